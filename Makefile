@@ -1,0 +1,77 @@
+# Every target sets itself up from nothing in .venv; `make` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# cmake and ninja come from the venv.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# Directories too: their time changes when a file is removed.
+SOURCES := pyproject.toml CMakeLists.txt \
+	$(shell find core/include core/src core/bindings src -not -path '*__pycache__*' 2>/dev/null)
+PYTEST_ARGS ?= -n auto
+ASAN_SITE := build/asan-site
+
+.PHONY: help demo test lint format asan tsan bench clean
+
+help:
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/.core  ## cluster the docstrings of the standard library
+	$(BIN)/python examples/stdlib_docstrings.py
+
+test: $(VENV)/.dev  ## C++ and Python tests
+	cmake --workflow --preset dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev  ## check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	find core -name '*.[ch]pp' -exec $(BIN)/clang-format --dry-run -Werror {} +
+
+format: $(VENV)/.dev  ## rewrite files in our style
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+	find core -name '*.[ch]pp' -exec $(BIN)/clang-format -i {} +
+
+# The interpreter is not instrumented, so the runtimes must come first; its own leaks are not ours.
+asan: $(VENV)/.dev $(ASAN_SITE)/.installed  ## tests under Address- and UndefinedBehaviorSanitizer
+	cmake --workflow --preset asan
+	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(ASAN_SITE) \
+		$(BIN)/python -m pytest -m core -p no:cacheprovider
+
+tsan: $(VENV)/.dev  ## C++ tests under ThreadSanitizer
+	cmake --workflow --preset tsan
+
+bench: $(VENV)/.bench  ## compare with other libraries (QUICK=1 for a short run)
+	QUICK=$(QUICK) $(BIN)/python -m benchmarks
+
+clean:  ## remove everything that make made
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/.tools: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade pip
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" > $(VENV)/requires.txt
+	$(PIP) install -r $(VENV)/requires.txt cmake ninja
+	@touch $@
+
+# Without isolation, because the build stays incremental only if its tools stay in one place.
+$(VENV)/.core: $(SOURCES) $(VENV)/.tools
+	$(PIP) install --no-build-isolation .
+	@touch $@
+
+# The package is installed by now, so its name adds the dependencies of an extra and builds nothing.
+$(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: $(VENV)/.core
+	$(PIP) install 'exactmeans[$*]'
+	@touch $@
+
+$(ASAN_SITE)/.installed: $(SOURCES) CMakePresets.json $(VENV)/.core
+	rm -rf $(ASAN_SITE)
+	$(PIP) install --no-build-isolation --no-deps --target $(ASAN_SITE) . \
+		-C build-dir=build/asan-python -C install.strip=false -C cmake.build-type=RelWithDebInfo \
+		-C cmake.args=--preset=asan -C cmake.define.EXACTMEANS_BUILD_PYTHON=ON \
+		-C cmake.define.EXACTMEANS_BUILD_TESTS=OFF
+	@touch $@
