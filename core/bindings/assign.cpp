@@ -1,0 +1,125 @@
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings.hpp"
+#include "exactmeans/assign/registry.hpp"
+
+namespace exactmeans {
+namespace {
+
+template <class R>
+AnyCentroids make_centroids(const Array<const R, 2>& centres, const std::optional<Array<const R, 1>>& shift,
+                            int exponent, int n_jobs) {
+    const Size k = Size(centres.shape(0)), d = Size(centres.shape(1));
+    require(k > 0, "there must be at least one centre");
+    Frame<R> frame;
+    frame.exponent = exponent;
+    if (shift) {
+        require(Size(shift->shape(0)) == d, "shift and centres differ in width");
+        frame.shift.assign(shift->data(), shift->data() + d);
+    }
+    return unlocked(n_jobs, [&](const Threads& threads) {
+        return AnyCentroids{std::make_unique<Centroids<R>>(centres.data(), k, d, std::move(frame), threads)};
+    });
+}
+
+template <class R>
+Movement move(AnyCentroids& any, const Array<const R, 2>& centres, int n_jobs) {
+    auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&any.of);
+    require(own, "centres must keep their dtype");
+    require(Size(centres.shape(0)) == (*own)->k() && Size(centres.shape(1)) == (*own)->d(),
+            "centres must keep their shape");
+    return unlocked(n_jobs, [&](const Threads& threads) { return (*own)->move(centres.data(), threads); });
+}
+
+void set_norms(AnyCentroids& any, const Array<const double, 1>& norms2, Size terms) {
+    any.visit([&](auto& centroids) {
+        require(Size(norms2.shape(0)) == centroids.k(), "there must be one norm per centre");
+        centroids.set_norms(norms2.data(), terms);
+    });
+}
+
+nb::object centres_of(AnyCentroids& any) {
+    return any.visit([](auto& c) -> nb::object {
+        using R = std::decay_t<decltype(*c.master())>;
+        const std::vector<R> values(c.master(), c.master() + c.k() * c.d());
+        return to_numpy(values, {std::size_t(c.k()), std::size_t(c.d())});
+    });
+}
+
+struct AnyAssigner {
+    std::variant<std::unique_ptr<Assigner<float>>, std::unique_ptr<Assigner<double>>> of;
+    Size n;
+};
+
+AnyAssigner make_any_assigner(const std::string& name, bool single, Size n, Size k) {
+    if (single) return {make_assigner<float>(name, n, k), n};
+    return {make_assigner<double>(name, n, k), n};
+}
+
+template <class R>
+Tally assign_with(Assigner<R>& assigner, const Block& block, AnyCentroids& any, const Labels& labels,
+                  int n_jobs) {
+    auto* centroids = std::get_if<std::unique_ptr<Centroids<R>>>(&any.of);
+    require(centroids, "the assigner and the centres must have the same dtype");
+    require(column_count(block.rows) == (*centroids)->d(), "centres and rows differ in width");
+    return unlocked(n_jobs, [&](const Threads& threads) {
+        return assigner.assign(block.rows, **centroids, labels.data(), threads);
+    });
+}
+
+std::pair<Size, Size> assign(AnyAssigner& any, const Block& block, AnyCentroids& centroids, const Labels& labels,
+                             int n_jobs) {
+    require(row_count(block.rows) == any.n && Size(labels.shape(0)) == any.n, "the block has another length");
+    const Tally tally = std::visit(
+        [&](auto& assigner) { return assign_with(*assigner, block, centroids, labels, n_jobs); }, any.of);
+    return {tally.changed, tally.distances};
+}
+
+nb::list algorithms() {
+    nb::list out;
+    for (const auto& entry : registry<double>) {
+        nb::dict traits;
+        traits["name"] = entry.traits.name;
+        traits["summary"] = entry.traits.summary;
+        traits["dense"] = entry.traits.dense;
+        traits["csr"] = entry.traits.csr;
+        traits["bytes_per_row"] = entry.traits.bytes_per_row;
+        traits["bytes_per_row_centre"] = entry.traits.bytes_per_row_centre;
+        out.append(traits);
+    }
+    return out;
+}
+
+}  // namespace
+
+void bind_assign(nb::module_& m) {
+    nb::class_<Movement>(m, "Movement")
+        .def_ro("moved", &Movement::moved)
+        .def_ro("shift2", &Movement::shift2)
+        .def_prop_ro("distance", [](const Movement& v) { return to_numpy(v.distance, {v.distance.size()}); });
+
+    nb::class_<AnyCentroids>(m, "Centroids")
+        .def_static("make", &make_centroids<float>, nb::arg("centres"), nb::arg("shift").none(),
+                    nb::arg("exponent"), nb::arg("n_jobs"))
+        .def_static("make", &make_centroids<double>, nb::arg("centres"), nb::arg("shift").none(),
+                    nb::arg("exponent"), nb::arg("n_jobs"))
+        .def("move", &move<float>)
+        .def("move", &move<double>)
+        .def("set_norms", &set_norms, nb::arg("norms2"), nb::arg("terms"))
+        .def_prop_ro("centres", &centres_of);
+
+    nb::class_<AnyAssigner>(m, "Assigner")
+        .def("__init__",
+             [](AnyAssigner* self, const std::string& name, bool single, Size n, Size k) {
+                 new (self) AnyAssigner(make_any_assigner(name, single, n, k));
+             })
+        .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
+        .def("moved", [](AnyAssigner& any, const Movement& movement) {
+            std::visit([&](auto& assigner) { assigner->moved(movement); }, any.of);
+        });
+
+    m.def("algorithms", &algorithms);
+}
+
+}  // namespace exactmeans

@@ -1,0 +1,72 @@
+// What the binding files share. Only files in this folder know Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "exactmeans/centroids.hpp"
+#include "exactmeans/parallel.hpp"
+#include "exactmeans/rows.hpp"
+
+namespace nb = nanobind;
+
+namespace exactmeans {
+
+template <class T, int N>
+using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+using Labels = Array<std::int32_t, 1>;
+
+// Runs fn(threads) without the interpreter lock, with the arithmetic the contract needs, polling for Ctrl-C.
+template <class Fn>
+auto unlocked(int n_jobs, Fn&& fn) {
+    auto poll = [] {
+        const nb::gil_scoped_acquire lock;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        return false;
+    };
+    const nb::gil_scoped_release release;
+    const FloatEnvironment arithmetic;
+    return fn(Threads{n_jobs, poll});
+}
+
+// A block of rows, and the arrays it looks into.
+struct Block {
+    AnyRows rows;
+    std::vector<nb::object> owners;
+};
+
+// Centres in the compute dtype; the pointers keep Python objects small and addresses stable.
+struct AnyCentroids {
+    std::variant<std::unique_ptr<Centroids<float>>, std::unique_ptr<Centroids<double>>> of;
+
+    template <class Fn>
+    auto visit(Fn&& fn) {
+        return std::visit([&](auto& pointer) { return fn(*pointer); }, of);
+    }
+};
+
+template <class T>
+nb::object to_numpy(const std::vector<T>& values, std::vector<std::size_t> shape) {
+    auto copy = std::make_unique<std::vector<T>>(values);
+    T* data = copy->data();
+    nb::capsule owner(copy.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), owner));
+}
+
+inline void require(bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
+}
+
+void bind_rows(nb::module_& m);
+void bind_update(nb::module_& m);
+void bind_assign(nb::module_& m);
+void bind_seed(nb::module_& m);
+
+}  // namespace exactmeans

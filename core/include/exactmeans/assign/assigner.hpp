@@ -1,0 +1,91 @@
+// The Assigner concept: an algorithm labels the rows of one block, keeps whatever bounds it likes beside them,
+// and is told how far the centres went. It must give plain Lloyd's labels, bit for bit.
+//
+// An algorithm A<R> offers
+//     static constexpr Traits traits                       name and abilities, see registry.hpp
+//     A(Size n, Size k)                                    bounds for n rows; nothing is known yet
+//     void start(const Work&, const Threads&)              once per pass, before any range
+//     Tally assign(const Work&, Scan&, begin, end)         labels rows [begin, end)
+//     void moved(const Movement&)                          after each update
+// assign is called at once on disjoint ranges and writes nothing that ranges share.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <variant>
+#include <vector>
+
+#include "exactmeans/centroids.hpp"
+#include "exactmeans/scan.hpp"
+
+namespace exactmeans {
+
+struct Tally {
+    Size changed = 0;    // rows whose label is new
+    Size distances = 0;  // row-centre scores computed
+
+    Tally& operator+=(const Tally& other) {
+        changed += other.changed;
+        distances += other.distances;
+        return *this;
+    }
+};
+
+struct Traits {
+    const char* name;
+    const char* summary;
+    bool dense, csr;
+    Size bytes_per_row;         // beside labels
+    Size bytes_per_row_centre;  // times k
+};
+
+// One algorithm at work on one block, whatever kind of rows that has.
+template <class R>
+class Assigner {
+  public:
+    virtual ~Assigner() = default;
+    virtual Tally assign(const AnyRows& rows, const Centroids<R>& centroids, std::int32_t* labels,
+                         const Threads& threads) = 0;
+    virtual void moved(const Movement& movement) = 0;
+};
+
+template <class A>
+class Running final : public Assigner<typename A::Real> {
+  public:
+    using R = typename A::Real;
+
+    Running(Size n, Size k) : algorithm_(n, k) {}
+
+    Tally assign(const AnyRows& rows, const Centroids<R>& centroids, std::int32_t* labels,
+                 const Threads& threads) override {
+        return std::visit([&](const auto& x) { return assign_rows(x, centroids, labels, threads); }, rows);
+    }
+    void moved(const Movement& movement) override { algorithm_.moved(movement); }
+
+  private:
+    template <class Rows>
+    Tally assign_rows(const Rows& x, const Centroids<R>& centroids, std::int32_t* labels, const Threads& threads) {
+        if constexpr (!std::is_same_v<typename Rows::Real, R>) {
+            throw std::invalid_argument("rows and centres must have the same dtype");
+        } else if constexpr (!(is_dense<Rows> ? A::traits.dense : A::traits.csr)) {
+            throw std::invalid_argument(std::string(A::traits.name) + " cannot work on rows of this kind");
+        } else {
+            const Work<Rows> work(x, centroids, labels, threads);
+            algorithm_.start(work, threads);
+            const Size step = chunk_rows(x, centroids.k());
+            std::vector<Scan<Rows>> scans(static_cast<std::size_t>(threads.n_jobs));
+            std::vector<Tally> tallies(scans.size());
+            threads.ranges(x.n, step, [&](Size begin, Size end, int worker) {
+                tallies[std::size_t(worker)] += algorithm_.assign(work, scans[std::size_t(worker)], begin, end);
+            });
+            Tally all;
+            for (const Tally& tally : tallies) all += tally;
+            return all;
+        }
+    }
+
+    A algorithm_;
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,139 @@
+// Hamerly's algorithm (G. Hamerly, Making k-means even faster, SDM 2010).
+//
+// A row keeps one upper bound of the distance to its own centre and one lower bound of the distance to every
+// other. While the bounds stay apart after the centres moved, its label cannot change and nothing is computed;
+// otherwise the upper bound is made tight, and only if that does not help is the row compared with all centres.
+// Memory: three float64 per row.
+//
+//   paper      here
+//   a(i)       labels[i]
+//   u(i)       upper_[i], plus the movement of the own centre
+//   l(i)       lower_[i], minus the largest movement of the others
+//   p(j)       movement.distance[j]
+//   s(j)       not used: it costs k^2 distances an iteration, which the plain form does without
+//
+// "Apart" carries the rounding slack of slack.hpp, so that a pruned row keeps the label that the computed
+// scores would give it.
+#pragma once
+
+#include <limits>
+
+#include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/compensated.hpp"
+#include "exactmeans/distances.hpp"
+#include "exactmeans/slack.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class Hamerly {
+  public:
+    using Real = R;
+    static constexpr Traits traits{"hamerly", "one lower bound per row", true, true, 24, 0};
+
+    Hamerly(Size n, Size)
+        : upper_(std::size_t(n), std::numeric_limits<double>::infinity()), lower_(std::size_t(n), 0.0),
+          norm2_(std::size_t(n), -1.0) {}
+
+    template <class Rows>
+    void start(const Work<Rows>&, const Threads&) {}
+
+    template <class Rows>
+    Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+        Tally tally;
+        std::vector<Size> open;
+        for (Size i = begin; i < end; ++i)
+            if (!settled(work, i, tally)) open.push_back(i);
+        if (open.empty()) return tally;
+        scan.nearest(work, 0, open.data(), Size(open.size()), true);
+        tally.distances += Size(open.size()) * work.centroids.k();
+        for (std::size_t t = 0; t < open.size(); ++t) {
+            const std::size_t i = std::size_t(open[t]);
+            const Slack slack = slack_of(work, open[t]);
+            tally.changed += work.labels[i] != scan.label[t];
+            work.labels[i] = scan.label[t];
+            upper_[i] = slack.upper(double(scan.score[t]), norm2_[i]);
+            lower_[i] = slack.lower(double(scan.second[t]), norm2_[i]);
+        }
+        return tally;
+    }
+
+    void moved(const Movement& movement) { movement_ = movement; }
+
+  private:
+    template <class Rows>
+    static Slack slack_of(const Work<Rows>& work, Size i) {
+        Size terms = work.x.d;
+        if constexpr (!is_dense<Rows>) terms = work.x.row(i).nonzeros;
+        return Slack::of<R>(terms, work.centroids.norm_terms(), work.centroids.frame().exponent);
+    }
+
+    // Brings the bounds of row i up to date; true if its label is certain to stay.
+    template <class Rows>
+    bool settled(const Work<Rows>& work, Size row, Tally& tally) {
+        const std::size_t i = std::size_t(row);
+        if (norm2_[i] < 0) norm2_[i] = frame_norm2(work, row);
+        const std::int32_t own = work.labels[i];
+        if (own < 0 || movement_.distance.empty()) return false;
+        const Slack slack = slack_of(work, row);
+        if (!slack.holds()) return false;
+        upper_[i] = (upper_[i] + movement_.distance[std::size_t(own)]) * Slack::up;
+        lower_[i] = std::max(0.0, (lower_[i] - movement_.farthest_other(own)) * Slack::down);
+        if (slack.apart(lower_[i], upper_[i], norm2_[i])) return true;
+        upper_[i] = std::min(upper_[i], own_distance(work, row, own));
+        tally.distances += 1;
+        return slack.apart(lower_[i], upper_[i], norm2_[i]);
+    }
+
+    // |x|^2 as scores see the row: shifted and scaled.
+    template <class Rows>
+    static double frame_norm2(const Work<Rows>& work, Size i) {
+        const Frame<R>& frame = work.centroids.frame();
+        Compensated sum;
+        if constexpr (is_dense<Rows>) {
+            const R* shift = frame.shift_or_null();
+            for (Size f = 0; f < work.x.d; ++f) {
+                const R value = shift ? R(work.x.at(i, f) - shift[f]) : work.x.at(i, f);
+                sum.add_product(double(value) * frame.scale(), double(value) * frame.scale());
+            }
+        } else {
+            const auto row = work.x.row(i);
+            for (Size t = 0; t < row.nonzeros; ++t)
+                sum.add_product(double(row.value[t]) * frame.scale(), double(row.value[t]) * frame.scale());
+        }
+        return sum.value();
+    }
+
+    // The distance to the own centre, rounded up. It only serves as a bound, so any accurate way will do.
+    template <class Rows>
+    static double own_distance(const Work<Rows>& work, Size i, Size own) {
+        const Centroids<R>& centroids = work.centroids;
+        const Frame<R>& frame = centroids.frame();
+        Compensated sum;
+        if constexpr (is_dense<Rows>) {
+            const R* shift = frame.shift_or_null();
+            for (Size f = 0; f < work.x.d; ++f) {
+                const R value = shift ? R(work.x.at(i, f) - shift[f]) : work.x.at(i, f);
+                const double step = (double(value) - double(centroids.derived(own, f))) * frame.scale();
+                sum.add_product(step, step);
+            }
+        } else {
+            // |c|^2 + sum of (x - c)^2 - c^2 over the stored entries, all compensated.
+            const double scale = frame.scale();
+            const R* centre = centroids.master(own);
+            sum.add(centroids.norm2(own));
+            const auto row = work.x.row(i);
+            for (Size t = 0; t < row.nonzeros; ++t) {
+                const double c = double(centre[row.index[t]]) * scale, step = double(row.value[t]) * scale - c;
+                sum.add_product(step, step);
+                sum.add_product(-c, c);
+            }
+        }
+        return std::sqrt(std::max(0.0, sum.value())) * (1 + 0x1p-40);
+    }
+
+    std::vector<double> upper_, lower_, norm2_;
+    Movement movement_;
+};
+
+}  // namespace exactmeans

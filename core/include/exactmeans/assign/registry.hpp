@@ -1,0 +1,41 @@
+// Every algorithm, one line each. Python's `algorithm=` names, the memory model and the tests are read off here.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "exactmeans/assign/hamerly.hpp"
+#include "exactmeans/assign/lloyd.hpp"
+
+namespace exactmeans {
+
+template <class R>
+struct Registered {
+    Traits traits;
+    std::unique_ptr<Assigner<R>> (*make)(Size n, Size k);
+};
+
+template <class A>
+constexpr Registered<typename A::Real> registered() {
+    return {A::traits, [](Size n, Size k) -> std::unique_ptr<Assigner<typename A::Real>> {
+                return std::make_unique<Running<A>>(n, k);
+            }};
+}
+
+template <class R>
+inline constexpr std::array registry{
+    registered<Lloyd<R>>(),
+    registered<Hamerly<R>>(),
+};
+
+template <class R>
+std::unique_ptr<Assigner<R>> make_assigner(std::string_view name, Size n, Size k) {
+    for (const Registered<R>& entry : registry<R>)
+        if (name == entry.traits.name) return entry.make(n, k);
+    throw std::invalid_argument("unknown algorithm " + std::string(name));
+}
+
+}  // namespace exactmeans

@@ -1,0 +1,36 @@
+// What a model adds to a bare matrix of centres so that its scores are defined: the shift that dense rows get
+// while they are packed, and the power of two that keeps products in range. Both are fixed once, by the
+// training data, and are part of the model.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "exactmeans/rows.hpp"
+
+namespace exactmeans {
+
+template <class R>
+struct Frame {
+    int exponent = 0;      // scores are those of 2^exponent times the data
+    std::vector<R> shift;  // empty: none
+
+    const R* shift_or_null() const { return shift.empty() ? nullptr : shift.data(); }
+    double scale() const { return std::ldexp(1.0, exponent); }
+};
+
+// 0 while squares of values up to `largest`, and sums of many of them, are safe from overflow and underflow;
+// else the exponent that brings `largest` near 1.
+template <class R>
+int safe_exponent(double largest) {
+    if (!(largest > 0)) return 0;
+    constexpr int room = std::numeric_limits<R>::max_exponent / 3;
+    int exponent;
+    std::frexp(largest, &exponent);
+    // Twice the exponent must itself stay within the range of ldexp on doubles.
+    return exponent > room || exponent < -room ? std::clamp(-exponent, -1000, 1000) : 0;
+}
+
+}  // namespace exactmeans

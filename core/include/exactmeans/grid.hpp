@@ -1,0 +1,106 @@
+// Why sums of rows do not depend on their order. Every value of a column is cut into a few words, each a
+// multiple of a power of two so coarse that sums of n of them fit the 53 bits of a double: no addition of words
+// ever rounds. (The idea is that of pre-rounded, "binned" summation: Demmel & Nguyen 2013.) For most real data
+// one word is enough, and then an exact sum is nothing but a sum of doubles. Derivation: docs/numerics.md.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "exactmeans/rows.hpp"
+
+namespace exactmeans {
+
+// Sums of up to n values v with |v| <= bound, per column or for all columns alike.
+class Grid {
+  public:
+    // bounds: the largest |value| of each column, or one entry for all columns. exponent: values are multiplied by
+    // 2^exponent first, which keeps 1e300 from overflowing.
+    Grid(std::vector<double> bounds, Size n, int exponent = 0)
+        : bounds_(std::move(bounds)), exponent_(exponent), scale_(std::ldexp(1.0, exponent)) {
+        int bits = 3;  // splitting needs two bits of room beyond the count
+        while (bits < 62 && (Size(1) << bits) < n) ++bits;
+        count_bits_ = bits;
+        set_words(1);
+    }
+
+    int words() const { return words_; }
+    int exponent() const { return exponent_; }
+    double scale() const { return scale_; }
+    bool per_column() const { return bounds_.size() != 1; }
+    const std::vector<double>& bounds() const { return bounds_; }
+
+    void set_words(int words) {
+        words_ = words;
+        const std::size_t columns = bounds_.size();
+        magic_.assign(columns * std::size_t(words - 1), 0.0);
+        for (std::size_t f = 0; f < columns; ++f)
+            for (int w = 0; w + 1 < words; ++w) magic_[std::size_t(w) * columns + f] = magic(f, w);
+    }
+
+    // Adding and subtracting this constant rounds a value to a multiple of word w's unit.
+    double magic(std::size_t column, int w) const {
+        int top;
+        std::frexp(bounds_[column] * scale_, &top);  // |v| < 2^top
+        // Word w takes what word w - 1 left: at most half of that word's unit.
+        int unit = top + count_bits_ - 53;
+        for (int t = 0; t < w; ++t) unit = unit - 1 + count_bits_ - 53;
+        return std::ldexp(1.5, unit + 52);
+    }
+
+    // Magic constants of word w < words() - 1: one per column, or a single one when !per_column().
+    const double* magic_row(int w) const { return magic_.data() + std::size_t(w) * bounds_.size(); }
+
+  private:
+    std::vector<double> bounds_;
+    std::vector<double> magic_;
+    int exponent_;
+    double scale_;
+    int count_bits_ = 0;
+    int words_ = 1;
+};
+
+// What a row adds to its centre's sum: w * x, rounded once to double, on the grid's scale.
+template <class Rows>
+double contribution(const Rows& x, Size i, double value, double scale) {
+    return (x.weights ? x.weights[i] * value : value) * scale;
+}
+
+// How many words the rows need, so that nothing is left after the last one. Stops looking when `at_least` words
+// would not help further: a row that needs more words raises the count for all.
+template <class Rows>
+int words_needed(const Rows& x, const Grid& grid, Size begin, Size end, int at_least = 1) {
+    constexpr int most = 66;  // doubles have 2098 binary places; a word takes at least 32 up to n = 2^21
+    int words = std::max(1, at_least);
+    const std::size_t columns = grid.bounds().size();
+    std::vector<double> magic;
+    const auto extend = [&] {
+        for (std::size_t w = magic.size() / columns; w < std::size_t(words); ++w)
+            for (std::size_t f = 0; f < columns; ++f) magic.push_back(grid.magic(f, int(w)));
+    };
+    extend();
+    const auto look = [&](Size i, Size f, double value) {
+        double rest = contribution(x, i, value, grid.scale());
+        const std::size_t column = grid.per_column() ? std::size_t(f) : 0;
+        for (int w = 0; rest != 0 && w < most; ++w) {
+            if (w == words) {
+                words = w + 1;
+                extend();
+            }
+            const double unit = magic[std::size_t(w) * columns + column];
+            rest -= (rest + unit) - unit;
+        }
+    };
+    for (Size i = begin; i < end; ++i) {
+        if constexpr (is_dense<Rows>) {
+            for (Size f = 0; f < x.d; ++f) look(i, f, double(x.at(i, f)));
+        } else {
+            const auto row = x.row(i);
+            for (Size t = 0; t < row.nonzeros; ++t) look(i, Size(row.index[t]), double(row.value[t]));
+        }
+    }
+    return words;
+}
+
+}  // namespace exactmeans

@@ -1,0 +1,155 @@
+// The only two ways to hold data: dense rows with any strides, and CSR rows. Both are views of memory that
+// somebody else owns; nothing here copies a matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace exactmeans {
+
+using Size = std::ptrdiff_t;
+
+template <class R>
+struct DenseRows {
+    using Real = R;
+
+    const R* data = nullptr;
+    Size n = 0;
+    Size d = 0;
+    Size row_stride = 0;  // in elements
+    Size col_stride = 1;
+    const double* weights = nullptr;  // null: every row counts once
+
+    double weight(Size i) const { return weights ? weights[i] : 1.0; }
+    R at(Size i, Size f) const { return data[i * row_stride + f * col_stride]; }
+};
+
+template <class R, class I>
+struct SparseRow {
+    const I* index;
+    const R* value;
+    Size nonzeros;
+};
+
+// Row offsets come as 32 or 64 bit; the width is looked at once per row, which costs nothing beside the row.
+struct Offsets {
+    const std::int32_t* narrow = nullptr;
+    const std::int64_t* wide = nullptr;
+
+    Size operator[](Size i) const { return narrow ? Size(narrow[i]) : Size(wide[i]); }
+};
+
+template <class R, class I>
+struct CsrRows {
+    using Real = R;
+    using Feature = I;
+
+    const R* data = nullptr;
+    const I* indices = nullptr;
+    Offsets offsets;
+    Size n = 0;
+    Size d = 0;
+    const double* weights = nullptr;
+
+    double weight(Size i) const { return weights ? weights[i] : 1.0; }
+    Size nonzeros() const { return offsets[n] - offsets[0]; }
+    SparseRow<R, I> row(Size i) const {
+        const Size begin = offsets[i];
+        return {indices + begin, data + begin, offsets[i + 1] - begin};
+    }
+};
+
+using AnyRows = std::variant<DenseRows<float>, DenseRows<double>, CsrRows<float, std::int32_t>,
+                             CsrRows<float, std::int64_t>, CsrRows<double, std::int32_t>,
+                             CsrRows<double, std::int64_t>>;
+
+template <class T>
+inline constexpr bool is_dense = false;
+template <class R>
+inline constexpr bool is_dense<DenseRows<R>> = true;
+
+inline Size row_count(const AnyRows& rows) {
+    return std::visit([](const auto& r) { return r.n; }, rows);
+}
+inline Size column_count(const AnyRows& rows) {
+    return std::visit([](const auto& r) { return r.d; }, rows);
+}
+
+// Contiguous rows for the kernels. A row that lies contiguously and needs no shift is used where it is; any
+// other (Fortran order, strides, shifted data) is packed into this buffer, a tile at a time.
+template <class R>
+class DenseTile {
+  public:
+    // Points rows()[t] at row `ids[t]`, or `begin + t` when ids is null, each minus `shift` unless that is null.
+    void load(const DenseRows<R>& x, const R* shift, Size begin, const Size* ids, Size count) {
+        rows_.resize(std::size_t(count));
+        const auto id = [&](Size t) { return ids ? ids[t] : begin + t; };
+        if (x.col_stride == 1 && !shift) {
+            for (Size t = 0; t < count; ++t) rows_[std::size_t(t)] = x.data + id(t) * x.row_stride;
+            return;
+        }
+        buffer_.resize(std::size_t(count * x.d));
+        for (Size t = 0; t < count; ++t) rows_[std::size_t(t)] = buffer_.data() + t * x.d;
+        if (x.col_stride == 1) {
+            for (Size t = 0; t < count; ++t) {
+                const R* from = x.data + id(t) * x.row_stride;
+                R* to = buffer_.data() + t * x.d;
+                for (Size f = 0; f < x.d; ++f) to[f] = from[f] - shift[f];
+            }
+            return;
+        }
+        for (Size f = 0; f < x.d; ++f) {
+            const R* from = x.data + f * x.col_stride;
+            const R minus = shift ? shift[f] : R(0);
+            for (Size t = 0; t < count; ++t) {
+                const R value = from[id(t) * x.row_stride];
+                buffer_[std::size_t(t * x.d + f)] = shift ? value - minus : value;
+            }
+        }
+    }
+
+    const R* const* rows() const { return rows_.data(); }
+
+  private:
+    std::vector<const R*> rows_;
+    std::vector<R> buffer_;
+};
+
+// Refuses offsets and indices that would be read out of bounds; says whether every row has strictly ascending
+// indices (no duplicates), which is what the kernels expect.
+template <class R, class I>
+bool check_csr(const CsrRows<R, I>& x, Size entries) {
+    if (x.offsets[0] != 0) throw std::invalid_argument("X.indptr must start with 0");
+    Size before = 0;
+    for (Size i = 1; i <= x.n; ++i) {
+        const Size here = x.offsets[i];
+        if (here < before)
+            throw std::invalid_argument("X.indptr must not decrease, but it does at row " +
+                                        std::to_string(i - 1));
+        if (here > entries)
+            throw std::invalid_argument("X.indptr points past the end of X.data at row " +
+                                        std::to_string(i - 1));
+        before = here;
+    }
+    bool ascending = true;
+    for (Size i = 0; i < x.n; ++i) {
+        const auto row = x.row(i);
+        Size last = -1;
+        for (Size t = 0; t < row.nonzeros; ++t) {
+            const Size f = Size(row.index[t]);
+            if (f < 0 || f >= x.d)
+                throw std::invalid_argument("X.indices must lie in [0, " + std::to_string(x.d) +
+                                            "), but row " + std::to_string(i) + " has " +
+                                            std::to_string(f));
+            ascending = ascending && f > last;
+            last = f;
+        }
+    }
+    return ascending;
+}
+
+}  // namespace exactmeans

@@ -1,0 +1,90 @@
+// The first look at the data: is it finite, and how large does it get? That fixes the grid of the exact sums
+// and the frame of the scores. Surveys of blocks merge into the survey of all.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "exactmeans/parallel.hpp"
+#include "exactmeans/rows.hpp"
+
+namespace exactmeans {
+
+struct Survey {
+    double largest = 0;             // |x|
+    double largest_weight = 0;      //  w
+    std::vector<double> bounds;     // |w x|, per column for dense data, one entry for CSR
+    Size first_bad_row = -1;        // first row with a NaN or an infinity
+    bool bad_is_nan = false;
+
+    explicit Survey(Size columns) : bounds(std::size_t(columns)) {}
+
+    void merge(const Survey& other, Size row_offset) {
+        largest = std::max(largest, other.largest);
+        largest_weight = std::max(largest_weight, other.largest_weight);
+        for (std::size_t f = 0; f < bounds.size(); ++f) bounds[f] = std::max(bounds[f], other.bounds[f]);
+        if (other.first_bad_row >= 0 && (first_bad_row < 0 || other.first_bad_row + row_offset < first_bad_row)) {
+            first_bad_row = other.first_bad_row + row_offset;
+            bad_is_nan = other.bad_is_nan;
+        }
+    }
+};
+
+namespace detail {
+
+// x - x is 0 for finite x, NaN otherwise.
+template <class Rows>
+void survey_row(const Rows& x, Size i, Survey& part) {
+    const double weight = x.weight(i);
+    double bad = 0, largest = 0;
+    if constexpr (is_dense<Rows>) {
+        double* bounds = part.bounds.data();
+        const typename Rows::Real* row = x.data + i * x.row_stride;
+        const Size step = x.col_stride;
+        for (Size f = 0; f < x.d; ++f) {
+            const double size = std::fabs(double(row[f * step]));
+            bad += size - size;
+            largest = size > largest ? size : largest;
+            const double scaled = size * weight;
+            bounds[f] = scaled > bounds[f] ? scaled : bounds[f];
+        }
+    } else {
+        const auto row = x.row(i);
+        for (Size t = 0; t < row.nonzeros; ++t) {
+            const double size = std::fabs(double(row.value[t]));
+            bad += size - size;
+            largest = size > largest ? size : largest;
+        }
+        part.bounds[0] = std::max(part.bounds[0], largest * weight);
+    }
+    part.largest = std::max(part.largest, largest);
+    part.largest_weight = std::max(part.largest_weight, weight);
+    if (bad != 0 && part.first_bad_row < 0) {
+        part.first_bad_row = i;
+        const auto look = [&](double value) { part.bad_is_nan = part.bad_is_nan || std::isnan(value); };
+        if constexpr (is_dense<Rows>) {
+            for (Size f = 0; f < x.d; ++f) look(double(x.at(i, f)));
+        } else {
+            const auto row = x.row(i);
+            for (Size t = 0; t < row.nonzeros; ++t) look(double(row.value[t]));
+        }
+    }
+}
+
+}  // namespace detail
+
+template <class Rows>
+Survey survey(const Rows& x, const Threads& threads) {
+    const Size columns = is_dense<Rows> ? x.d : 1;
+    std::vector<Survey> parts(std::size_t(threads.n_jobs), Survey(columns));
+    threads.ranges(x.n, 1024, [&](Size begin, Size end, int worker) {
+        for (Size i = begin; i < end; ++i) detail::survey_row(x, i, parts[std::size_t(worker)]);
+    });
+    Survey all(columns);
+    for (const Survey& part : parts) all.merge(part, 0);
+    return all;
+}
+
+}  // namespace exactmeans

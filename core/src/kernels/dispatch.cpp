@@ -1,0 +1,62 @@
+#include <cstdlib>
+#include <stdexcept>
+#include <string_view>
+
+#include "isa.hpp"
+
+namespace exactmeans {
+namespace {
+
+struct Compiled {
+    const Isa* isa;
+    bool (*usable)();
+};
+
+// Best first.
+const Compiled compiled[] = {
+#if defined(__x86_64__) || defined(_M_X64)
+    {&isa_avx2, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
+#elif defined(__aarch64__) || defined(_M_ARM64)
+    {&isa_neon, [] { return true; }},
+#endif
+    {&isa_baseline, [] { return true; }},
+};
+
+const Isa& choose() {
+    const char* wanted = std::getenv("EXACTMEANS_ISA");
+    std::string known;
+    for (const auto& [isa, usable] : compiled) {
+        if (!usable()) continue;
+        if (!wanted || !*wanted || std::string_view(wanted) == isa->name) return *isa;
+        known += (known.empty() ? "" : ", ") + std::string(isa->name);
+    }
+    throw std::invalid_argument("EXACTMEANS_ISA=" + std::string(wanted) +
+                                " cannot be used here; choose one of " + known);
+}
+
+const Isa& active() {
+    static const Isa& isa = choose();
+    return isa;
+}
+
+}  // namespace
+
+template <>
+const Kernels<float>& kernels<float>() {
+    return active().single_precision;
+}
+template <>
+const Kernels<double>& kernels<double>() {
+    return active().double_precision;
+}
+
+std::vector<std::string> usable_isas() {
+    std::vector<std::string> names;
+    for (const auto& [isa, usable] : compiled)
+        if (usable()) names.emplace_back(isa->name);
+    return names;
+}
+
+std::string active_isa() { return active().name; }
+
+}  // namespace exactmeans
