@@ -1,0 +1,11 @@
+"""exactmeans: k-means for Python, exact, reproducible and fast; sparse data first."""
+
+from importlib.metadata import version as _version
+
+from exactmeans.blocks import BlockSource, open_blocks
+from exactmeans.callbacks import Iteration
+from exactmeans.kmeans import KMeans
+from exactmeans.seeding import kmeans_plusplus
+
+__all__ = ["BlockSource", "Iteration", "KMeans", "kmeans_plusplus", "open_blocks"]
+__version__ = _version("exactmeans")

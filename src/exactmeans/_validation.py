@@ -1,0 +1,238 @@
+"""From whatever the user passes to what the core reads, with one clear sentence when that fails."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from exactmeans import _core
+from exactmeans.blocks import BlockSource
+
+Matrix: TypeAlias = Any  # a two-dimensional float ndarray, or CSR
+Double: TypeAlias = NDArray[np.float64]
+
+REALS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matrix:
+    """A float32 or float64 ndarray (any strides) or CSR matrix, not copied unless it must be.
+
+    Finiteness is not looked at here: the core finds it out on its first pass over the data.
+    """
+    if _usable_as_is(X) and (dtype is None or X.dtype == dtype):
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return X
+    _refuse_text_and_shape(X)
+    return validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse="csr",
+        accept_large_sparse=True,
+        dtype=list(REALS) if dtype is None else dtype,
+        ensure_all_finite=False,
+    )
+
+
+def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix]:
+    """The blocks of a source, or the only block that an array is."""
+    if not isinstance(X, BlockSource) or isinstance(X, np.ndarray):
+        return [as_matrix(estimator, X, reset=reset, dtype=dtype)]
+    blocks = []
+    for b in range(len(X)):
+        blocks.append(as_matrix(estimator, X.read(b), reset=reset and b == 0, dtype=dtype))
+    common = np.result_type(*(block.dtype for block in blocks))
+    return [block if block.dtype == common else block.astype(common) for block in blocks]
+
+
+def _usable_as_is(X: Any) -> bool:
+    if type(X) in (np.ndarray, np.memmap):
+        return bool(X.ndim == 2 and X.size and X.dtype in REALS and X.flags.aligned)
+    return (
+        isinstance(X, (sp.csr_matrix, sp.csr_array))
+        and X.ndim == 2
+        and X.dtype in REALS
+        and min(X.shape) > 0
+    )
+
+
+def _refuse_text_and_shape(X: Any) -> None:
+    array = X if isinstance(X, np.ndarray) else None
+    if array is None and isinstance(X, (list, tuple)) and X and isinstance(X[0], str):
+        raise ValueError("X must hold numbers, but it holds text; see TfidfVectorizer.")
+    if array is not None and array.dtype.kind in "US":
+        raise ValueError(f"X must hold numbers, but it holds text (dtype {array.dtype}).")
+    if array is not None and array.ndim != 2:
+        raise ValueError(
+            f"X must be two-dimensional, but it has shape {array.shape}. Reshape your data with "
+            "X.reshape(-1, 1) if it has one feature, or X.reshape(1, -1) if it is one row."
+        )
+
+
+def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
+    """The core's view of a block. CSR that is out of order or has duplicates is put right first."""
+    if not sp.issparse(block):
+        if any(stride % block.itemsize for stride in block.strides):
+            block = np.ascontiguousarray(block)
+        return _core.Rows.dense(block, weights)
+    rows, canonical = _core.Rows.csr(
+        block.data, block.indices, block.indptr, block.shape[1], weights
+    )
+    if canonical:
+        return rows
+    copy = sp.csr_matrix(
+        (block.data.copy(), block.indices.copy(), block.indptr.copy()), shape=block.shape
+    )
+    # Cached flags may say otherwise: users can write into the arrays of a CSR matrix.
+    copy.has_sorted_indices = False
+    copy.has_canonical_format = False
+    copy.sum_duplicates()
+    return _core.Rows.csr(copy.data, copy.indices, copy.indptr, copy.shape[1], weights)[0]
+
+
+def refuse_nonfinite(survey: _core.Survey, what: str = "X") -> None:
+    if survey.first_bad_row >= 0:
+        value = "NaN" if survey.bad_is_nan else "infinity (inf)"
+        raise ValueError(
+            f"{what} must be finite, but it contains {value}; the first such row is "
+            f"{survey.first_bad_row}."
+        )
+
+
+def check_weights(sample_weight: Any, n: int) -> Double | None:
+    """One finite, non-negative float64 weight per row; None stays None."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, numbers.Real):
+        weights = np.full(n, float(sample_weight))
+    else:
+        try:
+            weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("sample_weight must hold numbers, one per row.") from None
+    if weights.ndim != 1:
+        raise ValueError("Sample weights must be 1D array or scalar: sample_weight has more axes.")
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(n,)}!")
+    if not np.isfinite(weights).all():
+        raise ValueError("sample_weight must be finite, but it contains NaN or infinity (inf).")
+    if weights.min() < 0:
+        raise ValueError(f"sample_weight must not be negative, but row {weights.argmin()} is.")
+    if not weights.any():
+        raise ValueError("sample_weight must have a positive sum, but every weight is 0.")
+    return weights
+
+
+def check_centres(init: Any, k: int, d: int, dtype: Any, what: str = "init") -> Matrix:
+    """Given initial centres as a finite C-ordered array of their own."""
+    if sp.issparse(init):
+        init = init.toarray()
+    try:
+        centres = np.array(init, dtype=dtype, order="C")
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must be an array of numbers of shape ({k}, {d}).") from None
+    if centres.ndim != 2 or centres.shape[0] != k:
+        raise ValueError(
+            f"The shape of the initial centers {centres.shape} does not match the number of "
+            f"clusters {k}."
+        )
+    if centres.shape[1] != d:
+        raise ValueError(
+            f"The shape of the initial centers {centres.shape} does not match the number of "
+            f"features of the data {d}."
+        )
+    if not np.isfinite(centres).all():
+        raise ValueError(f"{what} must be finite, but it contains NaN or infinity (inf).")
+    return centres
+
+
+def check_int(name: str, value: Any, least: int) -> int:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        _refuse(name, value, f"an int of at least {least}")
+    return int(value)
+
+
+def check_real(name: str, value: Any, least: float) -> float:
+    if (
+        not isinstance(value, numbers.Real)
+        or isinstance(value, bool)
+        or not math.isfinite(value)
+        or value < least
+    ):
+        _refuse(name, value, f"a finite number of at least {least:g}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        _refuse(name, value, "one of " + ", ".join(map(repr, choices)))
+    return value
+
+
+def check_n_jobs(n_jobs: Any) -> int:
+    """How many threads to use; None and -1 mean all cores one may use, -2 all but one."""
+    cores = _core.usable_cores()
+    if n_jobs is None:
+        return cores
+    if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
+        _refuse("n_jobs", n_jobs, "None or an int other than 0")
+    return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
+
+
+def check_dtype(dtype: Any) -> np.dtype[Any] | None:
+    if dtype is None:
+        return None
+    try:
+        asked = np.dtype(dtype)
+    except TypeError:
+        asked = None
+    if asked not in REALS:
+        _refuse("dtype", dtype, "None, 'float32' or 'float64'")
+    return asked
+
+
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def check_memory_limit(limit: Any) -> int | None:
+    """Bytes: from an int, a string such as "2GB", or a float fraction of the machine's memory."""
+    if limit is None:
+        return None
+    allowed = "None, a number of bytes, a string like '2GB' or a fraction of memory such as 0.5"
+    bytes_: float = -1
+    if isinstance(limit, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", limit.upper())
+        if match and match[2] in _UNITS:
+            bytes_ = float(match[1]) * _UNITS[match[2]]
+    elif isinstance(limit, numbers.Integral) and not isinstance(limit, bool):
+        bytes_ = int(limit)
+    elif isinstance(limit, numbers.Real) and 0 < limit <= 1:
+        bytes_ = float(limit) * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if bytes_ < 1:
+        _refuse("memory_limit", limit, allowed)
+    return int(bytes_)
+
+
+def offsets_of(blocks: list[Matrix]) -> Iterator[tuple[int, int]]:
+    """Where each block begins and ends among all rows."""
+    begin = 0
+    for block in blocks:
+        yield begin, begin + block.shape[0]
+        begin += block.shape[0]
+
+
+def _refuse(name: str, value: Any, allowed: str) -> NoReturn:
+    shown = repr(value)
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    raise ValueError(f"{name} must be {allowed}, but it is {shown}.")

@@ -1,0 +1,188 @@
+"""All blocks in this process, one after the other, each on all threads.
+
+An engine is the data as the loop sees it: a handful of operations over all rows, each of which
+gives the same bits however the rows are cut into blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from exactmeans import _core
+from exactmeans._validation import Double, Matrix, offsets_of, rows_of
+
+Labels = NDArray[np.int32]
+
+
+def _unlabelled(n: int) -> Labels:
+    return np.full(n, -1, dtype=np.int32)
+
+
+@dataclass
+class _Part:
+    """A block, and what is kept beside its rows."""
+
+    block: Matrix
+    begin: int
+    end: int
+    rows: _core.Rows
+    plain: _core.Rows  # the same rows, every one with weight 1
+    labels: Labels = field(init=False)
+    summed: Labels = field(init=False)  # the labels that the sums stand for
+    assigner: _core.Assigner = field(init=False)
+    closest: _core.ClosestSeed = field(init=False)
+
+
+class LocalEngine:
+    """The rows of a fit, in memory."""
+
+    def __init__(self, blocks: list[Matrix], weights: Double | None, n_jobs: int) -> None:
+        self.n = sum(block.shape[0] for block in blocks)
+        self.d: int = blocks[0].shape[1]
+        self.dtype: np.dtype[Any] = blocks[0].dtype
+        self.sparse = bool(sp.issparse(blocks[0]))
+        self.weights = weights
+        self.n_jobs = n_jobs
+        self._parts = []
+        for block, (begin, end) in zip(blocks, offsets_of(blocks), strict=True):
+            plain = rows_of(block, None)
+            own = None if weights is None else weights[begin:end]
+            rows = plain if own is None else rows_of(block, own)
+            self._parts.append(_Part(block, begin, end, rows, plain))
+
+    # -- before the first iteration ------------------------------------------------------------
+
+    def survey(self, *, weighted: bool) -> _core.Survey:
+        """Largest values and the first row that is not finite."""
+        surveys = [self._rows(p, weighted).survey(self.n_jobs) for p in self._parts]
+        for part, survey in zip(self._parts[1:], surveys[1:], strict=True):
+            surveys[0].merge(survey, part.begin)
+        return surveys[0]
+
+    def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
+        """How many words of the grid the exact sums take."""
+        return max(self._rows(p, weighted).words_needed(grid, self.n_jobs) for p in self._parts)
+
+    def add_all(self, sums: _core.Sums) -> None:
+        """Put every row, unweighted, into cluster 0 of `sums`."""
+        for part in self._parts:
+            sums.relabel(part.plain, None, _unlabelled(part.rows.n), self.n_jobs)
+
+    def scatter(
+        self, points: NDArray[Any], exponent: int, *, labelled: bool
+    ) -> tuple[float, float]:
+        """Sum of squared distances to the own (or only) point, weighted and not."""
+        weighted, plain = _core.ExactSum(), _core.ExactSum()
+        for part in self._parts:
+            labels = part.labels if labelled else None
+            own = part.rows.scatter(points, labels, exponent, self.n_jobs)
+            weighted.add(own[0])
+            plain.add(own[1])
+        return weighted.value, plain.value
+
+    def take(self, ids: NDArray[np.intp]) -> NDArray[Any]:
+        """Rows by their number, as a dense array."""
+        out = np.empty((len(ids), self.d), dtype=self.dtype)
+        for part in self._parts:
+            here = np.flatnonzero((ids >= part.begin) & (ids < part.end))
+            if len(here):
+                rows = part.block[ids[here] - part.begin]
+                out[here] = rows.toarray() if sp.issparse(rows) else rows
+        return out
+
+    def whole(self) -> Matrix:
+        """The data as one matrix; only for data that came as one."""
+        (part,) = self._parts
+        return part.block
+
+    # -- k-means++ -----------------------------------------------------------------------------
+
+    def start_seeding(self) -> None:
+        for part in self._parts:
+            part.closest = _core.ClosestSeed(part.rows.n)
+
+    def potentials(self, candidates: Double, exponent: int) -> list[float]:
+        """What would be left of the weighted squared distances, per candidate."""
+        sums = [_core.ExactSum() for _ in candidates]
+        for part in self._parts:
+            own = part.closest.potentials(part.rows, candidates, exponent, self.n_jobs)
+            for total, potential in zip(sums, own, strict=True):
+                total.add(potential)
+        return [total.value for total in sums]
+
+    def accept(self, seed: Double, exponent: int) -> None:
+        for part in self._parts:
+            part.closest.accept(part.rows, seed[np.newaxis], exponent, self.n_jobs)
+
+    def closest(self) -> Double:
+        """Squared distances to the nearest seed so far."""
+        return np.concatenate([part.closest.d2 for part in self._parts])
+
+    # -- an iteration --------------------------------------------------------------------------
+
+    def start(self, algorithm: str, k: int) -> None:
+        """Forget labels and bounds."""
+        single = self.dtype == np.float32
+        for part in self._parts:
+            part.labels = _unlabelled(part.rows.n)
+            part.summed = _unlabelled(part.rows.n)
+            part.assigner = _core.Assigner(algorithm, single, part.rows.n, k)
+
+    def assign(self, centroids: _core.Centroids) -> tuple[int, int]:
+        """Label every row; returns rows with a new label and distances computed."""
+        tallies = [
+            part.assigner.assign(part.rows, centroids, part.labels, self.n_jobs)
+            for part in self._parts
+        ]
+        return sum(t[0] for t in tallies), sum(t[1] for t in tallies)
+
+    def sum_up(self, sums: _core.Sums, changed: int) -> None:
+        """Make the sums stand for the labels: by the changed rows only, or from nothing."""
+        if 2 * changed >= self.n:
+            sums.reset()
+            for part in self._parts:
+                part.summed.fill(-1)
+        for part in self._parts:
+            sums.relabel(part.rows, part.labels, part.summed, self.n_jobs)
+
+    def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
+        """Take a row's share out of one cluster's sums and put it into another's."""
+        part = self._part_of(row)
+        sums.move(part.rows, row - part.begin, source, False)
+        sums.move(part.rows, row - part.begin, target, True)
+
+    def moved(self, movement: _core.Movement) -> None:
+        for part in self._parts:
+            part.assigner.moved(movement)
+
+    def own_distances(self, centres: NDArray[Any], exponent: int) -> Double:
+        """Squared distance of every row to the centre of its label."""
+        out = np.empty(self.n)
+        for part in self._parts:
+            own = out[part.begin : part.end]
+            part.rows.own_distances(centres, part.labels, exponent, own, self.n_jobs)
+        return out
+
+    def transform(self, centres: NDArray[Any], exponent: int) -> NDArray[Any]:
+        """Distances of every row to every centre."""
+        out = np.empty((self.n, len(centres)), dtype=self.dtype)
+        for part in self._parts:
+            part.rows.transform(centres, exponent, out[part.begin : part.end], self.n_jobs)
+        return out
+
+    def labels(self) -> Labels:
+        if len(self._parts) == 1:
+            return self._parts[0].labels
+        return np.concatenate([part.labels for part in self._parts])
+
+    def _part_of(self, row: int) -> _Part:
+        return next(part for part in self._parts if part.begin <= row < part.end)
+
+    @staticmethod
+    def _rows(part: _Part, weighted: bool) -> _core.Rows:
+        return part.rows if weighted else part.plain

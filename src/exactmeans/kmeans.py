@@ -1,0 +1,388 @@
+"""KMeans: scikit-learn's estimator, exact and the same on any number of threads."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from exactmeans import _algorithms, _core
+from exactmeans import _validation as check
+from exactmeans._fit import Run, lloyd_loop
+from exactmeans._problem import Frame, Problem, analyse
+from exactmeans.blocks import BlockSource
+from exactmeans.callbacks import Callback, Iteration, show
+from exactmeans.engines.local import LocalEngine
+from exactmeans.seeding import plus_plus, random_rows
+
+__all__ = ["KMeans"]
+
+_INITS = ("k-means++", "random")
+_METRICS = ("euclidean",)
+
+
+class KMeans(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc, unused-ignore]
+    TransformerMixin,  # type: ignore[misc, unused-ignore]
+    ClusterMixin,  # type: ignore[misc, unused-ignore]
+    BaseEstimator,  # type: ignore[misc, unused-ignore]
+):
+    """K-means clustering, a drop-in replacement of scikit-learn's.
+
+    Every `algorithm` gives the labels and centres of plain Lloyd to the last bit, on any number of
+    threads and however the rows are cut into blocks. In float64 the same `random_state` gives
+    scikit-learn's clustering, up to rows that are at the same distance from two centres to within
+    rounding.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        How many clusters to form.
+    init : {'k-means++', 'random'}, callable or array-like of shape (n_clusters, n_features), \
+            default='k-means++'
+        Initial centres: greedy k-means++, random rows, given centres, or a callable
+        `init(X, n_clusters, random_state)` that returns them.
+    n_init : 'auto' or int, default='auto'
+        Runs from different initial centres, of which the one with the lowest inertia is kept.
+        'auto' means 10 for random and callable `init`, else 1.
+    max_iter : int, default=300
+        The most iterations of a run.
+    tol : float, default=1e-4
+        A run ends when the squared distances that the centres moved sum to at most `tol` times the
+        mean variance of the features, or earlier, when no label changes.
+    verbose : int, default=0
+        1 prints a line per iteration.
+    random_state : int, RandomState instance or None, default=None
+        Makes the choice of initial centres reproducible.
+    copy_x : bool, default=True
+        Accepted for compatibility: the data is never modified.
+    algorithm : {'auto', 'lloyd', 'hamerly'}, default='auto'
+        How to find the nearest centres. The choice changes time and memory, never the result.
+    metric : {'euclidean'}, default='euclidean'
+        The distance.
+    n_jobs : int or None, default=None
+        Threads to use; None means all cores that this process may use, -2 all but one.
+    memory_limit : int, float, str or None, default=None
+        The most memory to use beside the data: bytes, a string such as '2GB', or a fraction of the
+        machine's memory. What cannot fit is refused with the bytes it needs.
+    callbacks : callable, sequence of callables or None, default=None
+        Called with an `Iteration` record after each iteration; returning True stops the run.
+    dtype : {'float32', 'float64'} or None, default=None
+        What to compute in. None keeps float32 as it is and makes everything else float64.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+    labels_ : ndarray of shape (n_samples,)
+        The nearest centre of each row; always what `predict` gives.
+    inertia_ : float
+        Sum of squared distances of the rows to their centres, weighted.
+    n_iter_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only when `X` has column names that are all strings.
+    algorithm_ : str
+        The algorithm that ran.
+    n_distances_ : int
+        Row-centre distances computed by the run that was kept.
+    history_ : list of Iteration
+        One record per iteration of the run that was kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans import KMeans
+    >>> X = np.array([[1., 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> kmeans = KMeans(n_clusters=2, random_state=0).fit(X)
+    >>> kmeans.labels_
+    array([1, 1, 1, 0, 0, 0], dtype=int32)
+    >>> kmeans.predict([[0, 0], [12, 3]])
+    array([1, 0], dtype=int32)
+    >>> kmeans.cluster_centers_
+    array([[10.,  2.],
+           [ 1.,  2.]])
+    """
+
+    cluster_centers_: NDArray[Any]
+    labels_: NDArray[np.int32]
+    inertia_: float
+    n_iter_: int
+    algorithm_: str
+    n_distances_: int
+    history_: list[Iteration]
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | Callable[..., Any] | Any = "k-means++",
+        n_init: str | int = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        verbose: int = 0,
+        random_state: Any = None,
+        copy_x: bool = True,
+        algorithm: str = "auto",
+        metric: str = "euclidean",
+        n_jobs: int | None = None,
+        memory_limit: int | float | str | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        dtype: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.random_state = random_state
+        self.copy_x = copy_x
+        self.algorithm = algorithm
+        self.metric = metric
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.callbacks = callbacks
+        self.dtype = dtype
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KMeans:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+            The data. It is used where it is, unless it has to become float64 or CSR first.
+        y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts; not used by a callable or given `init`.
+
+        Returns
+        -------
+        self
+        """
+        k = check.check_int("n_clusters", self.n_clusters, 1)
+        max_iter = check.check_int("max_iter", self.max_iter, 1)
+        tol = check.check_real("tol", self.tol, 0)
+        algorithm = check.check_choice("algorithm", self.algorithm, _algorithms.NAMES)
+        check.check_choice("metric", self.metric, _METRICS)
+        memory_limit = check.check_memory_limit(self.memory_limit)
+        callbacks = self._callbacks()
+        blocks = check.as_blocks(self, X, reset=True, dtype=check.check_dtype(self.dtype))
+        n = sum(block.shape[0] for block in blocks)
+        if n < k:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
+        weights = check.check_weights(sample_weight, n)
+        engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
+        work = _algorithms.Workload(n, engine.d, k, engine.sparse, engine.dtype.itemsize)
+        choice = _algorithms.choose(algorithm, work, memory_limit)
+        init, n_init = self._init(k, engine)
+        rng = check_random_state(self.random_state)
+
+        problem = analyse(engine, tol)
+        best: Run | None = None
+        for run in range(n_init):
+            outcome = lloyd_loop(
+                problem,
+                self._initial_centres(init, problem, X, k, rng),
+                algorithm=choice.algorithm,
+                max_iter=max_iter,
+                run=run,
+                callbacks=callbacks,
+            )
+            if best is None or (
+                outcome.inertia < best.inertia
+                and not _same_clustering(outcome.labels, best.labels, k)
+            ):
+                best = outcome
+        assert best is not None
+        self._keep(best, problem.frame, choice, engine)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
+        """Fit and return `labels_`."""
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[Any]:
+        """Fit and return the distances of X to the centres."""
+        distances: NDArray[Any] = self.fit(X, sample_weight=sample_weight).transform(X)
+        return distances
+
+    def predict(self, X: Any) -> NDArray[np.int32]:
+        """The nearest centre of each row.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        return self._assigned(X).labels()
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Distances of each row to each centre.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_clusters)
+        """
+        check_is_fitted(self)
+        engine = self._engine(X)
+        return engine.transform(self._centres(), self._frame.exponent)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the inertia of X at the fitted centres.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+        y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+        """
+        engine = self._assigned(X, sample_weight)
+        exponent = self._frame.exponent
+        inertia, _ = engine.scatter(self._centres(), exponent, labelled=True)
+        return -float(np.ldexp(inertia, -2 * exponent))
+
+    def explain(self) -> str:
+        """What ran, why, how much work it saved and what memory it took, in a few lines."""
+        check_is_fitted(self)
+        n, k = len(self.labels_), len(self.cluster_centers_)
+        plain = n * k * (self.n_iter_ + (self.history_[-1].changed > 0))
+        shift = "shifted to the mean" if self._frame.shift is not None else "used as given"
+        return "\n".join(
+            [
+                f"algorithm: {self.algorithm_} ({self._choice.why})",
+                f"data: {n} x {self.n_features_in_}, {self.cluster_centers_.dtype}, {shift}",
+                f"threads: {self._n_jobs_used}, instruction set: {_core.active_isa()}",
+                f"iterations: {self.n_iter_}; stopped because {self._stopped}",
+                f"distances: {self.n_distances_} of {plain} that plain Lloyd computes "
+                f"({self.n_distances_ / plain:.1%})",
+                f"memory beside the data: about {self._choice.bytes_needed / 1e6:.1f} MB",
+            ]
+        )
+
+    # -- parts of fit --------------------------------------------------------------------------
+
+    def _callbacks(self) -> list[Callback]:
+        given = self.callbacks
+        callbacks = [] if given is None else [given] if callable(given) else list(given)
+        if not all(callable(callback) for callback in callbacks):
+            raise ValueError("callbacks must be a callable or a sequence of callables.")
+        return [show, *callbacks] if self.verbose else callbacks
+
+    def _init(self, k: int, engine: LocalEngine) -> tuple[Any, int]:
+        """`init` as a name, a callable or valid centres, and the number of runs."""
+        init: Any = self.init
+        given = not isinstance(init, str) and not callable(init)
+        if given:
+            init = check.check_centres(init, k, engine.d, engine.dtype)
+        elif isinstance(init, str):
+            check.check_choice("init", init, _INITS)
+        if isinstance(self.n_init, str):
+            check.check_choice("n_init", self.n_init, ("auto",))
+            return init, 10 if callable(init) or (not given and init == "random") else 1
+        n_init = check.check_int("n_init", self.n_init, 1)
+        if given and n_init != 1:
+            warnings.warn(
+                "Explicit initial center position passed: performing only one init in "
+                f"{type(self).__name__} instead of n_init={n_init}.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            n_init = 1
+        return init, n_init
+
+    def _initial_centres(
+        self, init: Any, problem: Problem, X: Any, k: int, rng: np.random.RandomState
+    ) -> NDArray[Any]:
+        engine = problem.engine
+        if callable(init):
+            if isinstance(X, BlockSource) and not isinstance(X, np.ndarray):
+                raise ValueError("init must not be a callable when X comes in blocks.")
+            centres = init(engine.whole(), k, random_state=rng)
+            return check.check_centres(centres, k, engine.d, engine.dtype, "what init returned")
+        if not isinstance(init, str):
+            return np.asarray(init)
+        if init == "random":
+            return engine.take(random_rows(engine, k, rng))
+        return engine.take(plus_plus(engine, k, rng, problem.frame.exponent))
+
+    def _keep(
+        self, best: Run, frame: Frame, choice: _algorithms.Choice, engine: LocalEngine
+    ) -> None:
+        found = len(np.unique(best.labels))
+        if found < len(best.centres):
+            warnings.warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters "
+                f"({len(best.centres)}). Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.cluster_centers_ = best.centres
+        self.labels_ = best.labels
+        self.inertia_ = best.inertia
+        self.n_iter_ = len(best.history)
+        self.history_ = best.history
+        self.n_distances_ = best.distances
+        self.algorithm_ = choice.algorithm
+        self._n_features_out = len(best.centres)
+        self._frame = frame
+        self._choice = choice
+        self._stopped = best.stopped
+        self._n_jobs_used = engine.n_jobs
+
+    # -- using a fitted model ------------------------------------------------------------------
+
+    def _centres(self) -> NDArray[Any]:
+        """`cluster_centers_`, which users may have replaced."""
+        return np.ascontiguousarray(self.cluster_centers_, dtype=self.cluster_centers_.dtype)
+
+    def _engine(self, X: Any, sample_weight: Any = None) -> LocalEngine:
+        blocks = check.as_blocks(self, X, reset=False, dtype=self.cluster_centers_.dtype)
+        weights = check.check_weights(sample_weight, sum(block.shape[0] for block in blocks))
+        engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
+        check.refuse_nonfinite(engine.survey(weighted=False))
+        return engine
+
+    def _assigned(self, X: Any, sample_weight: Any = None) -> LocalEngine:
+        """X with every row labelled."""
+        check_is_fitted(self)
+        engine = self._engine(X, sample_weight)
+        centres = self._centres()
+        engine.start("lloyd", len(centres))
+        engine.assign(self._frame.centroids(centres, engine.n_jobs))
+        return engine
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _same_clustering(a: NDArray[np.int32], b: NDArray[np.int32], k: int) -> bool:
+    """Are two labellings equal but for the names of the clusters?"""
+    name = np.full(k, -1, dtype=np.int32)
+    name[a] = b
+    return bool(np.array_equal(name[a], b))
