@@ -9,7 +9,7 @@ namespace {
 
 template <class R>
 AnyCentroids make_centroids(const Array<const R, 2>& centres, const std::optional<Array<const R, 1>>& shift,
-                            int exponent, int n_jobs) {
+                            int exponent, const std::optional<Array<const std::uint32_t, 1>>& slots, int n_jobs) {
     const Size k = Size(centres.shape(0)), d = Size(centres.shape(1));
     require(k > 0, "there must be at least one centre");
     Frame<R> frame;
@@ -18,8 +18,11 @@ AnyCentroids make_centroids(const Array<const R, 2>& centres, const std::optiona
         require(Size(shift->shape(0)) == d, "shift and centres differ in width");
         frame.shift.assign(shift->data(), shift->data() + d);
     }
+    require(!slots || Size(slots->shape(0)) == d, "there must be one slot per feature");
     return unlocked(n_jobs, [&](const Threads& threads) {
-        return AnyCentroids{std::make_unique<Centroids<R>>(centres.data(), k, d, std::move(frame), threads)};
+        auto centroids = std::make_unique<Centroids<R>>(centres.data(), k, d, std::move(frame), threads);
+        if (slots) centroids->set_slots(std::vector<std::uint32_t>(slots->data(), slots->data() + d));
+        return AnyCentroids{std::move(centroids)};
     });
 }
 
@@ -101,9 +104,9 @@ void bind_assign(nb::module_& m) {
 
     nb::class_<AnyCentroids>(m, "Centroids")
         .def_static("make", &make_centroids<float>, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("n_jobs"))
+                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"))
         .def_static("make", &make_centroids<double>, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("n_jobs"))
+                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"))
         .def("move", &move<float>)
         .def("move", &move<double>)
         .def("set_norms", &set_norms, nb::arg("norms2"), nb::arg("terms"))

@@ -165,6 +165,11 @@ void bind_rows(nb::module_& m) {
              [](const Block& b, int n_jobs) {
                  return on_rows(b, n_jobs, [](const auto& x, const Threads& t) { return survey(x, t); });
              })
+        .def("count_features",
+             [](const Block& b, const Array<std::int64_t, 1>& counts) {
+                 require(Size(counts.shape(0)) == column_count(b.rows), "there must be one count per feature");
+                 std::visit([&](const auto& x) { count_features(x, counts.data()); }, b.rows);
+             })
         .def("words_needed", &words_needed_by, nb::arg("grid"), nb::arg("n_jobs"))
         .def("scatter", &scatter_of<float>, nb::arg("centres"), nb::arg("labels").none(),
              nb::arg("exponent"), nb::arg("n_jobs"))

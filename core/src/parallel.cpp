@@ -58,7 +58,9 @@ public:
         } while (run_one(0));
     }
 
+    // A guard per job, not per thread: an earlier body may have left flush-to-zero on.
     void run_as_helper(int worker) noexcept {
+        const FloatEnvironment float_environment;
         const InsideBody inside;
         while (run_one(worker)) {
         }
@@ -163,7 +165,6 @@ private:
     }
 
     [[noreturn]] void help() {
-        const FloatEnvironment float_environment;
         std::unique_lock lock(mutex_);
         for (;;) {
             Job* job = nullptr;

@@ -156,12 +156,13 @@ TEST(results_of_helpers_are_visible) {
 TEST(number_of_jobs_is_checked_and_capped) {
     CHECK_THROWS(sum_in_parallel(0, 10), std::invalid_argument);
     CHECK_THROWS(sum_in_parallel(-1, 10), std::invalid_argument);
-    std::atomic<int> largest{0};
-    parallel_for(1'000'000, 2000, [&](std::ptrdiff_t, int worker) {
-        for (int seen = largest; worker > seen && !largest.compare_exchange_weak(seen, worker);) {
-        }
+    // Long enough for a thread too many to join.
+    Rendezvous enough(max_jobs);
+    parallel_for(1'000'000, 2 * max_jobs, [&](std::ptrdiff_t, int worker) {
+        CHECK(worker < max_jobs);
+        CHECK(enough.arrive_and_wait());
+        std::this_thread::sleep_for(5ms);
     });
-    CHECK(largest < max_jobs);
 }
 
 TEST(an_exception_reaches_the_caller_and_stops_the_rest) {
@@ -356,8 +357,15 @@ TEST(float_environment_is_set_and_restored) {
     CHECK_EQ(half_of_smallest_normal(), 0.0);
     CHECK(!rounds_to_nearest());
     _mm_setcsr(changed);
-    // 96 jobs: most helpers are born while the caller flushes to zero, and threads inherit that.
-    parallel_for(96, 400, [](std::ptrdiff_t, int) { check_float_environment(); });
+    // Bodies leave every helper there is in the wrong state; the next ones must not see that.
+    for (int repeat = 0; repeat < 2; ++repeat) {
+        Rendezvous all(max_jobs);
+        parallel_for(max_jobs, max_jobs, [&](std::ptrdiff_t, int) {
+            check_float_environment();
+            CHECK(all.arrive_and_wait());
+            _mm_setcsr(changed);
+        });
+    }
     CHECK_EQ(_mm_getcsr(), changed);
     parallel_for(1, 2, [](std::ptrdiff_t, int) { check_float_environment(); });
     CHECK_EQ(_mm_getcsr(), changed);

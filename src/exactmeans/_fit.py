@@ -41,7 +41,7 @@ def lloyd_loop(
     engine, began = problem.engine, time.perf_counter()
     k = len(centres)
     centres = centres.copy()
-    centroids = problem.frame.centroids(centres, engine.n_jobs)
+    centroids = problem.frame.centroids(centres, engine)
     if centres.dtype == np.float64 and problem.frame.exponent == 0:
         _norms_as_scikit_learn(centroids, centres, problem.frame.shift)
     engine.start(algorithm, k)

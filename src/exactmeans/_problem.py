@@ -20,8 +20,11 @@ class Frame:
     exponent: int
     shift: NDArray[Any] | None
 
-    def centroids(self, centres: NDArray[Any], n_jobs: int) -> _core.Centroids:
-        return _core.Centroids.make(centres, self.shift, self.exponent, n_jobs)
+    def centroids(self, centres: NDArray[Any], engine: LocalEngine) -> _core.Centroids:
+        """Centres as the rows of this engine are compared with: CSR rows are never shifted."""
+        shift = None if engine.sparse else self.shift
+        slots = engine.slots() if engine.sparse else None
+        return _core.Centroids.make(centres, shift, self.exponent, slots, engine.n_jobs)
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,9 @@ def analyse(engine: LocalEngine, tol: float) -> Problem:
     grid, weight_grid = plain_grid, counts
     if engine.weights is not None:
         weighted = engine.survey(weighted=True)
-        if not np.isfinite(weighted.bounds).all():
-            raise ValueError("sample_weight times X must stay finite, but it overflows float64.")
+        largest = max(weighted.bounds.max(), weighted.largest_weight) * engine.n
+        if not largest < 2.0**1000:
+            raise ValueError("sample_weight must be small enough for sums in float64, but it is not.")
         grid = _grid(engine, weighted.bounds, exponent, weighted=True)
         weight_grid = _weight_grid(engine.weights)
 

@@ -371,7 +371,7 @@ class KMeans(
         engine = self._engine(X, sample_weight)
         centres = self._centres()
         engine.start("lloyd", len(centres))
-        engine.assign(self._frame.centroids(centres, engine.n_jobs))
+        engine.assign(self._frame.centroids(centres, engine))
         return engine
 
     def __sklearn_tags__(self) -> Any:

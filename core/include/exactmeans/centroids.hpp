@@ -6,9 +6,9 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <stdexcept>
 #include <vector>
 
-#include "exactmeans/compensated.hpp"
 #include "exactmeans/frame.hpp"
 #include "exactmeans/kernels.hpp"
 #include "exactmeans/movement.hpp"
@@ -21,7 +21,9 @@ class Centroids {
   public:
     Centroids(const R* centres, Size k, Size d, Frame<R> frame, const Threads& threads)
         : k_(k), d_(d), frame_(std::move(frame)), master_(centres, centres + k * d),
-          start_(std::size_t(padded()), std::numeric_limits<R>::infinity()), norm2_(std::size_t(k)) {
+          start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()), norm2_(std::size_t(k)),
+          moved_(std::size_t(k), 1) {
+        if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
         derive_start(threads);
     }
 
@@ -39,6 +41,7 @@ class Centroids {
     void set_norms(const double* norms2, Size norm_terms) {
         for (Size j = 0; j < k_; ++j) start_[std::size_t(j)] = R(0.5 * norms2[j]);
         norm_terms_ = norm_terms;
+        norms_given_ = true;
     }
     Size norm_terms() const { return norm_terms_; }
     const R* start() const { return start_.data(); }
@@ -65,44 +68,42 @@ class Centroids {
                 movement.second_largest = std::max(movement.second_largest, distance);
             }
         }
-        std::copy(centres, centres + k_ * d_, master_.begin());
+        // Norms that were set from outside are replaced, whether or not their centre moved.
+        for (Size j = 0; j < k_; ++j)
+            moved_[std::size_t(j)] = norms_given_ || movement.distance[std::size_t(j)] > 0;
+        norms_given_ = false;
         norm_terms_ = 1;
+        std::copy(centres, centres + k_ * d_, master_.begin());
         derive_start(threads);
-        panels_.clear();
-        feature_major_.clear();
+        panels_fit_ = false;
         return movement;
     }
 
-    Panels<R> panels(const Threads& threads) const {
-        const std::lock_guard lock(layout_mutex_);
-        if (panels_.empty()) {
-            constexpr Size width = panel_width<R>;
-            panels_.assign(std::size_t(padded() * d_), R(0));
-            threads.run(padded() / width, [&](Size p, int) {
-                for (Size j = p * width; j < std::min(k_, (p + 1) * width); ++j)
-                    for (Size f = 0; f < d_; ++f)
-                        panels_[std::size_t((p * d_ + f) * width + j - p * width)] = packed(j, f);
-            });
-        }
-        return {panels_.data(), start_.data(), k_, d_};
+    // Where feature f stands in the panels of CSR rows: f itself, or what `slots` says.
+    void set_slots(std::vector<std::uint32_t> slots) {
+        slots_ = std::move(slots);
+        panels_fit_ = false;
     }
+    const std::uint32_t* slots_or_null() const { return slots_.empty() ? nullptr : slots_.data(); }
 
-    FeatureMajor<R> feature_major(const Threads& threads) const {
+    // The layout for dense or CSR rows; made anew after the centres moved.
+    Panels<R> panels(bool dense, const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
-        if (feature_major_.empty()) {
-            feature_major_.assign(std::size_t(padded() * d_), R(0));
-            threads.ranges(d_, 256, [&](Size begin, Size end, int) {
-                for (Size j = 0; j < k_; ++j)
-                    for (Size f = begin; f < end; ++f)
-                        feature_major_[std::size_t(f * padded() + j)] = packed(j, f);
+        const Size count = dense ? dense_panels<R>(k_) : csr_panels<R>(k_);
+        panels_.resize(std::size_t(padded<R>(k_) * d_), R(0));
+        const Panels<R> view{panels_.data(), start_.data(), k_, d_, count};
+        if (!panels_fit_ || panels_dense_ != dense) {
+            if (panels_dense_ != dense) std::fill(panels_.begin(), panels_.end(), R(0));
+            threads.ranges(d_, features_per_task(), [&](Size begin, Size end, int) {
+                for (Size p = 0; p < count; ++p) pack(view.panel(p), dense, begin, end);
             });
+            panels_fit_ = true;
+            panels_dense_ = dense;
         }
-        return {feature_major_.data(), start_.data(), k_, d_};
+        return view;
     }
 
   private:
-    Size padded() const { return (k_ + panel_width<R> - 1) / panel_width<R> * panel_width<R>; }
-
     R derive(const R* centres, Size j, Size f) const {
         const R value = centres[j * d_ + f];
         return frame_.shift.empty() ? value : value - frame_.shift[std::size_t(f)];
@@ -115,32 +116,38 @@ class Centroids {
 
     // Small centres are not worth waking a thread each.
     Size centres_per_task() const { return std::max<Size>(1, 16384 / std::max<Size>(1, d_)); }
+    Size features_per_task() const { return std::max<Size>(64, 16384 / std::max<Size>(1, k_)); }
+
+    void pack(typename Panels<R>::Panel panel, bool dense, Size begin, Size end) const {
+        const Size width = panel.width(), last = std::min(k_, panel.first + width);
+        R* values = panels_.data() + panel.first * d_;
+        const std::uint32_t* slot = dense ? nullptr : slots_or_null();
+        for (Size j = panel.first; j < last; ++j)
+            for (Size f = begin; f < end; ++f)
+                values[(slot ? Size(slot[f]) : f) * width + j - panel.first] = packed(j, f);
+    }
 
     void measure(Size j, const R* centres, Movement& movement, double& own2) const {
         if (std::memcmp(master(j), centres + j * d_, std::size_t(d_) * sizeof(R)) == 0) return;
         const double scale = frame_.scale();
-        Compensated derived2, master2;
-        for (Size f = 0; f < d_; ++f) {
-            const double step = (double(derive(centres, j, f)) - double(derived(j, f))) * scale;
-            const double own = (double(centres[j * d_ + f]) - double(master(j)[f])) * scale;
-            derived2.add_product(step, step);
-            master2.add_product(own, own);
-        }
-        // Differences, squares and root: a few roundings in all.
-        movement.distance[std::size_t(j)] = std::sqrt(derived2.value()) * (1 + 0x1p-48);
-        own2 = master2.value();
+        const R *before = master(j), *after = centres + j * d_;
+        const R* shift = frame_.shift_or_null();
+        own2 = kernels<R>().step2(after, before, nullptr, d_, scale);
+        const double step2 = shift ? kernels<R>().step2(after, before, shift, d_, scale) : own2;
+        // A difference, a square and up to d additions round each term by less than d + 4 units.
+        // Squares may underflow, too, and a centre that moved must not seem to stand still.
+        movement.distance[std::size_t(j)] =
+            std::sqrt(step2 + double(d_) * 0x1p-1074) * (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
     }
 
     void derive_start(const Threads& threads) {
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
             for (Size j = begin; j < end; ++j) {
-                Compensated norm2;
-                for (Size f = 0; f < d_; ++f) {
-                    const double value = double(derived(j, f)) * frame_.scale();
-                    norm2.add_product(value, value);
-                }
-                norm2_[std::size_t(j)] = norm2.value();
-                start_[std::size_t(j)] = R(0.5 * norm2.value());
+                if (!moved_[std::size_t(j)]) continue;
+                const double norm2 =
+                    kernels<R>().square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale()).value();
+                norm2_[std::size_t(j)] = norm2;
+                start_[std::size_t(j)] = R(0.5 * norm2);
             }
         });
     }
@@ -151,9 +158,12 @@ class Centroids {
     std::vector<R> start_;
     std::vector<double> norm2_;
     Size norm_terms_ = 1;
+    bool norms_given_ = false;
     mutable std::mutex layout_mutex_;
+    std::vector<char> moved_;  // centres that norms must be taken of
+    std::vector<std::uint32_t> slots_;
     mutable std::vector<R> panels_;
-    mutable std::vector<R> feature_major_;
+    mutable bool panels_fit_ = false, panels_dense_ = true;
 };
 
 }  // namespace exactmeans

@@ -36,11 +36,4 @@ class Compensated {
     double sum_ = 0, error_ = 0;
 };
 
-template <class R>
-double squared_norm(const R* x, Size d, double scale) {
-    Compensated sum;
-    for (Size f = 0; f < d; ++f) sum.add_product(double(x[f]) * scale, double(x[f]) * scale);
-    return sum.value();
-}
-
 }  // namespace exactmeans

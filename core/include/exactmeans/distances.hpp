@@ -8,6 +8,7 @@
 
 #include "exactmeans/compensated.hpp"
 #include "exactmeans/exact_sum.hpp"
+#include "exactmeans/kernels.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
 
@@ -21,11 +22,11 @@ struct Points {
     const C* values;  // k x d
     Size k, d;
     double scale;
-    std::vector<double> norms2;  // of the scaled points
+    std::vector<SquareSum> norms2;  // of the scaled points
 
     Points(const C* points, Size count, Size columns, int exponent)
         : values(points), k(count), d(columns), scale(std::ldexp(1.0, exponent)) {
-        for (Size j = 0; j < k; ++j) norms2.push_back(squared_norm(values + j * d, d, scale));
+        for (Size j = 0; j < k; ++j) norms2.push_back(kernels<C>().square_sum(values + j * d, nullptr, d, scale));
     }
 };
 
@@ -44,7 +45,8 @@ template <class R, class I, class C>
 double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points, Size j) {
     const C* c = points.values + j * points.d;
     Compensated sum;
-    sum.add(points.norms2[std::size_t(j)]);
+    sum.add(points.norms2[std::size_t(j)].high);
+    sum.add(points.norms2[std::size_t(j)].low);
     const auto row = x.row(i);
     for (Size t = 0; t < row.nonzeros; ++t) {
         const double centre = double(c[row.index[t]]) * points.scale;
@@ -52,7 +54,9 @@ double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points,
         sum.add_product(step, step);
         sum.add_product(-centre, centre);
     }
-    return std::max(0.0, sum.value());
+    // What is left when a row sits on its point is rounding; such rows must be known to be at distance 0.
+    const double d2 = sum.value();
+    return d2 > 0x1p-96 * points.norms2[std::size_t(j)].value() ? d2 : 0.0;
 }
 
 // Calls visit(i, squared distance to the own point, worker) for every row; null `labels`: all own point 0.

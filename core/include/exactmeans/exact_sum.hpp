@@ -59,6 +59,7 @@ class ExactSum {
             low += part - (total - high);
             high = total;
         }
+        if (std::isinf(high)) low = 0;
         return negative ? -(high + low) : high + low;
     }
 

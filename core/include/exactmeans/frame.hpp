@@ -3,7 +3,6 @@
 // training data, and are part of the model.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -22,15 +21,16 @@ struct Frame {
 };
 
 // 0 while squares of values up to `largest`, and sums of many of them, are safe from overflow and underflow;
-// else the exponent that brings `largest` near 1.
+// else the exponent that brings `largest` to a size at which neither squares nor centres times the square of the
+// scale leave the range.
 template <class R>
 int safe_exponent(double largest) {
     if (!(largest > 0)) return 0;
-    constexpr int room = std::numeric_limits<R>::max_exponent / 3;
+    constexpr int room = std::numeric_limits<R>::max_exponent / 3, aim = std::numeric_limits<R>::max_exponent * 9 / 32;
     int exponent;
     std::frexp(largest, &exponent);
-    // Twice the exponent must itself stay within the range of ldexp on doubles.
-    return exponent > room || exponent < -room ? std::clamp(-exponent, -1000, 1000) : 0;
+    if (exponent > room) return aim - exponent;
+    return exponent < -room ? -aim - exponent : 0;
 }
 
 }  // namespace exactmeans

@@ -10,32 +10,63 @@
 
 namespace exactmeans {
 
-// Lanes run across centres; a panel is one cache line of them.
+// Lanes run across centres, in units of 32 bytes: one AVX2 vector, two of NEON's. Centres are padded to whole
+// units only, so that a small k does not pay for lanes it does not have.
 template <class R>
-inline constexpr Size panel_width = Size(64 / sizeof(R));
+inline constexpr Size unit_width = Size(32 / sizeof(R));
+template <class R>
+constexpr Size padded(Size k) {
+    return (k + unit_width<R> - 1) / unit_width<R> * unit_width<R>;
+}
+
+// Kernels carry centre numbers in lanes of reals, and float32 counts no further.
+inline constexpr Size largest_k = Size(1) << 24;
 
 // float32 chains longer than this are cut into pieces of `chain_piece` features whose sums are added in
 // float64, so that the rounding slack stays small. float64 needs no such care.
 inline constexpr Size longest_chain = 4096;
 inline constexpr Size chain_piece = 256;
 
-// Both layouts hold minus the (shifted, scaled) centres and, in `start`, half their squared norms; centres
-// that only fill up the last panel start at infinity.
+// The layout of the centres that kernels read: minus the (shifted, scaled) centres, cut into `count` panels of
+// whole units, each feature by feature. With `first` a panel's first centre and `width` its lanes, feature f of
+// centre first + lane is values[first * d + f * width + lane]. `start` has half the squared norms; centres that only
+// fill up the last unit start at infinity. For CSR rows, f is a slot (see SlotRow).
 template <class R>
-struct Panels {  // value of centre p * panel_width + lane, feature f: values[(p * d + f) * panel_width + lane]
+struct Panels {
     const R* values;
     const R* start;
     Size k, d;
-    Size count() const { return (k + panel_width<R> - 1) / panel_width<R>; }
+    Size count;
+
+    struct Panel {
+        Size first, units;
+        Size width() const { return units * unit_width<R>; }
+    };
+    Panel panel(Size p) const {
+        const Size units = padded<R>(k) / unit_width<R>;
+        const Size from = p * units / count, to = (p + 1) * units / count;
+        return {from * unit_width<R>, to - from};
+    }
 };
 
+// Panels of two units, but for a three or a single one that is left over, so that six rows by two vectors fill the
+// registers.
 template <class R>
-struct FeatureMajor {  // value of centre j, feature f: values[f * width + j]
-    const R* values;
-    const R* start;
-    Size k, d;
-    Size width() const { return (k + panel_width<R> - 1) / panel_width<R> * panel_width<R>; }
-};
+Size dense_panels(Size k) {
+    const Size units = padded<R>(k) / unit_width<R>;
+    return units < 2 ? 1 : units / 2;
+}
+// As wide as the registers allow: every nonzero is read once per panel.
+inline constexpr Size csr_units = 14;
+template <class R>
+Size csr_panels(Size k) {
+    return (padded<R>(k) / unit_width<R> + csr_units - 1) / csr_units;
+}
+
+// A CSR row whose features have been looked up: index[t] is where the panels keep that feature. Frequent features
+// lie together, so that the cache holds them.
+template <class R>
+using SlotRow = SparseRow<R, std::uint32_t>;
 
 // Per row: the nearest centre (lowest index on ties), its score and, if asked for, the second lowest score.
 template <class R>
@@ -45,14 +76,32 @@ struct Nearest {
     R* second;  // may be null
 };
 
+// A sum of squares to twice the precision of a double: high + low.
+struct SquareSum {
+    double high, low;
+    double value() const { return high + low; }
+};
+
+// `shift` may be null in all of these; `scale` is a power of two.
 template <class R>
 struct Kernels {
     const char* isa;
     void (*nearest_dense)(const R* const* rows, Size n, const Panels<R>& centres, const Nearest<R>& out);
-    void (*nearest_csr32)(const SparseRow<R, std::int32_t>* rows, Size n, const FeatureMajor<R>& centres,
-                          const Nearest<R>& out);
-    void (*nearest_csr64)(const SparseRow<R, std::int64_t>* rows, Size n, const FeatureMajor<R>& centres,
-                          const Nearest<R>& out);
+    void (*nearest_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, const Nearest<R>& out);
+    // sum of ((x - shift) scale)^2
+    SquareSum (*square_sum)(const R* x, const R* shift, Size d, double scale);
+    // sum of (((a - shift) - (b - shift)) scale)^2
+    double (*step2)(const R* a, const R* b, const R* shift, Size d, double scale);
+    // sum of (c - o) (2 (high + low - weight o) - weight (c - o)), all scaled; low may be null
+    double (*explained)(const R* centre, const double* high, const double* low, const double* origin, Size d,
+                        double weight, double scale);
+    // sum += factor x, in one word; or weight x scale cut into two words at magic[f * magic_step]
+    void (*add_row)(double* sum, const R* x, double factor, Size d);
+    void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step, double weight,
+                     double scale, Size d);
+    // (high + low) / (weight + weight_error) * back; low may be null
+    void (*mean)(const double* high, const double* low, double weight, double weight_error, double back, Size d,
+                 R* out);
 };
 
 // The best set of this CPU, or the one that EXACTMEANS_ISA names (std::invalid_argument if that is unknown or

@@ -11,16 +11,6 @@
 
 namespace exactmeans {
 
-// The layout of the centres that rows of this kind are compared with.
-template <class R>
-Panels<R> layout_for(const DenseRows<R>&, const Centroids<R>& centroids, const Threads& threads) {
-    return centroids.panels(threads);
-}
-template <class R, class I>
-FeatureMajor<R> layout_for(const CsrRows<R, I>&, const Centroids<R>& centroids, const Threads& threads) {
-    return centroids.feature_major(threads);
-}
-
 // What an algorithm gets to work on: a block of rows, the centres, and the block's labels.
 template <class Rows>
 struct Work {
@@ -29,10 +19,10 @@ struct Work {
     const Rows& x;
     const Centroids<R>& centroids;
     std::int32_t* labels;
-    decltype(layout_for(std::declval<const Rows&>(), std::declval<const Centroids<R>&>(), Threads{})) layout;
+    Panels<R> panels;
 
     Work(const Rows& rows, const Centroids<R>& centres, std::int32_t* row_labels, const Threads& threads)
-        : x(rows), centroids(centres), labels(row_labels), layout(layout_for(rows, centres, threads)) {}
+        : x(rows), centroids(centres), labels(row_labels), panels(centres.panels(is_dense<Rows>, threads)) {}
 };
 
 // One thread's buffers for such comparisons. Results of row ids[t] (or begin + t) stand at [t].
@@ -48,14 +38,10 @@ class Scan {
         const Nearest<R> out{label.data(), score.data(), with_second ? second.data() : nullptr};
         if constexpr (is_dense<Rows>) {
             tile_.load(work.x, work.centroids.frame().shift_or_null(), begin, ids, count);
-            kernels<R>().nearest_dense(tile_.rows(), count, work.layout, out);
+            kernels<R>().nearest_dense(tile_.rows(), count, work.panels, out);
         } else {
-            rows_.resize(std::size_t(count));
-            for (Size t = 0; t < count; ++t) rows_[std::size_t(t)] = work.x.row(ids ? ids[t] : begin + t);
-            if constexpr (sizeof(typename Rows::Feature) == 4)
-                kernels<R>().nearest_csr32(rows_.data(), count, work.layout, out);
-            else
-                kernels<R>().nearest_csr64(rows_.data(), count, work.layout, out);
+            look_up(work, begin, ids, count);
+            kernels<R>().nearest_csr(rows_.data(), count, work.panels, out);
         }
     }
 
@@ -64,18 +50,31 @@ class Scan {
     std::vector<R> second;
 
   private:
-    struct Nothing {};
-    template <class T, bool Dense>
-    struct SparseBuffer {
-        using type = Nothing;
-    };
-    template <class T>
-    struct SparseBuffer<T, false> {
-        using type = std::vector<SparseRow<R, typename T::Feature>>;
-    };
+    // Turns features into slots. Narrow indices that already are slots are used where they are.
+    void look_up(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
+        using I = typename Rows::Feature;
+        const std::uint32_t* slot = work.centroids.slots_or_null();
+        const bool in_place = !slot && sizeof(I) == sizeof(std::uint32_t);
+        rows_.resize(std::size_t(count));
+        Size total = 0;
+        const auto row_of = [&](Size t) { return work.x.row(ids ? ids[t] : begin + t); };
+        for (Size t = 0; t < count; ++t) total += row_of(t).nonzeros;
+        if (!in_place) slots_.resize(std::size_t(total));
+        std::uint32_t* to = slots_.data();
+        for (Size t = 0; t < count; ++t) {
+            const auto row = row_of(t);
+            const void* given = row.index;
+            rows_[std::size_t(t)] = {in_place ? static_cast<const std::uint32_t*>(given) : to, row.value,
+                                     row.nonzeros};
+            if (in_place) continue;
+            for (Size e = 0; e < row.nonzeros; ++e) to[e] = slot ? slot[row.index[e]] : std::uint32_t(row.index[e]);
+            to += row.nonzeros;
+        }
+    }
 
     DenseTile<R> tile_;
-    typename SparseBuffer<Rows, is_dense<Rows>>::type rows_;
+    std::vector<SlotRow<R>> rows_;
+    std::vector<std::uint32_t> slots_;
 };
 
 // Rows per unit of parallel work: about a million multiply-adds, and whole register tiles.

@@ -12,17 +12,17 @@ namespace exactmeans {
 
 class Slack {
   public:
-    // terms: length of the multiply-add chain of a row (features, or stored nonzeros). norm_terms: roundings in
-    // half the centre's squared norm. Everything is on the frame's scale.
+    // terms: length of the multiply-add chain of a row (features, or stored nonzeros), of d features in all.
+    // norm_terms: roundings in half the centre's squared norm. Everything is on the frame's scale.
     template <class R>
-    static Slack of(Size terms, Size norm_terms, int exponent) {
+    static Slack of(Size terms, Size d, Size norm_terms, int exponent) {
         constexpr double unit = 0.5 * double(std::numeric_limits<R>::epsilon());
         constexpr double tiny = double(std::numeric_limits<R>::denorm_min());
         const bool cut = sizeof(R) < sizeof(double) && terms > longest_chain;
         const double roundings = double(cut ? chain_piece + 2 : terms) + double(norm_terms) + 11;
         Slack slack;
         slack.gamma_ = roundings * unit / (1 - roundings * unit);
-        slack.absolute_ = 4 * (double(terms) + 4) * tiny;
+        slack.absolute_ = 4 * (double(terms) + double(d) + 4) * tiny;
         // Scaled centres may lose bits to underflow; a row multiplies what was lost.
         slack.lost_ = exponent ? 4 * double(terms) * tiny * std::ldexp(1.0, -exponent) : 0.0;
         return slack;

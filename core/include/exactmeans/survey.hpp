@@ -87,4 +87,14 @@ Survey survey(const Rows& x, const Threads& threads) {
     return all;
 }
 
+// Adds, per feature, the number of rows that store it.
+template <class Rows>
+void count_features(const Rows& x, std::int64_t* counts) {
+    if constexpr (is_dense<Rows>) {
+        for (Size f = 0; f < x.d; ++f) counts[f] += x.n;
+    } else {
+        for (Size t = 0; t < x.nonzeros(); ++t) ++counts[x.indices[t]];
+    }
+}
+
 }  // namespace exactmeans

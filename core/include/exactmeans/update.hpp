@@ -10,6 +10,7 @@
 
 #include "exactmeans/compensated.hpp"
 #include "exactmeans/grid.hpp"
+#include "exactmeans/kernels.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
 
@@ -20,18 +21,20 @@ class SumRow {
   public:
     SumRow(double* words, Size columns, const Grid& grid) : words_(words), d_(columns), grid_(&grid) {}
 
-    // Adds the part of row i that lies in columns [begin, end); sign is +1 or -1.
+    // Adds row i; sign is +1 or -1.
     template <class R>
-    void add(const DenseRows<R>& x, Size i, double sign, Size begin, Size end) {
+    void add(const DenseRows<R>& x, Size i, double sign) {
+        const Grid& grid = *grid_;
+        const R* row = x.data + i * x.row_stride;
         const double factor = sign * x.weight(i);
-        const bool plain = grid_->words() == 1 && grid_->exponent() == 0 && x.col_stride == 1;
-        if (plain) {
-            const R* row = x.data + i * x.row_stride;
-            // The product is rounded once and the sum not at all, so sign * weight commutes with both.
-            for (Size f = begin; f < end; ++f) words_[f] += factor * double(row[f]);
-            return;
-        }
-        for (Size f = begin; f < end; ++f) add_value(f, sign * contribution(x, i, x.at(i, f), grid_->scale()));
+        // The product is rounded once and the sum not at all, so sign * weight commutes with both.
+        if (x.col_stride == 1 && grid.words() == 1 && grid.exponent() == 0)
+            kernels<R>().add_row(words_, row, factor, d_);
+        else if (x.col_stride == 1 && grid.words() == 2)
+            kernels<R>().add_row2(words_, words_ + d_, row, grid.magic_row(0), grid.per_column(), factor,
+                                  grid.scale(), d_);
+        else
+            for (Size f = 0; f < d_; ++f) add_value(f, sign * contribution(x, i, x.at(i, f), grid.scale()));
     }
 
     template <class R, class I>
@@ -116,11 +119,7 @@ class Sums {
     // Adds (sign +1) or removes (-1) one row; used to move rows into empty clusters and back.
     template <class Rows>
     void move(const Rows& x, Size i, Size cluster, double sign) {
-        SumRow sums = row(cluster);
-        if constexpr (is_dense<Rows>)
-            sums.add(x, i, sign, 0, d_);
-        else
-            sums.add(x, i, sign);
+        row(cluster).add(x, i, sign);
         weight_row(cluster).add_value(0, sign * x.weight(i));
         members_[std::size_t(cluster)] += x.weight(i) > 0 ? Size(sign) : 0;
         touched_[std::size_t(cluster)] = 1;
@@ -164,14 +163,10 @@ class Sums {
         const double scale = grid_.scale();
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
             for (Size j = begin; j < end; ++j) {
-                const double n = weight(j);
-                const SumRow sums = row(j);
-                double sum = 0;
-                for (Size f = 0; f < d_; ++f) {
-                    const double o = origin[f] * scale, c = double(centres[j * d_ + f]) * scale - o;
-                    sum += c * (2 * (sums.total(f).sum - n * o) - n * c);
-                }
-                part[std::size_t(j)] = sum;
+                const double* high = plane(j, 0);
+                const double* low = grid_.words() > 1 ? plane(j, 1) : nullptr;
+                part[std::size_t(j)] =
+                    kernels<R>().explained(centres + j * d_, high, low, origin, d_, weight(j), scale);
             }
         });
         double sum = 0;
@@ -242,10 +237,7 @@ class Sums {
         for (Size at = piece.begin; at < piece.end; ++at) {
             const Size entry = moves.rows[std::size_t(at)], i = entry >> 1;
             const double sign = entry & 1 ? -1.0 : 1.0;
-            if constexpr (is_dense<Rows>)
-                sums.add(x, i, sign, 0, d_);
-            else
-                sums.add(x, i, sign);
+            sums.add(x, i, sign);
             weights.add_value(0, sign * x.weight(i));
             members += x.weight(i) > 0 ? Size(sign) : 0;
         }
@@ -258,23 +250,25 @@ class Sums {
         touched_[std::size_t(piece.centre)] = 1;
     }
 
-    // The mean, correctly rounded but for exact means within 2^-100 of a rounding boundary: a quotient, then one
-    // correction by its remainder.
+    const double* plane(Size j, int w) const { return words_.data() + (j * grid_.words() + w) * d_; }
+
     template <class R>
     void mean(Size j, R* out) const {
-        const SumRow sums = row(j);
         const TwoSum weight = weight_row(j).total(0);
         const double back = std::ldexp(1.0, -grid_.exponent());
-        const bool exact = grid_.words() == 1 && weight_grid_.words() == 1;
+        if (grid_.words() <= 2) {
+            const double* low = grid_.words() == 2 ? plane(j, 1) : nullptr;
+            kernels<R>().mean(plane(j, 0), low, weight.sum, weight.error, back, d_, out);
+            return;
+        }
+        std::vector<double> high(static_cast<std::size_t>(d_)), low(static_cast<std::size_t>(d_));
+        const SumRow sums = row(j);
         for (Size f = 0; f < d_; ++f) {
             const TwoSum sum = sums.total(f);
-            double mean = sum.sum / weight.sum;
-            if (!exact) {
-                const double rest = std::fma(-mean, weight.sum, sum.sum) + (sum.error - mean * weight.error);
-                mean += rest / weight.sum;
-            }
-            out[f] = R(mean * back);
+            high[std::size_t(f)] = sum.sum;
+            low[std::size_t(f)] = sum.error;
         }
+        kernels<R>().mean(high.data(), low.data(), weight.sum, weight.error, back, d_, out);
     }
 
     Size k_, d_;

@@ -3,56 +3,62 @@
 
 #include <immintrin.h>
 
-#include "body.hpp"
 #include "isa.hpp"
+#include "table.hpp"
 
 namespace exactmeans {
 namespace {
 
 struct Float8 {
     using Real = float;
-    using Bits = std::int32_t;
     static constexpr int lanes = 8;
-    static constexpr Size csr_panels = 7;  // 14 of the 16 registers accumulate
+    // 12 to 14 of the 16 registers accumulate.
+    static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
+    static constexpr int thin_vectors = 4;
 
     __m256 v;
 
     static Float8 load(const float* from) { return {_mm256_loadu_ps(from)}; }
     static Float8 splat(float x) { return {_mm256_set1_ps(x)}; }
-    static Float8 splat_bits(Bits x) { return {_mm256_castsi256_ps(_mm256_set1_epi32(x))}; }
     void store(float* to) const { _mm256_storeu_ps(to, v); }
-    void store_bits(Bits* to) const {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_castps_si256(v));
-    }
     static Float8 add(Float8 a, Float8 b) { return {_mm256_add_ps(a.v, b.v)}; }
     static Float8 fma(Float8 a, Float8 b, Float8 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+    static Float8 iota() { return {_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7)}; }
+    static __m256 equal(Float8 a, Float8 b) { return _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ); }
     static __m256 less(Float8 a, Float8 b) { return _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ); }
     static Float8 select(__m256 m, Float8 a, Float8 b) { return {_mm256_blendv_ps(b.v, a.v, m)}; }
     static Float8 min(Float8 a, Float8 b) { return {_mm256_min_ps(a.v, b.v)}; }
     static Float8 max(Float8 a, Float8 b) { return {_mm256_max_ps(a.v, b.v)}; }
+    static float lowest(Float8 a) {
+        __m128 m = _mm_min_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+        m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+        return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
+    }
 };
 
 struct Double4 {
     using Real = double;
-    using Bits = std::int64_t;
     static constexpr int lanes = 4;
-    static constexpr Size csr_panels = 7;
+    static constexpr int tile_rows[3] = {12, 6, 4};
+    static constexpr int thin_vectors = 4;
 
     __m256d v;
 
     static Double4 load(const double* from) { return {_mm256_loadu_pd(from)}; }
     static Double4 splat(double x) { return {_mm256_set1_pd(x)}; }
-    static Double4 splat_bits(Bits x) { return {_mm256_castsi256_pd(_mm256_set1_epi64x(x))}; }
     void store(double* to) const { _mm256_storeu_pd(to, v); }
-    void store_bits(Bits* to) const {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_castpd_si256(v));
-    }
     static Double4 add(Double4 a, Double4 b) { return {_mm256_add_pd(a.v, b.v)}; }
     static Double4 fma(Double4 a, Double4 b, Double4 c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
+    static Double4 iota() { return {_mm256_setr_pd(0, 1, 2, 3)}; }
+    static __m256d equal(Double4 a, Double4 b) { return _mm256_cmp_pd(a.v, b.v, _CMP_EQ_OQ); }
     static __m256d less(Double4 a, Double4 b) { return _mm256_cmp_pd(a.v, b.v, _CMP_LT_OQ); }
     static Double4 select(__m256d m, Double4 a, Double4 b) { return {_mm256_blendv_pd(b.v, a.v, m)}; }
     static Double4 min(Double4 a, Double4 b) { return {_mm256_min_pd(a.v, b.v)}; }
     static Double4 max(Double4 a, Double4 b) { return {_mm256_max_pd(a.v, b.v)}; }
+    static double lowest(Double4 a) {
+        const __m128d m = _mm_min_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));
+        return _mm_cvtsd_f64(_mm_min_sd(m, _mm_unpackhi_pd(m, m)));
+    }
 };
 
 constexpr Kernels<float> singles = table<Float8>("avx2");

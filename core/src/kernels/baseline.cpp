@@ -1,11 +1,9 @@
-// Any CPU. A whole panel is one "vector", and every lane's fused multiply-add is std::fma, which is correctly
+// Any CPU. A whole unit is one "vector", and every lane's fused multiply-add is std::fma, which is correctly
 // rounded with or without hardware for it: slow where there is none, but the same bits.
-#include <bit>
 #include <cmath>
-#include <type_traits>
 
-#include "body.hpp"
 #include "isa.hpp"
+#include "table.hpp"
 
 namespace exactmeans {
 namespace {
@@ -13,9 +11,9 @@ namespace {
 template <class R>
 struct Lanes {
     using Real = R;
-    using Bits = std::conditional_t<sizeof(R) == 4, std::int32_t, std::int64_t>;
-    static constexpr int lanes = int(panel_width<R>);
-    static constexpr Size csr_panels = 1;
+    static constexpr int lanes = int(unit_width<R>);
+    static constexpr int tile_rows[3] = {1, 1, 1};
+    static constexpr int thin_vectors = 1;
     struct Mask {
         bool v[lanes];
     };
@@ -28,18 +26,22 @@ struct Lanes {
     static Lanes splat(R x) {
         return each([&](int) { return x; });
     }
-    static Lanes splat_bits(Bits x) { return splat(std::bit_cast<R>(x)); }
+    static Lanes iota() {
+        return each([](int l) { return R(l); });
+    }
     void store(R* to) const {
         for (int l = 0; l < lanes; ++l) to[l] = v[l];
-    }
-    void store_bits(Bits* to) const {
-        for (int l = 0; l < lanes; ++l) to[l] = std::bit_cast<Bits>(v[l]);
     }
     static Lanes add(const Lanes& a, const Lanes& b) {
         return each([&](int l) { return a.v[l] + b.v[l]; });
     }
     static Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) {
         return each([&](int l) { return std::fma(a.v[l], b.v[l], c.v[l]); });
+    }
+    static Mask equal(const Lanes& a, const Lanes& b) {
+        Mask m;
+        for (int l = 0; l < lanes; ++l) m.v[l] = a.v[l] == b.v[l];
+        return m;
     }
     static Mask less(const Lanes& a, const Lanes& b) {
         Mask m;
@@ -51,6 +53,11 @@ struct Lanes {
     }
     static Lanes min(const Lanes& a, const Lanes& b) { return select(less(b, a), b, a); }
     static Lanes max(const Lanes& a, const Lanes& b) { return select(less(a, b), b, a); }
+    static R lowest(const Lanes& a) {
+        R low = a.v[0];
+        for (int l = 1; l < lanes; ++l) low = a.v[l] < low ? a.v[l] : low;
+        return low;
+    }
 
   private:
     template <class Fn>

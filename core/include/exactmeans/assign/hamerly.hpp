@@ -65,7 +65,7 @@ class Hamerly {
     static Slack slack_of(const Work<Rows>& work, Size i) {
         Size terms = work.x.d;
         if constexpr (!is_dense<Rows>) terms = work.x.row(i).nonzeros;
-        return Slack::of<R>(terms, work.centroids.norm_terms(), work.centroids.frame().exponent);
+        return Slack::of<R>(terms, work.x.d, work.centroids.norm_terms(), work.centroids.frame().exponent);
     }
 
     // Brings the bounds of row i up to date; true if its label is certain to stay.
@@ -117,6 +117,8 @@ class Hamerly {
                 const double step = (double(value) - double(centroids.derived(own, f))) * frame.scale();
                 sum.add_product(step, step);
             }
+            // What underflowed of the squares.
+            sum.add(double(work.x.d) * 0x1p-1074);
         } else {
             // |c|^2 + sum of (x - c)^2 - c^2 over the stored entries, all compensated.
             const double scale = frame.scale();
@@ -128,6 +130,8 @@ class Hamerly {
                 sum.add_product(step, step);
                 sum.add_product(-c, c);
             }
+            // |c|^2 came rounded to float64, and that error stays when the rest cancels.
+            sum.add(0x1p-51 * centroids.norm2(own) + double(centroids.d()) * 0x1p-1074);
         }
         return std::sqrt(std::max(0.0, sum.value())) * (1 + 0x1p-40);
     }

@@ -1,0 +1,349 @@
+// Nearest centres, written once in terms of a vector type V (simd types in the files that include this one).
+//
+// Loops over accumulators are fully unrolled by pragma: otherwise the compiler keeps them in memory.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "exactmeans/kernels.hpp"
+
+namespace exactmeans {
+
+// Rows of up to this many features are compared with lanes across rows.
+inline constexpr Size thin_features = 32;
+
+// Centre rows are fetched this many nonzeros ahead: they lie all over the second and third cache.
+inline constexpr Size csr_ahead = 4;
+
+// Lowest and second lowest score seen so far in each lane, and which centre the lowest belongs to. Centre
+// numbers travel as reals, which hold them exactly up to 2^24.
+template <class V>
+struct LaneBest {
+    V score, centre, second;
+
+    static LaneBest none() {
+        const V inf = V::splat(std::numeric_limits<typename V::Real>::infinity());
+        return {inf, V::splat(0), inf};
+    }
+    template <bool WithSecond>
+    void take(V candidate, V number) {
+        if constexpr (WithSecond) second = V::min(second, V::max(score, candidate));
+        const auto lower = V::less(candidate, score);
+        score = V::select(lower, candidate, score);
+        centre = V::select(lower, number, centre);
+    }
+};
+
+// The best of all lanes, the lowest centre on ties.
+template <class V, bool WithSecond>
+inline void reduce_lanes(const LaneBest<V>& best, Size i, const Nearest<typename V::Real>& out) {
+    using R = typename V::Real;
+    const V inf = V::splat(std::numeric_limits<R>::infinity());
+    const R low = V::lowest(best.score);
+    const R label = V::lowest(V::select(V::equal(best.score, V::splat(low)), best.centre, inf));
+    out.label[i] = std::int32_t(label);
+    out.score[i] = low;
+    if constexpr (WithSecond) {
+        // Lanes start at centre 0, so several may name the winner; all but the first of them are empty.
+        const auto winner = V::equal(best.centre, V::splat(label));
+        out.second[i] = V::lowest(V::min(best.second, V::select(winner, inf, best.score)));
+    }
+}
+
+// ---- dense ----------------------------------------------------------------------------------------------
+
+// Scores of Rows rows against one panel: a fused multiply-add chain per pair, and the start added last.
+template <class V, int Rows, int Units>
+struct DenseTileScores {
+    using R = typename V::Real;
+    static constexpr int width = int(unit_width<R>) * Units;
+    static constexpr int vectors = width / V::lanes;
+    V score[Rows][vectors];
+
+    void run(const R* const* rows, const R* panel, const R* start, Size d) {
+        if (sizeof(R) < sizeof(double) && d > longest_chain)
+            run_pieces(rows, panel, d);
+        else
+            run_chain(rows, panel, 0, d);
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; ++v) score[r][v] = V::add(score[r][v], V::load(start + v * V::lanes));
+    }
+
+    void run_chain(const R* const* rows, const R* panel, Size begin, Size end) {
+        V acc[Rows][vectors];
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; ++v) acc[r][v] = V::splat(0);
+        for (Size f = begin; f < end; ++f) {
+            V centre[vectors];
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; ++v) centre[v] = V::load(panel + f * width + v * V::lanes);
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+                const V x = V::splat(rows[r][f]);
+#pragma GCC unroll 16
+                for (int v = 0; v < vectors; ++v) acc[r][v] = V::fma(x, centre[v], acc[r][v]);
+            }
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; ++v) score[r][v] = acc[r][v];
+    }
+
+    void run_pieces(const R* const* rows, const R* panel, Size d) {
+        double total[Rows][width] = {};
+        R part[width];
+        for (Size begin = 0; begin < d; begin += chain_piece) {
+            run_chain(rows, panel, begin, begin + chain_piece < d ? begin + chain_piece : d);
+            for (int r = 0; r < Rows; ++r) {
+                for (int v = 0; v < vectors; ++v) score[r][v].store(part + v * V::lanes);
+                for (int l = 0; l < width; ++l) total[r][l] += double(part[l]);
+            }
+        }
+        for (int r = 0; r < Rows; ++r) {
+            for (int l = 0; l < width; ++l) part[l] = R(total[r][l]);
+            for (int v = 0; v < vectors; ++v) score[r][v] = V::load(part + v * V::lanes);
+        }
+    }
+};
+
+template <class V, int Rows, int Units, bool WithSecond>
+inline void dense_tile(const typename V::Real* const* rows, const Panels<typename V::Real>& centres, Size first,
+                       LaneBest<V>* best) {
+    using R = typename V::Real;
+    DenseTileScores<V, Rows, Units> tile;
+    tile.run(rows, centres.values + first * centres.d, centres.start + first, centres.d);
+    V number = V::add(V::splat(R(first)), V::iota());
+#pragma GCC unroll 16
+    for (int v = 0; v < tile.vectors; ++v) {
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) best[r].template take<WithSecond>(tile.score[r][v], number);
+        number = V::add(number, V::splat(R(V::lanes)));
+    }
+}
+
+// All rows of a block against one panel, as many at a time as the registers hold.
+template <class V, int Units, bool WithSecond>
+void dense_panel(const typename V::Real* const* rows, Size n, const Panels<typename V::Real>& centres, Size first,
+                 LaneBest<V>* best) {
+    constexpr int step = V::tile_rows[Units - 1];
+    Size i = 0;
+    for (; i + step <= n; i += step) dense_tile<V, step, Units, WithSecond>(rows + i, centres, first, best + i);
+    for (; i + 4 <= n && step > 4; i += 4) dense_tile<V, 4, Units, WithSecond>(rows + i, centres, first, best + i);
+    for (; i + 2 <= n; i += 2) dense_tile<V, 2, Units, WithSecond>(rows + i, centres, first, best + i);
+    for (; i < n; ++i) dense_tile<V, 1, Units, WithSecond>(rows + i, centres, first, best + i);
+}
+
+template <class V, bool WithSecond>
+void nearest_dense_wide(const typename V::Real* const* rows, Size n, const Panels<typename V::Real>& centres,
+                        const Nearest<typename V::Real>& out) {
+    // A panel is read once for this many rows; their state stays in the first-level cache.
+    constexpr Size block = 48;
+    LaneBest<V> best[block];
+    for (Size begin = 0; begin < n; begin += block) {
+        const Size count = n - begin < block ? n - begin : block;
+        const typename V::Real* const* some = rows + begin;
+        for (Size i = 0; i < count; ++i) best[i] = LaneBest<V>::none();
+        for (Size p = 0; p < centres.count; ++p) {
+            const auto panel = centres.panel(p);
+            if (panel.units == 1)
+                dense_panel<V, 1, WithSecond>(some, count, centres, panel.first, best);
+            else if (panel.units == 2)
+                dense_panel<V, 2, WithSecond>(some, count, centres, panel.first, best);
+            else
+                dense_panel<V, 3, WithSecond>(some, count, centres, panel.first, best);
+        }
+        for (Size i = 0; i < count; ++i) reduce_lanes<V, WithSecond>(best[i], begin + i, out);
+    }
+}
+
+// Few features: lanes run across rows instead, so that there is nothing to reduce and no lane to pad. Rows are
+// transposed into a buffer, and each centre value is spread over all lanes.
+template <class V, bool WithSecond>
+void nearest_dense_thin(const typename V::Real* const* rows, Size n, const Panels<typename V::Real>& centres,
+                        const Nearest<typename V::Real>& out) {
+    using R = typename V::Real;
+    constexpr int vectors = V::thin_vectors;
+    constexpr Size block = Size(vectors) * V::lanes;
+    R x[thin_features * block], low[block], label[block], second[block];
+    const Size d = centres.d;
+    for (Size begin = 0; begin < n; begin += block) {
+        const Size count = n - begin < block ? n - begin : block;
+        for (Size i = 0; i < block; ++i)
+            for (Size f = 0; f < d; ++f) x[f * block + i] = i < count ? rows[begin + i][f] : R(0);
+        LaneBest<V> best[vectors];
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) best[v] = LaneBest<V>::none();
+        for (Size p = 0; p < centres.count; ++p) {
+            const auto panel = centres.panel(p);
+            const Size width = panel.width(), left = centres.k - panel.first, lanes = left < width ? left : width;
+            for (Size l = 0; l < lanes; ++l) {
+                const R* centre = centres.values + panel.first * d + l;
+                V acc[vectors];
+#pragma GCC unroll 8
+                for (int v = 0; v < vectors; ++v) acc[v] = V::splat(0);
+                for (Size f = 0; f < d; ++f) {
+                    const V c = V::splat(centre[f * width]);
+#pragma GCC unroll 8
+                    for (int v = 0; v < vectors; ++v)
+                        acc[v] = V::fma(V::load(x + f * block + v * V::lanes), c, acc[v]);
+                }
+                const V start = V::splat(centres.start[panel.first + l]), number = V::splat(R(panel.first + l));
+#pragma GCC unroll 8
+                for (int v = 0; v < vectors; ++v) best[v].template take<WithSecond>(V::add(acc[v], start), number);
+            }
+        }
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) {
+            best[v].score.store(low + v * V::lanes);
+            best[v].centre.store(label + v * V::lanes);
+            best[v].second.store(second + v * V::lanes);
+        }
+        for (Size i = 0; i < count; ++i) {
+            out.label[begin + i] = std::int32_t(label[i]);
+            out.score[begin + i] = low[i];
+            if constexpr (WithSecond) out.second[begin + i] = second[i];
+        }
+    }
+}
+
+template <class V>
+void nearest_dense(const typename V::Real* const* rows, Size n, const Panels<typename V::Real>& centres,
+                   const Nearest<typename V::Real>& out) {
+    const bool thin = centres.d <= thin_features;
+    if (out.second)
+        (thin ? &nearest_dense_thin<V, true> : &nearest_dense_wide<V, true>)(rows, n, centres, out);
+    else
+        (thin ? &nearest_dense_thin<V, false> : &nearest_dense_wide<V, false>)(rows, n, centres, out);
+}
+
+// ---- CSR ------------------------------------------------------------------------------------------------
+
+// Nonzeros [begin, end) of one row against Vectors vectors of centres.
+template <class V, int Vectors>
+struct CsrChain {
+    using R = typename V::Real;
+    static constexpr Size width = Size(Vectors) * V::lanes;
+    V sum[Vectors];
+
+    void run(const SlotRow<R>& row, Size begin, Size end, const R* values) {
+        // A local array: sums reached through `this` would be stored at every step.
+        V acc[Vectors];
+#pragma GCC unroll 16
+        for (int v = 0; v < Vectors; ++v) acc[v] = V::splat(0);
+        for (Size t = begin; t < end; ++t) {
+            const Size ahead = t + csr_ahead < row.nonzeros ? t + csr_ahead : t;
+            const R* next = values + Size(row.index[ahead]) * width;
+#pragma GCC unroll 16
+            for (Size l = 0; l < width; l += Size(64 / sizeof(R))) __builtin_prefetch(next + l);
+            const V x = V::splat(row.value[t]);
+            const R* centre = values + Size(row.index[t]) * width;
+#pragma GCC unroll 16
+            for (int v = 0; v < Vectors; ++v) acc[v] = V::fma(x, V::load(centre + v * V::lanes), acc[v]);
+        }
+#pragma GCC unroll 16
+        for (int v = 0; v < Vectors; ++v) sum[v] = acc[v];
+    }
+
+    // Pieces of a long float32 row, added in float64.
+    void run_pieces(const SlotRow<R>& row, const R* values) {
+        double total[Vectors * V::lanes] = {};
+        R part[V::lanes];
+        for (Size begin = 0; begin < row.nonzeros; begin += chain_piece) {
+            const Size left = row.nonzeros - begin;
+            run(row, begin, begin + (left < chain_piece ? left : chain_piece), values);
+            for (int v = 0; v < Vectors; ++v) {
+                sum[v].store(part);
+                for (int l = 0; l < V::lanes; ++l) total[v * V::lanes + l] += double(part[l]);
+            }
+        }
+        for (int v = 0; v < Vectors; ++v) {
+            for (int l = 0; l < V::lanes; ++l) part[l] = R(total[v * V::lanes + l]);
+            sum[v] = V::load(part);
+        }
+    }
+};
+
+// Rows against the panel of Vectors vectors that begins at centre `first`. Panels come in ascending order; what the
+// former ones gave stands in `out`.
+template <class V, int Vectors, bool WithSecond>
+void csr_panel(const SlotRow<typename V::Real>* rows, Size n, const Panels<typename V::Real>& centres, Size first,
+               const Nearest<typename V::Real>& out) {
+    using R = typename V::Real;
+    const R* values = centres.values + first * centres.d;
+    for (Size i = 0; i < n; ++i) {
+        CsrChain<V, Vectors> chain;
+        if (sizeof(R) < sizeof(double) && rows[i].nonzeros > longest_chain)
+            chain.run_pieces(rows[i], values);
+        else
+            chain.run(rows[i], 0, rows[i].nonzeros, values);
+        LaneBest<V> best = LaneBest<V>::none();
+        V number = V::add(V::splat(R(first)), V::iota());
+#pragma GCC unroll 16
+        for (int v = 0; v < Vectors; ++v) {
+            const V start = V::load(centres.start + first + v * V::lanes);
+            best.template take<WithSecond>(V::add(chain.sum[v], start), number);
+            number = V::add(number, V::splat(R(V::lanes)));
+        }
+        if (first == 0) {
+            reduce_lanes<V, WithSecond>(best, i, out);
+            continue;
+        }
+        const R old = out.score[i], old_second = WithSecond ? out.second[i] : R(0);
+        const std::int32_t old_label = out.label[i];
+        reduce_lanes<V, WithSecond>(best, i, out);
+        const R low = out.score[i];
+        if (!(low < old)) {
+            out.score[i] = old;
+            out.label[i] = old_label;
+        }
+        if constexpr (WithSecond) {
+            const R loser = low < old ? old : low, other = old_second < out.second[i] ? old_second : out.second[i];
+            out.second[i] = loser < other ? loser : other;
+        }
+    }
+}
+
+template <class V, bool WithSecond>
+void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n, const Panels<typename V::Real>& centres,
+                      const Nearest<typename V::Real>& out) {
+    constexpr int per_unit = int(unit_width<typename V::Real>) / V::lanes;
+    for (Size p = 0; p < centres.count; ++p) {
+        const auto panel = centres.panel(p);
+        const auto run = [&]<int Units>() {
+            csr_panel<V, Units * per_unit, WithSecond>(rows, n, centres, panel.first, out);
+        };
+        switch (panel.units) {
+            case 1: run.template operator()<1>(); break;
+            case 2: run.template operator()<2>(); break;
+            case 3: run.template operator()<3>(); break;
+            case 4: run.template operator()<4>(); break;
+            case 5: run.template operator()<5>(); break;
+            case 6: run.template operator()<6>(); break;
+            case 7: run.template operator()<7>(); break;
+            case 8: run.template operator()<8>(); break;
+            case 9: run.template operator()<9>(); break;
+            case 10: run.template operator()<10>(); break;
+            case 11: run.template operator()<11>(); break;
+            case 12: run.template operator()<12>(); break;
+            case 13: run.template operator()<13>(); break;
+            default: run.template operator()<int(csr_units)>(); break;
+        }
+    }
+}
+
+template <class V>
+void nearest_csr(const SlotRow<typename V::Real>* rows, Size n, const Panels<typename V::Real>& centres,
+                 const Nearest<typename V::Real>& out) {
+    if (out.second)
+        nearest_csr_rows<V, true>(rows, n, centres, out);
+    else
+        nearest_csr_rows<V, false>(rows, n, centres, out);
+}
+
+}  // namespace exactmeans

@@ -1,0 +1,16 @@
+// The kernels of one instruction set. Every function behind it is a template over V, and each V lives in an anonymous
+// namespace, so that no code compiled for one instruction set can be linked into another.
+#pragma once
+
+#include "nearest.hpp"
+#include "vectors.hpp"
+
+namespace exactmeans {
+
+template <class V>
+constexpr Kernels<typename V::Real> table(const char* isa) {
+    return {isa,          &nearest_dense<V>, &nearest_csr<V>, &square_sum<V>, &step2<V>,
+            &explained<V>, &add_row<V>,       &add_row2<V>,    &mean<V>};
+}
+
+}  // namespace exactmeans
