@@ -19,6 +19,7 @@ AnyCentroids make_centroids(const Array<const R, 2>& centres, const std::optiona
         frame.shift.assign(shift->data(), shift->data() + d);
     }
     require(!slots || Size(slots->shape(0)) == d, "there must be one slot per feature");
+    for (Size f = 0; slots && f < d; ++f) require(Size(slots->data()[f]) < d, "a slot is out of range");
     return unlocked(n_jobs, [&](const Threads& threads) {
         auto centroids = std::make_unique<Centroids<R>>(centres.data(), k, d, std::move(frame), threads);
         if (slots) centroids->set_slots(std::vector<std::uint32_t>(slots->data(), slots->data() + d));

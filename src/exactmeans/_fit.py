@@ -66,7 +66,7 @@ def lloyd_loop(
             seconds=time.perf_counter() - began,
         )
         history.append(record)
-        asked_to_stop = any([callback(record) is True for callback in callbacks])
+        asked_to_stop = any([_is_true(callback(record)) for callback in callbacks])
         if changed == 0:
             stopped = "no label changed"
             break
@@ -88,6 +88,11 @@ def lloyd_loop(
         stopped=stopped,
         distances=sum(record.distances for record in history) + extra,
     )
+
+
+def _is_true(answer: Any) -> bool:
+    """True or NumPy's True; nothing else stops a fit by accident."""
+    return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
 @contextmanager

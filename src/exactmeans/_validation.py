@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import numbers
 import os
@@ -31,7 +32,10 @@ def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matr
     if _usable_as_is(X) and (dtype is None or X.dtype == dtype):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return X
-    _refuse_text_and_shape(X)
+    if sp.issparse(X):
+        _refuse_malformed(X)
+    elif _refuse_what_is_no_matrix(X) == np.float32 and dtype is None:
+        dtype = np.float32  # scikit-learn sees the dtype of pandas frames only
     return validate_data(
         estimator,
         X,
@@ -60,22 +64,47 @@ def _usable_as_is(X: Any) -> bool:
     return (
         isinstance(X, (sp.csr_matrix, sp.csr_array))
         and X.ndim == 2
+        and len(X.indptr) == X.shape[0] + 1
         and X.dtype in REALS
         and min(X.shape) > 0
     )
 
 
-def _refuse_text_and_shape(X: Any) -> None:
-    array = X if isinstance(X, np.ndarray) else None
-    if array is None and isinstance(X, (list, tuple)) and X and isinstance(X[0], str):
-        raise ValueError("X must hold numbers, but it holds text; see TfidfVectorizer.")
-    if array is not None and array.dtype.kind in "US":
+def _refuse_malformed(X: Any) -> None:
+    """SciPy's conversions trust index arrays, so those are looked at before it converts."""
+    if X.format not in ("csr", "csc", "bsr"):
+        return
+    try:
+        copy.copy(X).check_format(full_check=True)  # on a shallow copy, because it may prune
+    except ValueError as error:
+        raise ValueError(f"X must be a well-formed {X.format} matrix: {error}.") from None
+
+
+def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
+    """The dtype of X as an array, or one sentence on why it is no matrix of numbers."""
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        raise ValueError("X must be two-dimensional, with rows of one length.") from None
+    if array.dtype.kind in "US":
         raise ValueError(f"X must hold numbers, but it holds text (dtype {array.dtype}).")
-    if array is not None and array.ndim != 2:
+    if array.dtype.kind == "c":
+        raise ValueError("X must hold real numbers: Complex data not supported.")
+    if array.ndim != 2:
         raise ValueError(
-            f"X must be two-dimensional, but it has shape {array.shape}. Reshape your data with "
+            f"X must be two-dimensional, but it has shape {array.shape}: Reshape your data with "
             "X.reshape(-1, 1) if it has one feature, or X.reshape(1, -1) if it is one row."
         )
+    if array.dtype.kind == "V":
+        raise ValueError(f"X must hold numbers, but it holds records (dtype {array.dtype}).")
+    if array.dtype.kind == "O":
+        try:
+            array.astype(np.float64)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"X must hold numbers that fit float64, but {error}.") from None
+        except TypeError:
+            pass  # scikit-learn's checks ask for its own words
+    return array.dtype
 
 
 def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
@@ -115,10 +144,9 @@ def check_weights(sample_weight: Any, n: int) -> Double | None:
     if isinstance(sample_weight, numbers.Real):
         weights = np.full(n, float(sample_weight))
     else:
-        try:
-            weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError("sample_weight must hold numbers, one per row.") from None
+        weights = _reals(sample_weight, np.float64)
+        if weights is None:
+            raise ValueError("sample_weight must hold numbers, one per row.")
     if weights.ndim != 1:
         raise ValueError("Sample weights must be 1D array or scalar: sample_weight has more axes.")
     if weights.shape != (n,):
@@ -128,7 +156,7 @@ def check_weights(sample_weight: Any, n: int) -> Double | None:
     if weights.min() < 0:
         raise ValueError(f"sample_weight must not be negative, but row {weights.argmin()} is.")
     if not weights.any():
-        raise ValueError("sample_weight must have a positive sum, but every weight is 0.")
+        raise ValueError("sample_weight must not be zero for every row.")
     return weights
 
 
@@ -136,23 +164,31 @@ def check_centres(init: Any, k: int, d: int, dtype: Any, what: str = "init") -> 
     """Given initial centres as a finite C-ordered array of their own."""
     if sp.issparse(init):
         init = init.toarray()
-    try:
-        centres = np.array(init, dtype=dtype, order="C")
-    except (TypeError, ValueError):
-        raise ValueError(f"{what} must be an array of numbers of shape ({k}, {d}).") from None
+    centres = _reals(init, dtype)
+    if centres is None:
+        raise ValueError(f"{what} must be an array of numbers of shape ({k}, {d}).")
     if centres.ndim != 2 or centres.shape[0] != k:
         raise ValueError(
-            f"The shape of the initial centers {centres.shape} does not match the number of "
-            f"clusters {k}."
+            f"{what} must have shape ({k}, {d}): The shape of the initial centers {centres.shape} "
+            f"does not match the number of clusters {k}."
         )
     if centres.shape[1] != d:
         raise ValueError(
-            f"The shape of the initial centers {centres.shape} does not match the number of "
-            f"features of the data {d}."
+            f"{what} must have shape ({k}, {d}): The shape of the initial centers {centres.shape} "
+            f"does not match the number of features of the data {d}."
         )
     if not np.isfinite(centres).all():
         raise ValueError(f"{what} must be finite, but it contains NaN or infinity (inf).")
     return centres
+
+
+def _reals(values: Any, dtype: Any) -> NDArray[Any] | None:
+    """A C-ordered array of its own, or None for what is not real numbers."""
+    try:
+        array = np.asarray(values)
+        return None if array.dtype.kind == "c" else np.array(array, dtype=dtype, order="C")
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def check_int(name: str, value: Any, least: int) -> int:
@@ -178,6 +214,9 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
+_MOST_THREADS = 256  # the pool has no more
+
+
 def check_n_jobs(n_jobs: Any) -> int:
     """How many threads to use; None and -1 mean all cores one may use, -2 all but one."""
     cores = _core.usable_cores()
@@ -185,7 +224,7 @@ def check_n_jobs(n_jobs: Any) -> int:
         return cores
     if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
         _refuse("n_jobs", n_jobs, "None or an int other than 0")
-    return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
+    return min(int(n_jobs), _MOST_THREADS) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any] | None:
@@ -195,7 +234,7 @@ def check_dtype(dtype: Any) -> np.dtype[Any] | None:
         asked = np.dtype(dtype)
     except TypeError:
         asked = None
-    if asked not in REALS:
+    if asked is None or asked not in REALS:  # None equals float64 for NumPy
         _refuse("dtype", dtype, "None, 'float32' or 'float64'")
     return asked
 
@@ -216,9 +255,11 @@ def check_memory_limit(limit: Any) -> int | None:
             bytes_ = float(match[1]) * _UNITS[match[2]]
     elif isinstance(limit, numbers.Integral) and not isinstance(limit, bool):
         bytes_ = int(limit)
+    elif isinstance(limit, bool):
+        pass
     elif isinstance(limit, numbers.Real) and 0 < limit <= 1:
         bytes_ = float(limit) * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if bytes_ < 1:
+    if not 1 <= bytes_ < math.inf:
         _refuse("memory_limit", limit, allowed)
     return int(bytes_)
 

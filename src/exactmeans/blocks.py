@@ -74,15 +74,23 @@ def open_blocks(source: Iterable[Any]) -> BlockSource:
     >>> blocks
     <2 blocks, 12 rows x 2 columns>
     >>> KMeans(2, random_state=0).fit(blocks).labels_
-    array([1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0], dtype=int32)
+    array([1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], dtype=int32)
     """
     if isinstance(source, BlockSource) and not isinstance(source, np.ndarray):
         return source
-    if isinstance(source, (np.ndarray, str, bytes)) or sp.issparse(source):
+    if (
+        isinstance(source, (np.ndarray, str, bytes))
+        or hasattr(source, "__dataframe__")
+        or sp.issparse(source)
+        or not isinstance(source, Iterable)
+    ):
         raise TypeError(
             "source must be a list of arrays, one per block; pass a single array to fit directly."
         )
-    arrays = [a if sp.issparse(a) else np.asarray(a) for a in source]
+    try:
+        arrays = [a if sp.issparse(a) else np.asarray(a) for a in source]
+    except ValueError:
+        raise ValueError("source must hold blocks whose rows have one length.") from None
     if not arrays:
         raise ValueError("source must hold at least one block.")
     for b, array in enumerate(arrays):

@@ -171,6 +171,16 @@ class KMeans(
         -------
         self
         """
+        before = dict(vars(self))
+        try:
+            self._fit(X, sample_weight)
+        except BaseException:  # Ctrl-C too
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, sample_weight: Any) -> None:
         k = check.check_int("n_clusters", self.n_clusters, 1)
         max_iter = check.check_int("max_iter", self.max_iter, 1)
         tol = check.check_real("tol", self.tol, 0)
@@ -207,7 +217,6 @@ class KMeans(
                 best = outcome
         assert best is not None
         self._keep(best, problem.frame, choice, engine)
-        return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
         """Fit and return `labels_`."""
@@ -286,7 +295,9 @@ class KMeans(
 
     def _callbacks(self) -> list[Callback]:
         given = self.callbacks
-        callbacks = [] if given is None else [given] if callable(given) else list(given)
+        if given is None or callable(given):
+            given = [] if given is None else [given]
+        callbacks = list(given) if isinstance(given, Sequence) else [None]
         if not all(callable(callback) for callback in callbacks):
             raise ValueError("callbacks must be a callable or a sequence of callables.")
         return [show, *callbacks] if self.verbose else callbacks
@@ -308,7 +319,7 @@ class KMeans(
                 "Explicit initial center position passed: performing only one init in "
                 f"{type(self).__name__} instead of n_init={n_init}.",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             n_init = 1
         return init, n_init
@@ -337,7 +348,7 @@ class KMeans(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters "
                 f"({len(best.centres)}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self.cluster_centers_ = best.centres
         self.labels_ = best.labels
@@ -356,10 +367,15 @@ class KMeans(
 
     def _centres(self) -> NDArray[Any]:
         """`cluster_centers_`, which users may have replaced."""
-        return np.ascontiguousarray(self.cluster_centers_, dtype=self.cluster_centers_.dtype)
+        given = np.asarray(self.cluster_centers_)
+        dtype = given.dtype if given.dtype in check.REALS else np.float64
+        k = len(given) if given.ndim else 0
+        return np.asarray(
+            check.check_centres(given, k, self.n_features_in_, dtype, "cluster_centers_")
+        )
 
     def _engine(self, X: Any, sample_weight: Any = None) -> LocalEngine:
-        blocks = check.as_blocks(self, X, reset=False, dtype=self.cluster_centers_.dtype)
+        blocks = check.as_blocks(self, X, reset=False, dtype=self._centres().dtype)
         weights = check.check_weights(sample_weight, sum(block.shape[0] for block in blocks))
         engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
         check.refuse_nonfinite(engine.survey(weighted=False))

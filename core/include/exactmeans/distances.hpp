@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "exactmeans/compensated.hpp"
@@ -34,12 +36,19 @@ struct Points {
 template <class R, class C>
 double squared_distance(const DenseRows<R>& x, Size i, const Points<C>& points, Size j) {
     const C* c = points.values + j * points.d;
-    Compensated sum;
-    for (Size f = 0; f < x.d; ++f) {
-        const double step = double(x.at(i, f)) * points.scale - double(c[f]) * points.scale;
-        sum.add_product(step, step);
+    std::vector<R> packed;
+    const R* row = x.data + i * x.row_stride;
+    if (x.col_stride != 1) {
+        packed.resize(std::size_t(x.d));
+        for (Size f = 0; f < x.d; ++f) packed[std::size_t(f)] = x.at(i, f);
+        row = packed.data();
     }
-    return sum.value();
+    if constexpr (std::is_same_v<C, R>)
+        return kernels<R>().distance2(row, c, x.d, points.scale);
+    else if constexpr (std::is_same_v<C, double>)
+        return kernels<R>().distance2_double(row, c, x.d, points.scale);
+    else
+        throw std::invalid_argument("points must be float64, or float32 like the rows");
 }
 template <class R, class I, class C>
 double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points, Size j) {

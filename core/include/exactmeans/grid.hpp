@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "exactmeans/kernels.hpp"
 #include "exactmeans/rows.hpp"
 
 namespace exactmeans {
@@ -67,37 +68,37 @@ double contribution(const Rows& x, Size i, double value, double scale) {
     return (x.weights ? x.weights[i] * value : value) * scale;
 }
 
-// How many words the rows need, so that nothing is left after the last one. Stops looking when `at_least` words
-// would not help further: a row that needs more words raises the count for all.
+// How many words rows [begin, end) need, at least `words`, so that nothing is left after the last one.
 template <class Rows>
-int words_needed(const Rows& x, const Grid& grid, Size begin, Size end, int at_least = 1) {
+int words_needed(const Rows& x, const Grid& grid, Size begin, Size end, int words = 1) {
+    using R = typename Rows::Real;
     constexpr int most = 66;  // doubles have 2098 binary places; a word takes at least 32 up to n = 2^21
-    int words = std::max(1, at_least);
-    const std::size_t columns = grid.bounds().size();
+    const Size columns = Size(grid.bounds().size());
     std::vector<double> magic;
     const auto extend = [&] {
-        for (std::size_t w = magic.size() / columns; w < std::size_t(words); ++w)
-            for (std::size_t f = 0; f < columns; ++f) magic.push_back(grid.magic(f, int(w)));
+        for (Size w = Size(magic.size()) / columns; w < words; ++w)
+            for (Size f = 0; f < columns; ++f) magic.push_back(grid.magic(std::size_t(f), int(w)));
     };
     extend();
-    const auto look = [&](Size i, Size f, double value) {
-        double rest = contribution(x, i, value, grid.scale());
-        const std::size_t column = grid.per_column() ? std::size_t(f) : 0;
-        for (int w = 0; rest != 0 && w < most; ++w) {
-            if (w == words) {
-                words = w + 1;
-                extend();
-            }
-            const double unit = magic[std::size_t(w) * columns + column];
-            rest -= (rest + unit) - unit;
-        }
-    };
+    std::vector<R> packed;
     for (Size i = begin; i < end; ++i) {
+        const R* values;
+        Size count = x.d;
         if constexpr (is_dense<Rows>) {
-            for (Size f = 0; f < x.d; ++f) look(i, f, double(x.at(i, f)));
+            values = x.data + i * x.row_stride;
+            if (x.col_stride != 1) {
+                packed.resize(std::size_t(x.d));
+                for (Size f = 0; f < x.d; ++f) packed[std::size_t(f)] = x.at(i, f);
+                values = packed.data();
+            }
         } else {
-            const auto row = x.row(i);
-            for (Size t = 0; t < row.nonzeros; ++t) look(i, Size(row.index[t]), double(row.value[t]));
+            values = x.row(i).value;
+            count = x.row(i).nonzeros;
+        }
+        while (words < most &&
+               !kernels<R>().fits_words(values, magic.data(), columns, words, x.weight(i), grid.scale(), count)) {
+            ++words;
+            extend();
         }
     }
     return words;

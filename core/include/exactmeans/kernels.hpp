@@ -90,11 +90,16 @@ struct Kernels {
     void (*nearest_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, const Nearest<R>& out);
     // sum of ((x - shift) scale)^2
     SquareSum (*square_sum)(const R* x, const R* shift, Size d, double scale);
+    // sum of ((x - c) scale)^2, compensated
+    double (*distance2)(const R* x, const R* c, Size d, double scale);
+    double (*distance2_double)(const R* x, const double* c, Size d, double scale);
     // sum of (((a - shift) - (b - shift)) scale)^2
     double (*step2)(const R* a, const R* b, const R* shift, Size d, double scale);
     // sum of (c - o) (2 (high + low - weight o) - weight (c - o)), all scaled; low may be null
     double (*explained)(const R* centre, const double* high, const double* low, const double* origin, Size d,
                         double weight, double scale);
+    // is weight x scale nothing but its first words? magic[w * columns + f], or [w * columns] for a single column
+    bool (*fits_words)(const R* x, const double* magic, Size columns, int words, double weight, double scale, Size d);
     // sum += factor x, in one word; or weight x scale cut into two words at magic[f * magic_step]
     void (*add_row)(double* sum, const R* x, double factor, Size d);
     void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step, double weight,

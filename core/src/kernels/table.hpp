@@ -9,8 +9,9 @@ namespace exactmeans {
 
 template <class V>
 constexpr Kernels<typename V::Real> table(const char* isa) {
-    return {isa,          &nearest_dense<V>, &nearest_csr<V>, &square_sum<V>, &step2<V>,
-            &explained<V>, &add_row<V>,       &add_row2<V>,    &mean<V>};
+    using R = typename V::Real;
+    return {isa,       &nearest_dense<V>, &nearest_csr<V>, &square_sum<V>, &distance2<V, R>, &distance2<V, double>,
+            &step2<V>, &explained<V>,     &fits_words<V>,  &add_row<V>,    &add_row2<V>,     &mean<V>};
 }
 
 }  // namespace exactmeans

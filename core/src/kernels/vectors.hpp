@@ -31,11 +31,12 @@ inline double seen(const typename V::Real* x, const typename V::Real* shift, Siz
     return Shifted ? double(R(x[f] - shift[f])) : double(x[f]);
 }
 
-template <class V, bool Shifted>
-inline SquareSum square_sum_of(const typename V::Real* x, const typename V::Real* shift, Size d, double scale) {
+// sum of value(f)^2, compensated.
+template <class V, class Value>
+inline SquareSum striped_squares(Size d, Value value) {
     double sum[stripes] = {}, error[stripes] = {};
     const auto add = [&](Size f, int l) {
-        const double v = seen<V, Shifted>(x, shift, f) * scale, square = v * v;
+        const double v = value(f), square = v * v;
         const double square_error = __builtin_fma(v, v, -square);
         double total, lost;
         two_sum<V>(sum[l], square, total, lost);
@@ -58,7 +59,35 @@ inline SquareSum square_sum_of(const typename V::Real* x, const typename V::Real
 
 template <class V>
 SquareSum square_sum(const typename V::Real* x, const typename V::Real* shift, Size d, double scale) {
-    return shift ? square_sum_of<V, true>(x, shift, d, scale) : square_sum_of<V, false>(x, shift, d, scale);
+    if (shift) return striped_squares<V>(d, [&](Size f) { return seen<V, true>(x, shift, f) * scale; });
+    return striped_squares<V>(d, [&](Size f) { return seen<V, false>(x, shift, f) * scale; });
+}
+
+template <class V, class C>
+double distance2(const typename V::Real* x, const C* c, Size d, double scale) {
+    return striped_squares<V>(d, [&](Size f) { return double(x[f]) * scale - double(c[f]) * scale; }).value();
+}
+
+template <class V>
+bool fits_words(const typename V::Real* x, const double* magic, Size columns, int words, double weight, double scale,
+                Size d) {
+    constexpr Size block = 256;
+    double rest[block];
+    for (Size begin = 0; begin < d; begin += block) {
+        const Size n = d - begin < block ? d - begin : block;
+        for (Size f = 0; f < n; ++f) rest[f] = weight * double(x[begin + f]) * scale;
+        for (int w = 0; w < words; ++w) {
+            const double* m = magic + w * columns;
+            if (columns == 1)
+                for (Size f = 0; f < n; ++f) rest[f] -= (rest[f] + m[0]) - m[0];
+            else
+                for (Size f = 0; f < n; ++f) rest[f] -= (rest[f] + m[begin + f]) - m[begin + f];
+        }
+        std::uint64_t any = 0;
+        for (Size f = 0; f < n; ++f) any |= std::uint64_t(rest[f] != 0);
+        if (any) return false;
+    }
+    return true;
 }
 
 template <class V, bool Shifted>

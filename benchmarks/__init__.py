@@ -1,0 +1,1 @@
+"""Ours and its peers side by side: same data, same start, same answer, alternating."""

@@ -1,0 +1,79 @@
+"""python -m benchmarks [suite ...] [--quick] [--out DIR] [--threads 2] [--list]"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from . import probes, report
+from .peers import PEERS
+from .race import Row, race
+from .suites import RACES, Case
+from .worker import limit_affinity
+
+SUITES = ("roofline", *RACES, "memory")
+
+
+def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
+    """A suite's rows, case by case."""
+    if suite == "roofline":
+        yield probes.roofline(options.threads, options.quick)
+    elif suite == "memory":
+        yield probes.memory(options.ours or "exactmeans", options.threads, options.quick)
+    if suite == "small":
+        yield probes.imports(options.rounds)
+    cases = [case for case in RACES.get(suite, ()) if (options.only or "") in case.name]
+    if options.quick:  # cut down, some coincide, and a few show whether the harness works
+        cases = list({case.quick().name: case.quick() for case in cases}.values())[:4]
+    for case in cases:
+        yield race(_stand_in(case, options.ours), options.rounds, options.threads)
+
+
+def _stand_in(case: Case, ours: str | None) -> Case:
+    if ours is None:
+        return case
+    base = ours.partition("@")[0]
+    names = tuple(name.replace(case.ours, base) for name in case.contenders)
+    return replace(case, ours=ours, contenders=names, targets={})  # the targets are our own
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(SUITES))
+    parser.add_argument("--quick", action="store_true", help="few rows (also QUICK=1)")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3, help="at least 3")
+    parser.add_argument("--only", help="cases whose name contains this text")
+    parser.add_argument("--ours", help="another contender in our place, as name@threads")
+    parser.add_argument("--list", action="store_true", help="name suites and cases, then stop")
+    options = parser.parse_args()
+    options.quick = options.quick or os.environ.get("QUICK", "0") not in ("", "0")
+    options.rounds = max(3, options.rounds)
+    if options.ours and options.ours.partition("@")[0] not in PEERS:
+        parser.error(f"--ours must be one of {', '.join(PEERS)}")
+    if unknown := set(options.suites) - set(SUITES):
+        parser.error(f"unknown suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    chosen = options.suites or list(SUITES)
+    if options.list:
+        for suite in chosen:
+            print(suite, *(f"\n    {case.name}" for case in RACES.get(suite, ())), sep="")
+        return
+    limit_affinity(options.threads)
+    about = report.machine(options.threads) | {"quick": options.quick}
+    results: dict[str, list[Row]] = {}
+    for suite in chosen:
+        print(f"\n## {suite}", flush=True)
+        results[suite] = []
+        for rows in rows_of(suite, options):
+            head = 0 if not results[suite] else 2  # the header only once
+            print("\n".join(report.table(rows).splitlines()[head:]), flush=True)
+            results[suite] += rows
+            report.write(options.out, about, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Data sets by short name, and the starting centres every contender shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+FOLDER = Path(
+    os.environ.get("EXACTMEANS_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
+)
+
+# short name -> (file, rows kept)
+DENSE: dict[str, tuple[str, int | None]] = {
+    "birch1": ("birch1.npz", None),
+    "covtype": ("covtype.npz", 150_000),
+    "glove": ("glove100_wink_top100k.npz", None),
+    "kdd": ("kddcup99_10pct_num38.npz", None),
+    "letter": ("letter.npz", None),
+    "mnist": ("mnist_train.npz", None),
+}
+TEXT = {
+    "20news_bigram": "20news_bigram.counts.npz",
+    "acl": "acl_anthology.counts.npz",
+    "cve": "cve.counts.npz",
+}
+# Whole-number data ties exactly between starting rows. Every library breaks such ties in its own
+# way, so their answers part for reasons that are nobody's fault; a jitter far below the data's
+# grain takes the ties (and duplicate rows) away.
+JITTERED = {"covtype", "letter"}
+
+
+def missing(name: str) -> str | None:
+    """Why `name` cannot be loaded, or None."""
+    file = DENSE[name][0] if name in DENSE else TEXT.get(name)
+    if file is None or (FOLDER / file).exists():
+        return None
+    return f"no {file} in the data folder (set EXACTMEANS_DATA)"
+
+
+def load(name: str, dtype: str, max_rows: int | None = None) -> Any:
+    """An ndarray, or a CSR matrix for text; `normal-<n>x<d>` is synthetic."""
+    X: Any
+    if name == "iris":
+        from sklearn.datasets import load_iris
+
+        X = load_iris().data
+    elif name.startswith("normal-"):
+        n, d = map(int, name.removeprefix("normal-").split("x"))
+        X = np.random.default_rng(0).standard_normal((n, d))
+    elif name in TEXT:
+        from sklearn.feature_extraction.text import TfidfTransformer
+
+        counts = sp.csr_matrix(sp.load_npz(FOLDER / TEXT[name]), dtype=np.float64)
+        X = TfidfTransformer().fit_transform(counts[:max_rows])
+        X.sort_indices()
+    else:
+        file, keep = DENSE[name]
+        with np.load(FOLDER / file, allow_pickle=False) as archive:
+            X = archive["X"][:keep][:max_rows].astype(np.float64)
+        if name in JITTERED:
+            X += np.random.default_rng(0).uniform(-1e-3, 1e-3, X.shape)
+    X = X[:max_rows]
+    return X.astype(dtype) if sp.issparse(X) else np.ascontiguousarray(X, dtype=dtype)
+
+
+def start(X: Any, k: int) -> tuple[Any, int]:
+    """k distinct random rows as an array, and the seed that drew them.
+
+    superkmeans cannot be given centres: it starts from the first k rows of
+    `std::shuffle(std::mt19937(seed))`. So the rows are drawn that way for everybody. The first
+    seed whose rows all differ is taken: equal centres would bring the libraries' different rules
+    for empty clusters into play.
+
+    Text rows all have norm 1, so a row that shares no term with any starting row ties between all
+    of them and the last bit of a norm decides. There the centres are shrunk, each a little more
+    than the one before (0.1 % at most), which every library sees alike.
+    """
+    rows: Any = None
+    for seed in range(42, 74):
+        rows = X[shuffled(X.shape[0], seed)[:k]]
+        rows = rows.toarray() if sp.issparse(rows) else rows.copy()
+        if len({row.tobytes() for row in rows}) == k:
+            break
+    if sp.issparse(X):
+        rows *= (1 - 1e-3 * np.arange(k, dtype=rows.dtype) / k)[:, None]
+    return rows, seed
+
+
+def shuffled(n: int, seed: int) -> Any:
+    """0..n-1 in the order libstdc++'s std::shuffle gives with a 32-bit Mersenne twister."""
+    order = list(range(n))
+    words = _words(seed)
+    i = 1
+    if (2**32 - 1) // n >= n:  # small n: one draw serves two swaps
+        if n % 2 == 0:
+            j = _below(words, 2)
+            order[1], order[j] = order[j], order[1]
+            i = 2
+        while i < n:
+            for j in divmod(_below(words, (i + 1) * (i + 2)), i + 2):
+                order[i], order[j] = order[j], order[i]
+                i += 1
+    while i < n:
+        j = _below(words, i + 1)
+        order[i], order[j] = order[j], order[i]
+        i += 1
+    return np.array(order)
+
+
+def _words(seed: int) -> Iterator[int]:
+    state = np.random.RandomState(seed)  # seeds the twister as std::mt19937 does
+    while True:
+        yield from state.randint(0, 2**32, size=4096, dtype=np.uint32).tolist()
+
+
+def _below(words: Iterator[int], bound: int) -> int:
+    """A draw from 0..bound-1 by multiplication with rejection, as uniform_int_distribution does."""
+    product = next(words) * bound
+    while product % 2**32 < (2**32 - bound) % bound:
+        product = next(words) * bound
+    return product >> 32

@@ -1,0 +1,117 @@
+"""What is raced, as data. A target is the least ratio (their time / ours) against the contenders
+whose names begin with its key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+REALS = ("float32", "float64")
+SKLEARN = ("scikit-learn", "scikit-learn-elkan")
+SPARSE = (*SKLEARN, "sparsekmeans", "sparsekmeans-elkan")
+LLOYD = ("scikit-learn", "faiss", "intelex", "superkmeans", "superkmeans-pruned")
+EXACT = (*SKLEARN, "faiss", "intelex", "superkmeans")
+QUICK_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Case:
+    data: str
+    k: int
+    dtype: str
+    contenders: tuple[str, ...]
+    targets: Mapping[str, float] = field(default_factory=dict)
+    op: str = "fit"  # fit: a whole fit; iteration: per iteration; assign: labels by fixed centres
+    ours: str = "exactmeans"
+    init: str = "rows"
+    iters: tuple[int, int] = (2, 20)  # the second is max_iter; "iteration" takes the difference
+    tol: float = 0.0
+    rows: int | None = None
+
+    @property
+    def name(self) -> str:
+        seeded = " with seeding" if self.init != "rows" else ""
+        return f"{self.data} k={self.k} {self.dtype}{seeded}"
+
+    def quick(self) -> Case:
+        """The same work on few rows: checks the harness, proves nothing."""
+        low, high = self.iters
+        k = min(self.k, 20)
+        return replace(self, k=k, rows=QUICK_ROWS, iters=(low, min(high, low + 4)))
+
+
+def lloyd(data: str, k: int, dtype: str, peers: tuple[str, ...], **least: float) -> Case:
+    """20 iterations of plain Lloyd."""
+    return Case(data, k, dtype, peers, {name.replace("_", "-"): x for name, x in least.items()})
+
+
+def iteration(data: str, k: int, dtype: str, least: float) -> Case:
+    # Enough iterations for a clear difference, few enough that nothing converges.
+    iters = {20: (2, 14), 100: (2, 12), 1000: (2, 6)}[k]
+    return replace(lloyd(data, k, dtype, LLOYD, scikit_learn=least), op="iteration", iters=iters)
+
+
+def whole(
+    data: str, k: int, dtype: str, peers: tuple[str, ...], max_iter: int, **least: float
+) -> Case:
+    """Our default algorithm from given centres, until labels settle or max_iter."""
+    case = lloyd(data, k, dtype, peers, **least)
+    return replace(case, ours="exactmeans-auto", iters=(1, max_iter))
+
+
+def default(data: str, k: int, dtype: str, peers: tuple[str, ...], **least: float) -> Case:
+    """What a user gets who sets nothing but k: seeding included."""
+    case = whole(data, k, dtype, peers, 300, **least)
+    return replace(case, init="k-means++", tol=1e-4)
+
+
+def product(d: int, dtype: str) -> Case:
+    peers = ("gemm", "gemm-blocks", "scikit-learn")
+    return Case(f"normal-20000x{d}", 1000, dtype, peers, {"gemm": 1.0}, op="assign", iters=(1, 1))
+
+
+DENSE_ITERATION = {"covtype": 1.2, "mnist": 1.2, "glove": 1.2, "letter": 2.0, "birch1": 3.0}
+DENSE_FIT = {
+    **{("birch1", 100): 8.0, ("birch1", 1000): 25.0, ("covtype", 100): 4.0, ("covtype", 1000): 7.0},
+    **{("mnist", 100): 2.2, ("mnist", 1000): 5.0, ("glove", 1000): 1.3, ("kdd", 100): 3.0},
+}
+SPARSE_LLOYD = ("scikit-learn", "sparsekmeans", "intelex")
+
+RACES: dict[str, list[Case]] = {
+    "sparse_lloyd": [
+        lloyd("acl", 100, "float64", SPARSE_LLOYD, scikit_learn=18, sparsekmeans=6),
+        lloyd("acl", 100, "float32", SPARSE_LLOYD, scikit_learn=28),
+    ],
+    "dense_iteration": [
+        iteration(data, k, dtype, least)
+        for data, least in DENSE_ITERATION.items()
+        for k in (20, 100, 1000)
+        for dtype in REALS
+    ],
+    "gemm": [product(d, dtype) for d in (54, 784) for dtype in REALS],
+    "small": [default("iris", 8, "float64", ("scikit-learn",), scikit_learn=4)],
+    "threads": [
+        replace(lloyd(data, 100, dtype, ("exactmeans@1",)), targets={"exactmeans@1": 1.8})
+        for data, dtype in (("mnist", "float32"), ("acl", "float64"))
+    ],
+    "sparse_fit": [
+        whole("acl", 100, "float64", SPARSE, 300, scikit_learn=25, sparsekmeans=8),
+        whole("acl", 100, "float32", SPARSE, 300, scikit_learn=40),
+        whole("acl", 1000, "float32", SPARSE, 30, scikit_learn=60, sparsekmeans=15),
+        default("cve", 500, "float64", SPARSE, scikit_learn=25, sparsekmeans=12),
+        default("20news_bigram", 100, "float64", SPARSE, scikit_learn=20, sparsekmeans=10),
+    ],
+    # A fixed number of iterations: FAISS and superkmeans do not stop when labels settle.
+    "dense_fit": [
+        whole(data, k, dtype, EXACT, 2500 // k, scikit_learn=x, faiss=1, intelex=1, superkmeans=1)
+        for (data, k), x in DENSE_FIT.items()
+        for dtype in REALS
+    ]
+    + [
+        default("covtype", 100, "float32", SKLEARN, scikit_learn=5),
+        default("mnist", 100, "float32", SKLEARN, scikit_learn=3),
+    ],
+}
+
+# Peak memory of one fit of ours: (data, k, dtype).
+MEMORY = [(data, 100, dtype) for data in ("birch1", "covtype", "mnist", "acl") for dtype in REALS]

@@ -1,0 +1,327 @@
+// Every registered algorithm against plain Lloyd, over many moves of the centres: the same labels,
+// bit for bit. An algorithm that gets a line in the registry is tested here without a line in this
+// file.
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "check.hpp"
+#include "exactmeans/assign/registry.hpp"
+#include "exactmeans/update.hpp"
+#include "samples.hpp"
+
+using namespace exactmeans;
+using namespace samples;
+
+namespace {
+
+using Labels = std::vector<std::int32_t>;
+
+template <class R>
+struct Case {
+    std::string name;
+    Matrix<R> x;
+    Matrix<R> centres;
+    Frame<R> frame = {};
+    std::vector<double> norms2 = {};  // of the first centres, if they come from elsewhere
+    Size norm_terms = 1;
+};
+
+// A plan of centres: the first, then what Lloyd's updates and a few random jolts make of them.
+template <class R>
+std::vector<Matrix<R>> plan_moves(const AnyRows& rows, const Case<R>& c, Size steps) {
+    Random random(std::uint64_t(c.x.n + c.x.d));
+    std::vector<Matrix<R>> plan{c.centres};
+    const Size n = c.x.n, d = c.x.d, k = c.centres.n;
+    for (Size step = 1; step < steps; ++step) {
+        Labels labels(static_cast<std::size_t>(n), -1);
+        const Centroids<R> now(plan.back().values.data(), k, d, c.frame, Threads{});
+        make_assigner<R>("lloyd", n, k)->assign(rows, now, labels.data(), Threads{});
+        Matrix<R> next = plan.back();
+        std::vector<double> sum(static_cast<std::size_t>(k * d)),
+            count(static_cast<std::size_t>(k));
+        for (Size i = 0; i < n; ++i) {
+            const Size j = labels[std::size_t(i)];
+            count[std::size_t(j)] += 1;
+            for (Size f = 0; f < d; ++f) sum[std::size_t(j * d + f)] += double(c.x(i, f));
+        }
+        for (Size j = 0; j < k; ++j) {
+            const double members = count[std::size_t(j)];
+            for (Size f = 0; f < d && members > 0; ++f) {
+                next(j, f) = R(sum[std::size_t(j * d + f)] / members);
+            }
+        }
+        // Near the end some centre is put on a row or next to another: ties, and long jumps.
+        if (step % 3 == 2) {
+            const Size j = random.below(k), i = random.below(n);
+            for (Size f = 0; f < d; ++f) next(j, f) = c.x(i, f);
+        }
+        if (step % 4 == 3) {
+            const Size j = random.below(k), from = random.below(k);
+            for (Size f = 0; f < d; ++f) next(j, f) = next(from, f);
+            next(j, random.below(d)) *= R(1 + std::numeric_limits<R>::epsilon());
+        }
+        plan.push_back(next);
+    }
+    // Twice the same: nothing moves.
+    plan.push_back(plan.back());
+    return plan;
+}
+
+struct Trace {
+    std::vector<Labels> labels;
+    std::vector<Tally> tallies;
+};
+
+template <class R>
+Trace follow(const std::string& algorithm, const AnyRows& rows, const Case<R>& c,
+             const std::vector<Matrix<R>>& plan, int n_jobs) {
+    const Size n = c.x.n, k = c.centres.n;
+    const Threads threads{n_jobs};
+    Centroids<R> centroids(plan[0].values.data(), k, c.x.d, c.frame, threads);
+    if (!c.norms2.empty()) centroids.set_norms(c.norms2.data(), c.norm_terms);
+    const auto assigner = make_assigner<R>(algorithm, n, k);
+    Labels labels(static_cast<std::size_t>(n), -1);
+    Trace trace;
+    for (std::size_t step = 0; step < plan.size(); ++step) {
+        if (step) assigner->moved(centroids.move(plan[step].values.data(), threads));
+        trace.tallies.push_back(assigner->assign(rows, centroids, labels.data(), threads));
+        trace.labels.push_back(labels);
+    }
+    return trace;
+}
+
+Size count_changes(const std::vector<Labels>& labels, std::size_t step) {
+    Size changed = 0;
+    for (std::size_t i = 0; i < labels[step].size(); ++i) {
+        changed += step == 0 || labels[step][i] != labels[step - 1][i];
+    }
+    return changed;
+}
+
+void check_trace(const std::string& name, const Trace& got, const Trace& wanted, Size most) {
+    for (std::size_t step = 0; step < wanted.labels.size(); ++step) {
+        Size wrong = 0;
+        for (std::size_t i = 0; i < wanted.labels[step].size(); ++i) {
+            wrong += got.labels[step][i] != wanted.labels[step][i];
+        }
+        if (wrong) {
+            check::fail(name.c_str(), int(step), std::to_string(wrong) + " labels differ");
+        }
+        CHECK_EQ(got.tallies[step].changed, count_changes(wanted.labels, step));
+        CHECK(got.tallies[step].distances <= most);
+    }
+}
+
+Size total_distances(const Trace& trace) {
+    Size sum = 0;
+    for (const Tally& tally : trace.tallies) sum += tally.distances;
+    return sum;
+}
+
+template <class R>
+void check_rows(const std::string& kind, const AnyRows& rows, const Case<R>& c, bool dense) {
+    const Size n = c.x.n, k = c.centres.n;
+    const auto plan = plan_moves(rows, c, 9);
+    const Trace wanted = follow<R>("lloyd", rows, c, plan, 1);
+    for (const Tally& tally : wanted.tallies) CHECK_EQ(tally.distances, n * k);
+    for (const Registered<R>& entry : registry<R>) {
+        if (!(dense ? entry.traits.dense : entry.traits.csr)) continue;
+        Size distances = -1;
+        for (int n_jobs = 1; n_jobs <= 7; ++n_jobs) {
+            const std::string name = c.name + " " + kind + " " + entry.traits.name + " " +
+                                     std::to_string(n_jobs) + " threads, step";
+            const Trace got = follow<R>(entry.traits.name, rows, c, plan, n_jobs);
+            // Besides all pairs at most the own distance of each row and those between centres.
+            check_trace(name, got, wanted, n * k + n + k * k);
+            if (distances < 0) distances = total_distances(got);
+            CHECK_EQ(total_distances(got), distances);
+        }
+    }
+}
+
+template <class R>
+void check_case(const Case<R>& c) {
+    check_rows<R>("dense", c.x.rows(), c, true);
+    std::vector<R> fortran(c.x.values.size());
+    for (Size i = 0; i < c.x.n; ++i) {
+        for (Size f = 0; f < c.x.d; ++f) fortran[std::size_t(f * c.x.n + i)] = c.x(i, f);
+    }
+    check_rows<R>("fortran", DenseRows<R>{fortran.data(), c.x.n, c.x.d, 1, c.x.n, nullptr}, c,
+                  true);
+    if (!c.frame.shift.empty()) return;
+    const Csr<R, std::int32_t> narrow(c.x);
+    check_rows<R>("csr32", narrow.rows(), c, false);
+    const Csr<R, std::int64_t> wide(c.x);
+    check_rows<R>("csr64", wide.rows(), c, false);
+}
+
+template <class R>
+Matrix<R> first_rows(const Matrix<R>& x, Size k) {
+    Matrix<R> centres(k, x.d);
+    for (Size j = 0; j < k; ++j) {
+        for (Size f = 0; f < x.d; ++f) centres(j, f) = x(j * x.n / k % x.n, f);
+    }
+    return centres;
+}
+
+template <class R>
+Matrix<R> blobs(Random& random, Size n, Size d, Size count, double spread) {
+    const Matrix<R> middles(count, d, [&] { return random.normal(); });
+    Matrix<R> x(n, d);
+    for (Size i = 0; i < n; ++i) {
+        const Size b = random.below(count);
+        for (Size f = 0; f < d; ++f) x(i, f) = R(double(middles(b, f)) + spread * random.normal());
+    }
+    return x;
+}
+
+template <class R>
+void check_random() {
+    Random random(1);
+    for (const Size d : {1, 2, 9, 40}) {
+        for (const Size k : {1, 2, 7, 20}) {
+            const Matrix<R> x = blobs<R>(random, 331, d, 12, 0.2);
+            check_case<R>({"blobs", x, first_rows(x, k)});
+        }
+    }
+}
+
+template <class R>
+void check_degenerate() {
+    Random random(2);
+    const Matrix<R> equal(100, 3, [] { return 0.1; });
+    check_case<R>({"equal rows", equal, first_rows(equal, 5)});
+    const Matrix<R> zeros(60, 2);
+    check_case<R>({"zeros", zeros, Matrix<R>(3, 2, [&] { return random.normal(); })});
+    check_case<R>({"zeros and zero centres", zeros, Matrix<R>(3, 2)});
+    const Matrix<R> lattice(400, 2, [&] { return double(random.between(-3, 3)); });
+    check_case<R>({"lattice", lattice, first_rows(lattice, 16)});
+    check_case<R>({"lattice, random centres", lattice,
+                   Matrix<R>(20, 2, [&] { return double(random.between(-3, 3)); })});
+    Matrix<R> sparse(300, 30, [&] { return random.unit() < 0.1 ? random.unit() : 0.0; });
+    for (Size f = 0; f < 30; ++f) sparse(7, f) = sparse(8, f) = 0;
+    check_case<R>({"sparse with empty rows", sparse, first_rows(sparse, 10)});
+    const Matrix<R> few = blobs<R>(random, 5, 3, 2, 0.1);
+    check_case<R>(
+        {"more centres than rows", few, Matrix<R>(9, 3, [&] { return random.normal(); })});
+    const Matrix<R> one = blobs<R>(random, 1, 3, 1, 0.1);
+    check_case<R>({"one row", one, Matrix<R>(2, 3, [&] { return random.normal(); })});
+}
+
+// Rows near ties, far from the origin: here algorithms without slack go wrong.
+template <class R>
+void check_offset(double offset) {
+    Random random(3);
+    Matrix<R> x(1500, 4, [&] { return offset + double(random.between(0, 15)) / 16; });
+    check_case<R>({"offset", x, first_rows(x, 24)});
+    const std::vector<R> shift(4, R(offset + 0.47));
+    check_case<R>({"offset, shifted", x, first_rows(x, 24), {0, shift}});
+    const Matrix<R> lone(1500, 1, [&] { return offset + random.unit(); });
+    check_case<R>({"offset line", lone, first_rows(lone, 40)});
+}
+
+template <class R>
+void check_magnitudes(std::initializer_list<int> exponents) {
+    Random random(4);
+    for (const int exponent : exponents) {
+        Matrix<R> x = blobs<R>(random, 300, 3, 8, 0.2);
+        for (R& v : x.values) v = R(std::ldexp(double(v), -exponent));
+        check_case<R>({"scaled", x, first_rows(x, 9), {exponent, {}}});
+        // Not scaled although it ought to be: slow or useless bounds are fine, wrong labels are
+        // not.
+        if (std::abs(exponent) < 60) check_case<R>({"unscaled", x, first_rows(x, 9)});
+    }
+}
+
+}  // namespace
+
+TEST(random_float) { check_random<float>(); }
+TEST(random_double) { check_random<double>(); }
+TEST(degenerate_float) { check_degenerate<float>(); }
+TEST(degenerate_double) { check_degenerate<double>(); }
+TEST(offset_float) { check_offset<float>(4000); }
+TEST(offset_double) { check_offset<double>(1e9); }
+TEST(magnitudes_float) { check_magnitudes<float>({-100, -50, 50, 74, 100}); }
+TEST(magnitudes_double) { check_magnitudes<double>({-1000, -400, 400, 1000}); }
+
+TEST(long_float_rows) {
+    Random random(5);
+    const Matrix<float> x = blobs<float>(random, 60, 4500, 6, 0.5);
+    check_case<float>({"long rows", x, first_rows(x, 6)});
+}
+
+TEST(norms_from_elsewhere) {
+    Random random(6);
+    const Matrix<double> x(400, 20, [&] { return random.unit() < 0.2 ? random.unit() : 0.0; });
+    Case<double> c{"norms", x, first_rows(x, 12)};
+    for (Size j = 0; j < 12; ++j) {
+        // A few roundings away from the truth, as another library's sums are.
+        double norm2 = 0;
+        for (Size f = 19; f >= 0; --f) norm2 += c.centres(j, f) * c.centres(j, f);
+        c.norms2.push_back(norm2 * (1 + 0x1p-50));
+    }
+    c.norm_terms = 32;
+    check_case<double>(c);
+}
+
+TEST(bounds_save_most_distances) {
+    Random random(7);
+    const Matrix<float> x = blobs<float>(random, 3000, 8, 20, 0.05);
+    const Case<float> c{"easy", x, first_rows(x, 20)};
+    auto plan = plan_moves<float>(x.rows(), c, 3);
+    // Settled centres that tremble.
+    for (int step = 0; step < 10; ++step) {
+        plan.push_back(plan.back());
+        for (float& v : plan.back().values) v *= float(1 + 1e-4 * random.normal());
+    }
+    const Size all = total_distances(follow<float>("lloyd", x.rows(), c, plan, 2));
+    for (const Registered<float>& entry : registry<float>) {
+        if (std::string(entry.traits.name) == "lloyd") continue;
+        const Trace trace = follow<float>(entry.traits.name, x.rows(), c, plan, 2);
+        CHECK(total_distances(trace) < all / 2);
+    }
+}
+
+TEST(lloyd_gives_the_nearest_centre) {
+    // In exact arithmetic: small integers.
+    Random random(8);
+    const Matrix<double> x(500, 3, [&] { return double(random.between(-9, 9)); });
+    const Matrix<double> centres(11, 3, [&] { return double(random.between(-9, 9)); });
+    const Centroids<double> centroids(centres.values.data(), 11, 3, {}, Threads{});
+    Labels labels(500, -1);
+    const Tally tally = make_assigner<double>("lloyd", 500, 11)
+                            ->assign(x.rows(), centroids, labels.data(), Threads{2});
+    CHECK_EQ(tally.changed, 500);
+    CHECK_EQ(tally.distances, 5500);
+    for (Size i = 0; i < 500; ++i) {
+        std::int32_t best = 0;
+        double low = std::numeric_limits<double>::infinity();
+        for (Size j = 0; j < 11; ++j) {
+            double d2 = 0;
+            for (Size f = 0; f < 3; ++f)
+                d2 += (x(i, f) - centres(j, f)) * (x(i, f) - centres(j, f));
+            if (d2 < low) {
+                low = d2;
+                best = std::int32_t(j);
+            }
+        }
+        CHECK_EQ(labels[std::size_t(i)], best);
+    }
+}
+
+TEST(the_registry_knows_its_algorithms) {
+    CHECK_EQ(std::string(registry<float>[0].traits.name), "lloyd");
+    CHECK_EQ(registry<float>.size(), registry<double>.size());
+    for (std::size_t t = 0; t < registry<float>.size(); ++t) {
+        CHECK_EQ(std::string(registry<float>[t].traits.name), registry<double>[t].traits.name);
+    }
+    CHECK_THROWS(make_assigner<float>("lioyd", 1, 1), std::invalid_argument);
+    const Matrix<double> x(2, 1);
+    const Matrix<float> centres(1, 1);
+    const Centroids<float> centroids(centres.values.data(), 1, 1, {}, Threads{});
+    Labels labels(2, -1);
+    CHECK_THROWS(make_assigner<float>("lloyd", 2, 1)
+                     ->assign(AnyRows(x.rows()), centroids, labels.data(), Threads{}),
+                 std::invalid_argument);
+}

@@ -1,0 +1,19 @@
+"""How tests search (HYPOTHESIS_PROFILE=thorough: longer, other examples) and what peers may use."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# The first call of a kernel in a process is slow, and so is everything under a sanitizer: no limits
+# on time. The quick profile is the same on every run, so that a failure is never a matter of luck.
+_calm = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "database": None}
+settings.register_profile("quick", max_examples=60, derandomize=True, **_calm)  # type: ignore[arg-type]
+settings.register_profile("thorough", max_examples=2000, **_calm)  # type: ignore[arg-type]
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+# scikit-learn adds up in the order in which its threads finish; on one thread it repeats itself,
+# and does not spin while several tests share the cores. This runs before anything imports it.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")

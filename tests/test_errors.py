@@ -1,0 +1,405 @@
+"""Bad input gets one sentence that names the argument and says what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+
+import exactmeans
+from exactmeans import KMeans, kmeans_plusplus, open_blocks
+
+PACKAGE = Path(exactmeans.__file__).parent
+
+X = np.random.default_rng(0).normal(size=(40, 3))
+ONES = np.ones(40)
+
+
+def put(value: float, row: int = 3, like: NDArray[Any] = X) -> NDArray[Any]:
+    """A copy of X with one other value."""
+    copy = like.copy()
+    copy[row, ...] = value
+    return copy
+
+
+def returns(value: Any) -> Callable[..., Any]:
+    """An init that returns `value`."""
+
+    def init(X: Any, n_clusters: int, random_state: Any) -> Any:
+        return value
+
+    return init
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mistake, the argument it is in, and what the message must say."""
+
+    title: str
+    argument: str
+    call: Callable[[], Any]
+    says: str
+    error: type[Exception] = ValueError
+    # scikit-learn's validation speaks here, in words that its own checks ask for
+    theirs: bool = False
+
+
+@dataclass
+class Table:
+    cases: list[Case] = field(default_factory=list)
+
+    def fit(self, title: str, says: str, data: Any = X, weight: Any = None, **params: Any) -> None:
+        """A mistake in what KMeans or its fit is given."""
+        argument = "sample_weight" if weight is not None else next(iter(params), "X")
+
+        def call() -> Any:
+            return KMeans(**{"n_clusters": 3, **params}).fit(data, sample_weight=weight)
+
+        self.cases.append(Case(f"{argument}: {title}", argument, call, says))
+
+    def add(
+        self,
+        argument: str,
+        title: str,
+        call: Callable[[], Any],
+        says: str,
+        error: type[Exception] = ValueError,
+        *,
+        theirs: bool = False,
+    ) -> None:
+        self.cases.append(Case(f"{argument}: {title}", argument, call, says, error, theirs))
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """A method of an estimator that was never fitted."""
+    return getattr(KMeans(), name)(*arguments)
+
+
+table = Table()
+fit, add = table.fit, table.add
+value: Any
+
+with_none = X.astype(object)
+with_none[3, 0] = None
+
+# X: values ----------------------------------------------------------------------------------------
+for title, data in {
+    "array": put(np.nan),
+    "float32": put(np.nan).astype(np.float32),
+    "F order": np.asfortranarray(put(np.nan)),
+    "list": put(np.nan).tolist(),
+    "csr": sp.csr_array(put(np.nan)),
+    "csc": sp.csc_matrix(put(np.nan)),
+    "pandas": pd.DataFrame(put(np.nan)),
+    "None among objects": with_none,
+    "blocks": open_blocks([X[:2], put(np.nan)[2:]]),
+}.items():
+    fit(f"NaN in {title}", r"must be finite.* NaN.* row is 3\.", data)
+fit("inf", r"must be finite.* infinity.* row is 7\.", put(np.inf, 7))
+fit("minus inf in csr", r"must be finite.* infinity.* row is 7\.", sp.csr_array(put(-np.inf, 7)))
+add("X", "too large for float32", lambda: KMeans(3, dtype="float32").fit(X * 1e300), "finite")
+
+# X: text and other things that are not numbers ----------------------------------------------------
+for title, data in {
+    "array": np.array([["a", "b"]] * 4),
+    "bytes": np.array([[b"a", b"b"]] * 4),
+    "digits": np.array([["1", "2"]] * 4),
+    "objects": np.array([["a", "b"]] * 4, dtype=object),
+    "list of texts": ["some", "words", "to", "cluster"],
+    "nested list": [["a", "b"]] * 4,
+    "one string": "some words",
+    "pandas": pd.DataFrame({"a": list("wxyz")}),
+    "polars": pl.DataFrame({"a": list("wxyz")}),
+    "blocks": open_blocks([np.array([["a", "b"]] * 4)]),
+}.items():
+    fit(f"text in {title}", "must (hold|be).* numbers", data)
+fit("ragged list", "must ", [[1, 2], [3], [4, 5]])
+fit("ragged objects", "must ", np.array([[1, 2], [3], [4, 5]], dtype=object))
+fit("dict", "must ", {"a": [1, 2, 3]})
+fit("set", "must ", {1, 2, 3})
+fit("None", "must ", None)
+fit("structured", "must ", np.zeros((4, 2), dtype="f8,f8"))
+fit("int beyond float64", "must ", [[10**400, 1]] * 4)
+fit("complex list", "must |Complex data not supported", [[1j, 2]] * 4)
+
+# X: shape -----------------------------------------------------------------------------------------
+for title, data in {
+    "1-D": X[0],
+    "1-D list": [1.0, 2.0, 3.0],
+    "3-D": np.ones((3, 3, 3)),
+    "3-D list": [[[1.0]]],
+    "0-D": np.array(3.0),
+    "a number": 3,
+    "no rows, list": [],
+}.items():
+    fit(title, "two-dimensional", data)
+for title, data in {
+    "0 rows": np.empty((0, 3)),
+    "0 columns": np.empty((3, 0)),
+    "0 rows, csr": sp.csr_array((0, 3)),
+    "0 columns, csr": sp.csr_array((3, 0)),
+}.items():
+    add(
+        "X",
+        title,
+        partial(KMeans(3).fit, data),
+        r"Found array with 0 (sample|feature)\(s\) \(shape=.* minimum of 1 is required by KMeans",
+        theirs=True,
+    )
+for title, data in {"array": X * 1j, "csr": sp.csr_array(X * 1j)}.items():
+    add(
+        "X",
+        f"complex {title}",
+        partial(KMeans(3).fit, data),
+        "Complex data not supported",
+        theirs=True,
+    )
+
+# n_clusters ---------------------------------------------------------------------------------------
+fit("more than rows", "n_samples=40 should be >= n_clusters=41", n_clusters=41)
+for value in (0, -1, True, False, 2.0, np.float64(3), "3", None, [3]):
+    fit(repr(value), "must be an int of at least 1, but it is", n_clusters=value)
+
+# sample_weight ------------------------------------------------------------------------------------
+fit("negative", r"must not be negative.* row 5", weight=put(-1, 5, ONES))
+fit("negative scalar", "must not be negative", weight=-2)
+fit("all zero", "zero", weight=np.zeros(40))
+fit("zero", "zero", weight=0)
+fit("NaN", "must be finite", weight=put(np.nan, 5, ONES))
+fit("inf", "must be finite", weight=put(np.inf, 5, ONES))
+fit("NaN scalar", "must be finite", weight=float("nan"))
+fit("too short", r"\(39,\).*\(40,\)", weight=ONES[:39])
+fit("too long", r"\(41,\).*\(40,\)", weight=np.ones(41))
+fit("empty", r"\(0,\).*\(40,\)", weight=[])
+fit("2-D", "1D", weight=np.ones((40, 1)))
+fit("text", "must hold numbers", weight=["a"] * 40)
+fit("a word", "must hold numbers", weight="balanced")
+fit("dict", "must hold numbers", weight={0: 1.0})
+fit("complex", "must ", weight=ONES * 1j)
+fit("ragged", "must hold numbers", weight=[[1], [2, 3]] * 20)
+fit("too large", "float64", data=X * 1e300, weight=ONES * 1e300)
+add(
+    "sample_weight",
+    "fewer positive ones than random seeds",
+    lambda: KMeans(3, init="random").fit(X, sample_weight=ONES * (np.arange(40) < 2)),
+    "positive for at least n_clusters=3 rows",
+)
+
+# init ---------------------------------------------------------------------------------------------
+for value in ("kmeans", "K-MEANS++", "", "auto"):
+    fit(repr(value), r"must be one of 'k-means\+\+', 'random'", init=value)
+fit("None", "must ", init=None)
+fit("number", "must ", init=3)
+fit("NaN", "must be finite", init=put(np.nan)[2:5])
+fit("inf", "must be finite", init=put(np.inf)[2:5])
+fit("too few", r"\(2, 3\).* (n_clusters=|number of clusters )3", init=X[:2])
+fit("too many", r"\(4, 3\).* (n_clusters=|number of clusters )3", init=X[:4])
+fit("too narrow", r"\(3, 2\).* 3", init=X[:3, :2])
+fit("1-D", r"\(3,\)", init=X[0])
+fit("3-D", r"\(1, 3, 3\)", init=X[np.newaxis, :3])
+fit("text", "must be an array of numbers", init=[["a"] * 3] * 3)
+fit("ragged", "must be an array of numbers", init=[[1, 2, 3], [1], [2]])
+fit("complex", "must ", init=X[:3] * 1j)
+fit("sparse NaN", "must be finite", init=sp.csr_array(put(np.nan)[2:5]))
+fit("returns NaN", "what init returned must be finite", init=returns(put(np.nan)[2:5]))
+fit("returns too few", r"\(2, 3\)", init=returns(X[:2]))
+fit("returns too narrow", r"\(3, 2\)", init=returns(X[:3, :2]))
+fit("returns None", "must ", init=returns(None))
+fit("returns text", "must be an array of numbers", init=returns("abc"))
+add(
+    "init",
+    "callable with blocks",
+    lambda: KMeans(3, init=returns(X[:3])).fit(open_blocks([X])),
+    "must not be a callable when X comes in blocks",
+)
+
+# other parameters ---------------------------------------------------------------------------------
+for value in ("many", "", "AUTO"):
+    fit(repr(value), "must be .*'auto'", n_init=value)
+for value in (0, -1, 1.0, True, None):
+    fit(repr(value), "must be .*int of at least 1", n_init=value)
+for value in (0, -5, 1.5, True, "300", None):
+    fit(repr(value), "must be an int of at least 1", max_iter=value)
+for value in (-1e-9, float("nan"), float("inf"), "1", None, True, 1j):
+    fit(repr(value), "must be a finite number of at least 0", tol=value)
+for value in ("elkann", "full", "LLOYD", "", None, 3, ["lloyd"]):
+    fit(repr(value), "must be one of 'auto', 'lloyd', 'hamerly'", algorithm=value)
+for value in ("cos", "l2", "", None, 2):
+    fit(repr(value), "must be .*'euclidean'", metric=value)
+for value in ("float16", "int64", "floaty", "", 3.5, complex, int, np.longdouble, ">f8", "f8,f8"):
+    fit(repr(value), "must be None, 'float32' or 'float64'", dtype=value)
+for value in (0, 1.0, True, False, "all", [2]):
+    fit(repr(value), "must be None or an int other than 0", n_jobs=value)
+NO_LIMIT = r"must be None, a number of bytes, a string like '2GB' or a fraction"
+for value in ("lots", "", "GB", "-2GB", "2", "2 IB", "2 PB", "1e3GB", "0GB", "0.0MB", "2GB2GB"):
+    fit(repr(value), NO_LIMIT, memory_limit=value)
+for value in (-1, 0, 0.0, -0.5, 1.5, True, False, float("nan"), float("inf"), b"2GB", [1], 1j):
+    fit(repr(value), NO_LIMIT, memory_limit=value)
+fit("absurdly many digits", "must be", memory_limit="9" * 400 + "GB")
+fit("too little", r"must be at least [\d,]+ bytes", memory_limit="10B")
+for value in (3, [3], "print", [print, None], True, {"a": 1}):
+    fit(repr(value), "must be a callable or a sequence of callables", callbacks=value)
+
+# a fitted model -----------------------------------------------------------------------------------
+model = KMeans(3, random_state=0).fit(X)
+makers: dict[str, Any] = {"dense": np.ones, "csr": sp.csr_array}
+for name in ("predict", "transform", "score"):
+    method = getattr(model, name)
+    for width in (1, 2, 4):
+        for layout, make in makers.items():
+            add(
+                "X",
+                f"{name} of width {width}, {layout}",
+                partial(method, make((5, width))),
+                f"X has {width} features, but KMeans is expecting 3 features as input",
+                theirs=True,
+            )
+    add("X", f"{name} of NaN", partial(method, put(np.nan)), "must be finite")
+    add("X", f"{name} of one row", partial(method, X[0]), "two-dimensional")
+    add(
+        "X",
+        f"{name} of no row",
+        partial(method, X[:0]),
+        "minimum of 1 is required",
+        theirs=True,
+    )
+    add("X", f"{name} of text", partial(method, [["a", "b", "c"]]), "numbers")
+    add(
+        "X",
+        f"{name} of narrow blocks",
+        partial(method, open_blocks([X[:, :2]])),
+        "X has 2 features",
+        theirs=True,
+    )
+add(
+    "X",
+    "too large for a float32 model",
+    lambda: KMeans(3).fit(X.astype(np.float32)).predict(X * 1e300),
+    "must be finite",
+)
+add(
+    "sample_weight",
+    "of another length than the rows to score",
+    lambda: model.score(X, sample_weight=ONES[:5]),
+    r"\(5,\).*\(40,\)",
+)
+for name in ("predict", "transform", "score"):
+    add(
+        "fit",
+        f"must come before {name}",
+        partial(call, name, X),
+        "not fitted yet",
+        NotFittedError,
+        theirs=True,
+    )
+for name in ("explain", "get_feature_names_out"):
+    add(
+        "fit",
+        f"must come before {name}",
+        partial(call, name),
+        "not fitted yet",
+        NotFittedError,
+        theirs=True,
+    )
+
+# kmeans_plusplus ----------------------------------------------------------------------------------
+add("n_clusters", "++ more than rows", lambda: kmeans_plusplus(X, 41), "n_samples=40")
+for value in (0, -1, True, 2.0, "2", None):
+    add(
+        "n_clusters",
+        f"++ {value!r}",
+        partial(kmeans_plusplus, X, value),
+        "must be an int of at least 1",
+    )
+for value in (0, -1, 1.5, True, "auto"):
+    add(
+        "n_local_trials",
+        repr(value),
+        partial(kmeans_plusplus, X, 3, n_local_trials=value),
+        "must be .*int of at least 1",
+    )
+add("X", "++ NaN", lambda: kmeans_plusplus(put(np.nan), 3), "must be finite")
+add("X", "++ 1-D", lambda: kmeans_plusplus(X[0], 3), "two-dimensional")
+add("X", "++ text", lambda: kmeans_plusplus([["a"]] * 4, 3), "numbers")
+add(
+    "sample_weight",
+    "++ negative",
+    lambda: kmeans_plusplus(X, 3, sample_weight=-ONES),
+    "must not be negative",
+)
+add("sample_weight", "++ zero", lambda: kmeans_plusplus(X, 3, sample_weight=0 * ONES), "zero")
+add(
+    "x_squared_norms",
+    "too short",
+    lambda: kmeans_plusplus(X, 3, x_squared_norms=ONES[:5]),
+    r"\(5,\).* 40",
+)
+
+# open_blocks --------------------------------------------------------------------------------------
+for title, value in {
+    "an array": X,
+    "a sparse matrix": sp.csr_array(X),
+    "a path": "rows.npy",
+    "bytes": b"rows",
+    "a number": 3,
+    "None": None,
+    "a frame": pd.DataFrame(X),
+}.items():
+    add(
+        "source",
+        title,
+        partial(open_blocks, value),
+        "must be a list of arrays, one per block",
+        TypeError,
+    )
+for title, blocks, says in [
+    ("nothing", [], "at least one block"),
+    ("rows", [X[0], X[1]], "two-dimensional blocks, but block 0 is not"),
+    ("a 3-D block", [X, X[np.newaxis]], "two-dimensional blocks, but block 1 is not"),
+    ("ragged", [X[:, :2], [[1, 2], [3]]], "must hold"),
+    ("two widths", [X, X, X[:, :2]], "block 0 has 3 columns and block 2 has 2"),
+    ("dense and sparse", [X, sp.csr_array(X)], "dense or sparse blocks, not both"),
+]:
+    add("source", title, partial(open_blocks, blocks), says)
+
+
+def test_titles_are_distinct() -> None:
+    titles = [case.title for case in table.cases]
+    assert len(titles) == len(set(titles))
+
+
+@pytest.mark.parametrize("case", table.cases, ids=lambda case: case.title)
+def test_mistake(case: Case) -> None:
+    with pytest.raises(case.error) as info:
+        case.call()
+    message = str(info.value)
+    assert re.search(case.says, message), message
+    if case.theirs:
+        return
+    assert Path(info.traceback[-1].path).is_relative_to(PACKAGE), "not refused by our own code"
+    assert "\n" not in message
+    # `init` is not named by "initial", nor `X` by "max".
+    assert re.search(rf"(?<!\w){case.argument}(?!\w)", message), message
+    assert message[0] != " "
+    assert message.endswith((".", "!")), message  # a sentence
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize(
+    ("params", "length"), [({"algorithm": "x" * 10_000}, 300), ({"tol": "9" * 10_000}, 300)]
+)
+def test_long_values_are_cut_short(params: dict[str, Any], length: int) -> None:
+    with pytest.raises(ValueError, match="must be") as info:
+        KMeans(3, **params).fit(X)
+    assert len(str(info.value)) < length

@@ -1,0 +1,220 @@
+"""The package as it is shipped: names, types, examples, and what importing it drags in."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import importlib.metadata
+import importlib.resources
+import io
+import json
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import exactmeans
+from exactmeans import _core
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLIC = ["BlockSource", "Iteration", "KMeans", "kmeans_plusplus", "open_blocks"]
+
+
+def modules() -> list[str]:
+    """Every module of the package that is written in Python."""
+    found = pkgutil.walk_packages(exactmeans.__path__, "exactmeans.")
+    return ["exactmeans", *(m.name for m in found if m.name != "exactmeans._core")]
+
+
+def python(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# names and metadata -------------------------------------------------------------------------------
+
+
+def test_public_names() -> None:
+    assert sorted(exactmeans.__all__) == PUBLIC
+    for name in exactmeans.__all__:
+        thing = getattr(exactmeans, name)
+        assert thing.__doc__, name
+        assert thing.__module__.startswith("exactmeans."), name
+
+
+@pytest.mark.parametrize("name", modules())
+def test_modules_say_what_they_are(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    for public in getattr(module, "__all__", []):
+        assert hasattr(module, public)
+
+
+def test_public_modules_declare_their_names() -> None:
+    """A module without an underscore either lists its names or is the home of engines."""
+    for name in modules():
+        private = any(part.startswith("_") for part in name.split("."))
+        if private or name.startswith("exactmeans.engines"):
+            continue
+        assert hasattr(importlib.import_module(name), "__all__"), name
+
+
+def test_version() -> None:
+    assert exactmeans.__version__ == importlib.metadata.version("exactmeans")
+    if (ROOT / "pyproject.toml").exists():
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        assert exactmeans.__version__ == project["version"]
+
+
+def test_types_are_shipped() -> None:
+    files = importlib.resources.files(exactmeans)
+    assert files.joinpath("py.typed").is_file()
+    assert files.joinpath("_core.pyi").is_file()
+
+
+def test_stub_names_what_the_core_has() -> None:
+    """Every public name of the compiled module is in its stub, and the other way round."""
+    stub = importlib.resources.files(exactmeans).joinpath("_core.pyi").read_text()
+    declared = set(re.findall(r"^(?:def|class) (\w+)", stub, flags=re.MULTILINE))
+    only_types = {"Traits"}
+    assert {name for name in dir(_core) if not name.startswith("_")} == declared - only_types
+    for name in declared - only_types:
+        thing = getattr(_core, name)
+        if isinstance(thing, type):
+            body = re.search(rf"^class {name}:\n((?:    .*\n|\n)*)", stub, flags=re.MULTILINE)
+            assert body is not None
+            members = set(re.findall(r"^    def (\w+)", body[1], flags=re.MULTILINE))
+            members |= set(re.findall(r"^    (\w+):", body[1], flags=re.MULTILINE))
+            actual = {member for member in vars(thing) if not member.startswith("__")}
+            assert actual == members - {"__init__"}, name
+
+
+# what comes along with it -------------------------------------------------------------------------
+
+# Heavy, optional or with threads of their own: to be imported only by what needs them.
+UNWANTED = {"cupy", "dask", "distributed", "faiss", "jax", "matplotlib", "numba", "pandas"}
+UNWANTED |= {"polars", "psutil", "pyarrow", "rich", "safetensors", "tensorflow", "torch", "typer"}
+UNWANTED |= {"hypothesis", "nanobind", "pytest", "sklearn.cluster"}
+
+FIT = """
+import numpy as np, scipy.sparse as sp
+X = np.random.default_rng(0).random((50, 4))
+exactmeans.KMeans(3).fit(X).predict(X)
+exactmeans.KMeans(3, algorithm="hamerly", init="random").fit(sp.csr_array(X)).transform(X)
+exactmeans.kmeans_plusplus(X, 3)
+"""
+
+
+@pytest.mark.parametrize("work", ["", FIT], ids=["import", "fit"])
+def test_nothing_unwanted_is_imported(work: str) -> None:
+    """Beyond what NumPy, SciPy and scikit-learn's base classes import by themselves."""
+    needed = (
+        "import importlib.metadata, numpy, scipy.sparse, sklearn.base, sklearn.utils.validation"
+    )
+    report = "\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
+    without = set(json.loads(python("-c", needed + report)))
+    with_us = set(json.loads(python("-c", f"import exactmeans{work}{report}")))
+    assert not UNWANTED & (with_us - without)
+    ours = {name for name in with_us if name.split(".")[0] == "exactmeans"}
+    assert "exactmeans._core" in ours
+
+
+def test_import_is_silent_and_starts_no_thread() -> None:
+    code = "import exactmeans, os; print(len(os.listdir('/proc/self/task')))"
+    if not Path("/proc/self/task").exists():
+        pytest.skip("threads are counted in /proc")
+    before = python("-c", code.replace("exactmeans", "sklearn.base, scipy.sparse"))
+    assert python("-W", "error", "-c", code) == before
+
+
+def test_import_starts_no_pool_and_limits_none() -> None:
+    """OpenMP and BLAS pools are as large after a fit as they were before the import."""
+    code = """
+import json, numpy, scipy.sparse, sklearn.base, sklearn.utils.validation, threadpoolctl
+def pools():
+    return sorted((p["filepath"], p["num_threads"]) for p in threadpoolctl.threadpool_info())
+before = pools()
+import exactmeans
+"""
+    report = "\nprint(json.dumps([before, pools()]))"
+    before, after = json.loads(python("-c", code + FIT + report))
+    assert after == before
+
+
+def core_file() -> Path:
+    assert _core.__file__ is not None
+    return Path(_core.__file__).resolve()
+
+
+@pytest.mark.skipif(shutil.which("ldd") is None, reason="needs ldd")
+def test_core_links_to_no_openmp_and_no_blas() -> None:
+    done = subprocess.run(["ldd", core_file()], capture_output=True, text=True, check=True)
+    linked = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+    assert linked
+    forbidden = re.compile(r"gomp|libomp|iomp|blas|lapack|mkl|tbb|libpython", re.IGNORECASE)
+    assert not [library for library in linked if forbidden.search(library)]
+
+
+def test_core_has_no_path_of_the_machine_that_built_it_in_its_name() -> None:
+    assert core_file().name.startswith("_core.")
+
+
+def test_sources_mention_no_threadpool() -> None:
+    """Promise 6: no OpenMP, no BLAS threads, no threadpoolctl; not even an environment variable."""
+    forbidden = re.compile(r"threadpoolctl|OMP_NUM_THREADS|MKL_NUM_THREADS|OPENBLAS|omp\.h")
+    for path in Path(exactmeans.__file__).parent.rglob("*.py"):
+        assert not forbidden.search(path.read_text()), path.name
+
+
+# examples that readers copy -----------------------------------------------------------------------
+
+
+def _doctests() -> list[Any]:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = []
+    for name in modules():
+        module: ModuleType = importlib.import_module(name)
+        found += [test for test in finder.find(module, name) if test.examples]
+    return found
+
+
+@pytest.mark.parametrize("example", _doctests(), ids=lambda test: test.name)
+def test_doctest(example: Any) -> None:
+    out = io.StringIO()
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert runner.run(example, out=out.write).failed == 0, out.getvalue()
+
+
+def test_what_users_call_has_examples() -> None:
+    shown = {test.name.rsplit(".", 1)[-1] for test in _doctests()}
+    assert {"KMeans", "kmeans_plusplus", "open_blocks"} <= shown
+
+
+def _python_blocks(path: Path) -> list[str]:
+    text = path.read_text()
+    return re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="no sources beside the tests")
+def test_readme_runs() -> None:
+    blocks = _python_blocks(ROOT / "README.md")
+    assert blocks
+    names: dict[str, Any] = {"__name__": "readme"}
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        for block in blocks:  # later blocks may build on earlier ones, as for a reader
+            exec(compile(block, "README.md", "exec"), names)
+    assert out.getvalue()
+    model = names["km"]
+    assert (model.predict(names["X"]) == model.labels_).all()
