@@ -9,7 +9,7 @@ import numpy as np
 
 from . import data
 from .suites import Case
-from .worker import Answer, Failed, Worker
+from .worker import Answer, ContenderError, Worker
 
 SAME_LABELS = 0.999
 # Failing that, inertia: in float32 rounding moves rows and from there iterations part; where each
@@ -46,7 +46,7 @@ def race(case: Case, rounds: int, threads: int) -> list[Row]:
         for name in names:
             try:
                 workers[name].receive()
-            except Failed as failure:
+            except ContenderError as failure:
                 failures[name] = str(failure)
                 workers.pop(name).close()
         for turn in range(rounds):
@@ -58,7 +58,7 @@ def race(case: Case, rounds: int, threads: int) -> list[Row]:
                     times[name].append(seconds)
                     if answer is not None:
                         answers[name] = answer
-                except Failed as failure:
+                except ContenderError as failure:
                     failures[name] = str(failure)
                     workers.pop(name).close()
     finally:

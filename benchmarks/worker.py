@@ -37,7 +37,7 @@ class Answer:
     n_iter: int | None
 
 
-class Failed(Exception):
+class ContenderError(Exception):
     """The contender cannot take part; the message is shown in its cell."""
 
 
@@ -62,18 +62,18 @@ class Child:
     def receive(self) -> Any:
         try:
             if not self.pipe.poll(PATIENCE):
-                raise Failed(f"no answer within {PATIENCE:.0f} s")
+                raise ContenderError(f"no answer within {PATIENCE:.0f} s")
             outcome = self.pipe.recv()
         except (EOFError, ConnectionError):
             self.process.join(5)
-            raise Failed(f"process died (exit code {self.process.exitcode})") from None
-        if isinstance(outcome, Failed):
+            raise ContenderError(f"process died (exit code {self.process.exitcode})") from None
+        if isinstance(outcome, ContenderError):
             raise outcome
         return outcome
 
 
 class Worker(Child):
-    """One contender. `receive` once before measuring: it is ready then, or has Failed."""
+    """One contender. `receive` once before measuring: it is ready then, or has ContenderError."""
 
     def __init__(self, contender: str, case: Case, threads: int) -> None:
         name, _, own = contender.partition("@")
@@ -95,7 +95,7 @@ def _serve(pipe: Connection, name: str, case: Case, threads: int) -> None:
         init, seed = (case.init, 0) if case.init != "rows" else data.start(X, case.k)
         peer = PEERS[name](threads)
         if reason := peer.refuses(X, init):
-            raise Failed(reason)
+            raise ContenderError(reason)
         work = Work(case.k, init, case.iters[1], case.tol, seed)
         fewer = replace(work, max_iter=case.iters[0])
         assign = peer.assigner(X, work) if case.op == "assign" else None
@@ -118,7 +118,7 @@ def _serve(pipe: Connection, name: str, case: Case, threads: int) -> None:
     except EOFError:
         return
     except BaseException as error:  # whatever it is, the table must say so
-        failure = error if isinstance(error, Failed) else Failed(f"{type(error).__name__}: {error}")
+        failure = error if isinstance(error, ContenderError) else ContenderError(f"{type(error).__name__}: {error}")
         with contextlib.suppress(OSError):
             pipe.send(failure)
 

@@ -68,14 +68,12 @@ class Summed:
         engine = LocalEngine([X], weights, 2)
         self.X, self.weights, self.k = X, weights, k
         self.rows = engine._parts[0].rows
-        plain = engine.survey(weighted=False)
-        bounds = engine.survey(weighted=True).bounds
-        self.exponent = _core.safe_exponent(plain.largest, X.dtype == np.float32)
-        grid = _core.Grid(bounds, engine.n, self.exponent)
+        grid = _core.Grid(engine.survey(weighted=True).bounds, engine.n)
+        self.exponent = grid.exponent
         grid.words = engine.words_needed(grid, weighted=True)
-        counts = _core.Grid(np.ones(1), engine.n, 0)
+        counts = _core.Grid(np.ones(1), engine.n)
         if weights is not None:
-            counts = _core.Grid(weights.max(keepdims=True), engine.n, 0)
+            counts = _core.Grid(weights.max(keepdims=True), engine.n)
             counts.words = _core.Rows.dense(weights[:, None], None).words_needed(counts, 1)
         self.sums = _core.Sums(k, engine.d, grid, counts)
         self.other = _core.Sums(k, engine.d, grid, counts)

@@ -8,8 +8,9 @@ namespace exactmeans {
 namespace {
 
 template <class R>
-AnyCentroids make_centroids(const Array<const R, 2>& centres, const std::optional<Array<const R, 1>>& shift,
-                            int exponent, const std::optional<Array<const std::uint32_t, 1>>& slots, int n_jobs) {
+AnyCentroids make_centroids(const Array<const R, 2>& centres,
+                            const std::optional<Array<const R, 1>>& shift, int exponent,
+                            const std::optional<Array<const std::uint32_t, 1>>& slots, int n_jobs) {
     const Size k = Size(centres.shape(0)), d = Size(centres.shape(1));
     require(k > 0, "there must be at least one centre");
     Frame<R> frame;
@@ -19,10 +20,13 @@ AnyCentroids make_centroids(const Array<const R, 2>& centres, const std::optiona
         frame.shift.assign(shift->data(), shift->data() + d);
     }
     require(!slots || Size(slots->shape(0)) == d, "there must be one slot per feature");
-    for (Size f = 0; slots && f < d; ++f) require(Size(slots->data()[f]) < d, "a slot is out of range");
+    for (Size f = 0; slots && f < d; ++f)
+        require(Size(slots->data()[f]) < d, "a slot is out of range");
     return unlocked(n_jobs, [&](const Threads& threads) {
-        auto centroids = std::make_unique<Centroids<R>>(centres.data(), k, d, std::move(frame), threads);
-        if (slots) centroids->set_slots(std::vector<std::uint32_t>(slots->data(), slots->data() + d));
+        auto centroids =
+            std::make_unique<Centroids<R>>(centres.data(), k, d, std::move(frame), threads);
+        if (slots)
+            centroids->set_slots(std::vector<std::uint32_t>(slots->data(), slots->data() + d));
         return AnyCentroids{std::move(centroids)};
     });
 }
@@ -33,7 +37,8 @@ Movement move(AnyCentroids& any, const Array<const R, 2>& centres, int n_jobs) {
     require(own, "centres must keep their dtype");
     require(Size(centres.shape(0)) == (*own)->k() && Size(centres.shape(1)) == (*own)->d(),
             "centres must keep their shape");
-    return unlocked(n_jobs, [&](const Threads& threads) { return (*own)->move(centres.data(), threads); });
+    return unlocked(n_jobs,
+                    [&](const Threads& threads) { return (*own)->move(centres.data(), threads); });
 }
 
 void set_norms(AnyCentroids& any, const Array<const double, 1>& norms2, Size terms) {
@@ -62,8 +67,8 @@ AnyAssigner make_any_assigner(const std::string& name, bool single, Size n, Size
 }
 
 template <class R>
-Tally assign_with(Assigner<R>& assigner, const Block& block, AnyCentroids& any, const Labels& labels,
-                  int n_jobs) {
+Tally assign_with(Assigner<R>& assigner, const Block& block, AnyCentroids& any,
+                  const Labels& labels, int n_jobs) {
     auto* centroids = std::get_if<std::unique_ptr<Centroids<R>>>(&any.of);
     require(centroids, "the assigner and the centres must have the same dtype");
     require(column_count(block.rows) == (*centroids)->d(), "centres and rows differ in width");
@@ -72,11 +77,13 @@ Tally assign_with(Assigner<R>& assigner, const Block& block, AnyCentroids& any, 
     });
 }
 
-std::pair<Size, Size> assign(AnyAssigner& any, const Block& block, AnyCentroids& centroids, const Labels& labels,
-                             int n_jobs) {
-    require(row_count(block.rows) == any.n && Size(labels.shape(0)) == any.n, "the block has another length");
+std::pair<Size, Size> assign(AnyAssigner& any, const Block& block, AnyCentroids& centroids,
+                             const Labels& labels, int n_jobs) {
+    require(row_count(block.rows) == any.n && Size(labels.shape(0)) == any.n,
+            "the block has another length");
     const Tally tally = std::visit(
-        [&](auto& assigner) { return assign_with(*assigner, block, centroids, labels, n_jobs); }, any.of);
+        [&](auto& assigner) { return assign_with(*assigner, block, centroids, labels, n_jobs); },
+        any.of);
     return {tally.changed, tally.distances};
 }
 
@@ -101,7 +108,8 @@ void bind_assign(nb::module_& m) {
     nb::class_<Movement>(m, "Movement")
         .def_ro("moved", &Movement::moved)
         .def_ro("shift2", &Movement::shift2)
-        .def_prop_ro("distance", [](const Movement& v) { return to_numpy(v.distance, {v.distance.size()}); });
+        .def_prop_ro("distance",
+                     [](const Movement& v) { return to_numpy(v.distance, {v.distance.size()}); });
 
     nb::class_<AnyCentroids>(m, "Centroids")
         .def_static("make", &make_centroids<float>, nb::arg("centres"), nb::arg("shift").none(),
@@ -110,7 +118,8 @@ void bind_assign(nb::module_& m) {
                     nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"))
         .def("move", &move<float>)
         .def("move", &move<double>)
-        .def("set_norms", &set_norms, nb::arg("norms2"), nb::arg("terms"))
+        .def("set_norms", &set_norms, nb::arg("norms2"), nb::arg("terms"),
+             nb::call_guard<FloatEnvironment>())
         .def_prop_ro("centres", &centres_of);
 
     nb::class_<AnyAssigner>(m, "Assigner")
@@ -118,7 +127,8 @@ void bind_assign(nb::module_& m) {
              [](AnyAssigner* self, const std::string& name, bool single, Size n, Size k) {
                  new (self) AnyAssigner(make_any_assigner(name, single, n, k));
              })
-        .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
+        .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"),
+             nb::arg("n_jobs"))
         .def("moved", [](AnyAssigner& any, const Movement& movement) {
             std::visit([&](auto& assigner) { assigner->moved(movement); }, any.of);
         });

@@ -23,7 +23,8 @@ template <class T, int N>
 using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 using Labels = Array<std::int32_t, 1>;
 
-// Runs fn(threads) without the interpreter lock, with the arithmetic the contract needs, polling for Ctrl-C.
+// Runs fn(threads) without the interpreter lock, with the arithmetic the contract needs, polling
+// for Ctrl-C.
 template <class Fn>
 auto unlocked(int n_jobs, Fn&& fn) {
     auto poll = [] {
@@ -56,7 +57,8 @@ template <class T>
 nb::object to_numpy(const std::vector<T>& values, std::vector<std::size_t> shape) {
     auto copy = std::make_unique<std::vector<T>>(values);
     T* data = copy->data();
-    nb::capsule owner(copy.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    nb::capsule owner(copy.release(),
+                      [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     return nb::cast(nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), owner));
 }
 

@@ -22,37 +22,46 @@ const double* weights_of(const Weights& weights, Size n) {
 template <class R>
 DenseRows<R> dense_rows(const AnyMatrix& x, const Weights& weights) {
     const Size n = Size(x.shape(0));
-    return {static_cast<const R*>(x.data()), n, Size(x.shape(1)), Size(x.stride(0)), Size(x.stride(1)),
-            weights_of(weights, n)};
+    return {
+        static_cast<const R*>(x.data()), n, Size(x.shape(1)), Size(x.stride(0)), Size(x.stride(1)),
+        weights_of(weights, n)};
 }
 
 Block make_dense(const AnyMatrix& x, const Weights& weights) {
     std::vector<nb::object> owners{nb::cast(x)};
     if (weights) owners.push_back(nb::cast(*weights));
     if (x.dtype() == nb::dtype<float>()) return {dense_rows<float>(x, weights), std::move(owners)};
-    if (x.dtype() == nb::dtype<double>()) return {dense_rows<double>(x, weights), std::move(owners)};
+    if (x.dtype() == nb::dtype<double>())
+        return {dense_rows<double>(x, weights), std::move(owners)};
     throw std::invalid_argument("rows must be float32 or float64");
 }
 
 template <class R, class I>
-std::pair<AnyRows, bool> csr_rows(const AnyVector& data, const AnyVector& indices, const Offsets& offsets, Size n,
-                                  Size d, const double* weights) {
-    const CsrRows<R, I> rows{static_cast<const R*>(data.data()), static_cast<const I*>(indices.data()),
-                             offsets, n, d, weights};
+std::pair<AnyRows, bool> csr_rows(const AnyVector& data, const AnyVector& indices,
+                                  const Offsets& offsets, Size n, Size d, const double* weights) {
+    const CsrRows<R, I> rows{static_cast<const R*>(data.data()),
+                             static_cast<const I*>(indices.data()),
+                             offsets,
+                             n,
+                             d,
+                             weights};
     const Size entries = std::min(Size(data.shape(0)), Size(indices.shape(0)));
     const bool ascending = check_csr(rows, entries);
     return {rows, ascending};
 }
 
-// Returns the rows and whether they are in canonical form; refuses what would be read out of bounds.
-std::pair<Block, bool> make_csr(const AnyVector& data, const AnyVector& indices, const AnyVector& indptr, Size d,
-                                const Weights& weights) {
+// Returns the rows and whether they are in canonical form; refuses what would be read out of
+// bounds.
+std::pair<Block, bool> make_csr(const AnyVector& data, const AnyVector& indices,
+                                const AnyVector& indptr, Size d, const Weights& weights) {
     const Size n = Size(indptr.shape(0)) - 1;
     require(n >= 0, "X.indptr must not be empty");
     const bool narrow = indptr.dtype() == nb::dtype<std::int32_t>();
-    require(narrow || indptr.dtype() == nb::dtype<std::int64_t>(), "X.indptr must be int32 or int64");
+    require(narrow || indptr.dtype() == nb::dtype<std::int64_t>(),
+            "X.indptr must be int32 or int64");
     const bool narrow_index = indices.dtype() == nb::dtype<std::int32_t>();
-    require(narrow_index || indices.dtype() == nb::dtype<std::int64_t>(), "X.indices must be int32 or int64");
+    require(narrow_index || indices.dtype() == nb::dtype<std::int64_t>(),
+            "X.indices must be int32 or int64");
     const bool single = data.dtype() == nb::dtype<float>();
     require(single || data.dtype() == nb::dtype<double>(), "rows must be float32 or float64");
     Offsets offsets;
@@ -61,8 +70,9 @@ std::pair<Block, bool> make_csr(const AnyVector& data, const AnyVector& indices,
     else
         offsets.wide = static_cast<const std::int64_t*>(indptr.data());
     const double* w = weights_of(weights, n);
-    const auto make = single ? (narrow_index ? &csr_rows<float, std::int32_t> : &csr_rows<float, std::int64_t>)
-                             : (narrow_index ? &csr_rows<double, std::int32_t> : &csr_rows<double, std::int64_t>);
+    const auto make =
+        single ? (narrow_index ? &csr_rows<float, std::int32_t> : &csr_rows<float, std::int64_t>)
+               : (narrow_index ? &csr_rows<double, std::int32_t> : &csr_rows<double, std::int64_t>);
     auto [rows, ascending] = make(data, indices, offsets, n, d, w);
     std::vector<nb::object> owners{nb::cast(data), nb::cast(indices), nb::cast(indptr)};
     if (weights) owners.push_back(nb::cast(*weights));
@@ -98,10 +108,12 @@ Points<C> points_of(const Array<const C, 2>& centres, int exponent) {
     return Points<C>(centres.data(), Size(centres.shape(0)), Size(centres.shape(1)), exponent);
 }
 
-// Squared distances about given points are wanted in float64 (means) and in the data's own dtype (centres).
+// Squared distances about given points are wanted in float64 (means) and in the data's own dtype
+// (centres).
 template <class C>
 std::pair<ExactSum, ExactSum> scatter_of(const Block& block, const Array<const C, 2>& centres,
-                                         const std::optional<Labels>& labels, int exponent, int n_jobs) {
+                                         const std::optional<Labels>& labels, int exponent,
+                                         int n_jobs) {
     require(Size(centres.shape(1)) == column_count(block.rows), "centres and rows differ in width");
     const std::int32_t* own = labels_of(labels, row_count(block.rows));
     const Scatter all = on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
@@ -124,8 +136,8 @@ void own_distances(const Block& block, const Array<const C, 2>& centres, const L
 }
 
 template <class C>
-void transform_rows(const Block& block, const Array<const C, 2>& centres, int exponent, const Array<C, 2>& out,
-                    int n_jobs) {
+void transform_rows(const Block& block, const Array<const C, 2>& centres, int exponent,
+                    const Array<C, 2>& out, int n_jobs) {
     require(Size(centres.shape(1)) == column_count(block.rows), "centres and rows differ in width");
     require(Size(out.shape(0)) == row_count(block.rows) && out.shape(1) == centres.shape(0),
             "out must be rows by centres");
@@ -145,29 +157,33 @@ void bind_rows(nb::module_& m) {
         .def(nb::init<>())
         .def("add", nb::overload_cast<double>(&ExactSum::add))
         .def("add", nb::overload_cast<const ExactSum&>(&ExactSum::add))
-        .def_prop_ro("value", &ExactSum::value);
+        .def_prop_ro("value", &ExactSum::value, nb::call_guard<FloatEnvironment>());
 
     nb::class_<Survey>(m, "Survey")
-        .def("merge", &Survey::merge, nb::arg("other"), nb::arg("row_offset"))
+        .def("merge", &Survey::merge, nb::arg("other"), nb::arg("row_offset"),
+             nb::call_guard<FloatEnvironment>())
         .def_ro("largest", &Survey::largest)
         .def_ro("largest_weight", &Survey::largest_weight)
         .def_ro("first_bad_row", &Survey::first_bad_row)
         .def_ro("bad_is_nan", &Survey::bad_is_nan)
-        .def_prop_ro("bounds", [](const Survey& s) { return to_numpy(s.bounds, {s.bounds.size()}); });
+        .def_prop_ro("bounds",
+                     [](const Survey& s) { return to_numpy(s.bounds, {s.bounds.size()}); });
 
     nb::class_<Block>(m, "Rows")
         .def_static("dense", &make_dense, nb::arg("x"), nb::arg("weights").none())
-        .def_static("csr", &make_csr, nb::arg("data"), nb::arg("indices"), nb::arg("indptr"), nb::arg("d"),
-                    nb::arg("weights").none())
+        .def_static("csr", &make_csr, nb::arg("data"), nb::arg("indices"), nb::arg("indptr"),
+                    nb::arg("d"), nb::arg("weights").none())
         .def_prop_ro("n", [](const Block& b) { return row_count(b.rows); })
         .def_prop_ro("d", [](const Block& b) { return column_count(b.rows); })
         .def("survey",
              [](const Block& b, int n_jobs) {
-                 return on_rows(b, n_jobs, [](const auto& x, const Threads& t) { return survey(x, t); });
+                 return on_rows(b, n_jobs,
+                                [](const auto& x, const Threads& t) { return survey(x, t); });
              })
         .def("count_features",
              [](const Block& b, const Array<std::int64_t, 1>& counts) {
-                 require(Size(counts.shape(0)) == column_count(b.rows), "there must be one count per feature");
+                 require(Size(counts.shape(0)) == column_count(b.rows),
+                         "there must be one count per feature");
                  std::visit([&](const auto& x) { count_features(x, counts.data()); }, b.rows);
              })
         .def("words_needed", &words_needed_by, nb::arg("grid"), nb::arg("n_jobs"))
@@ -180,9 +196,12 @@ void bind_rows(nb::module_& m) {
         .def("transform", &transform_rows<float>)
         .def("transform", &transform_rows<double>);
 
-    m.def("safe_exponent", [](double largest, bool single) {
-        return single ? safe_exponent<float>(largest) : safe_exponent<double>(largest);
-    });
+    m.def(
+        "safe_exponent",
+        [](double largest, bool single) {
+            return single ? safe_exponent<float>(largest) : safe_exponent<double>(largest);
+        },
+        nb::call_guard<FloatEnvironment>());
 }
 
 }  // namespace exactmeans

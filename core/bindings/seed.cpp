@@ -19,7 +19,8 @@ struct Seeds {
         for (double& value : values) value *= scale;
         for (Size s = 0; s < count; ++s) {
             double sum = 0;
-            for (Size f = 0; f < d; ++f) sum += values[std::size_t(s * d + f)] * values[std::size_t(s * d + f)];
+            for (Size f = 0; f < d; ++f)
+                sum += values[std::size_t(s * d + f)] * values[std::size_t(s * d + f)];
             norms2.push_back(sum);
         }
         view = {values.data(), count, norms2.data(), scale};
@@ -27,16 +28,18 @@ struct Seeds {
 };
 
 std::vector<ExactSum> potentials(const ClosestSeed& closest, const Block& block,
-                                 const Array<const double, 2>& candidates, int exponent, int n_jobs) {
+                                 const Array<const double, 2>& candidates, int exponent,
+                                 int n_jobs) {
     require(row_count(block.rows) == Size(closest.d2().size()), "the block has another length");
     const Seeds seeds(block, candidates, exponent);
     return unlocked(n_jobs, [&](const Threads& threads) {
-        return std::visit([&](const auto& x) { return closest.potentials(x, seeds.view, threads); }, block.rows);
+        return std::visit([&](const auto& x) { return closest.potentials(x, seeds.view, threads); },
+                          block.rows);
     });
 }
 
-void accept(ClosestSeed& closest, const Block& block, const Array<const double, 2>& seed, int exponent,
-            int n_jobs) {
+void accept(ClosestSeed& closest, const Block& block, const Array<const double, 2>& seed,
+            int exponent, int n_jobs) {
     require(row_count(block.rows) == Size(closest.d2().size()), "the block has another length");
     require(seed.shape(0) == 1, "one seed at a time");
     const Seeds seeds(block, seed, exponent);

@@ -41,9 +41,7 @@ def lloyd_loop(
     engine, began = problem.engine, time.perf_counter()
     k = len(centres)
     centres = centres.copy()
-    centroids = problem.frame.centroids(centres, engine)
-    if centres.dtype == np.float64 and problem.frame.exponent == 0:
-        _norms_as_scikit_learn(centroids, centres, problem.frame.shift)
+    centroids = first_centroids(problem, centres)
     engine.start(algorithm, k)
     sums = problem.sums(k)
     history: list[Iteration] = []
@@ -51,7 +49,7 @@ def lloyd_loop(
     for iteration in range(1, max_iter + 1):
         changed, distances = engine.assign(centroids)
         engine.sum_up(sums, changed)
-        explained = sums.explained(centres, problem.origin, engine.n_jobs)
+        explained = problem.explained(sums, centres)
         with _empty_clusters_filled(problem, sums, centres):
             sums.average(centres, engine.n_jobs)
         movement = centroids.move(centres, engine.n_jobs)
@@ -145,18 +143,21 @@ def _lenders(
         target = following
 
 
-def _norms_as_scikit_learn(
-    centroids: _core.Centroids, centres: NDArray[Any], shift: NDArray[Any] | None
-) -> None:
-    """Round the squared norms of the first centres as scikit-learn does.
+def first_centroids(problem: Problem, centres: NDArray[Any]) -> _core.Centroids:
+    """The initial centres; in float64 with squared norms rounded as scikit-learn rounds them.
 
     Rows at the same distance from two seeds are decided by the last bits of these norms: rows of
     small integers, and sparse rows that share no feature with any seed. One centre at a time gives
     einsum's bits without a second matrix.
     """
+    centroids = problem.frame.centroids(centres, problem.engine)
+    if centres.dtype != np.float64 or problem.frame.exponent != 0:
+        return centroids
+    shift = problem.frame.shift
     norms2 = np.empty(len(centres))
     for j, centre in enumerate(centres):
         seen = centre if shift is None else centre - shift
         norms2[j] = np.einsum("j,j->", seen, seen)
     terms = int(np.count_nonzero(centres, axis=1).max()) if shift is None else centres.shape[1]
     centroids.set_norms(norms2, terms + 1)
+    return centroids

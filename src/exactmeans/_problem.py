@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,19 @@ class Problem:
 
     def unscaled(self, squared: float) -> float:
         """A squared quantity in the data's own units."""
-        return float(np.ldexp(squared, -2 * self.frame.exponent))
+        return unscaled(squared, self.frame.exponent)
+
+    def explained(self, sums: _core.Sums, centres: NDArray[Any]) -> float:
+        """What the clusters explain of the scatter about the origin."""
+        return sums.explained(centres, self.origin, self.frame.exponent, self.engine.n_jobs)
+
+
+def unscaled(squared: float, exponent: int) -> float:
+    """Times 4**-exponent; infinity where float64 ends."""
+    try:
+        return math.ldexp(squared, -2 * exponent)
+    except OverflowError:
+        return math.inf
 
 
 def analyse(engine: LocalEngine, tol: float) -> Problem:
@@ -55,15 +68,15 @@ def analyse(engine: LocalEngine, tol: float) -> Problem:
     plain = engine.survey(weighted=False)
     refuse_nonfinite(plain)
     exponent = _core.safe_exponent(plain.largest, engine.dtype == np.float32)
-    plain_grid = _grid(engine, plain.bounds, exponent, weighted=False)
-    counts = _core.Grid(np.ones(1), engine.n, 0)
+    plain_grid = _grid(engine, plain.bounds, weighted=False)
+    counts = _core.Grid(np.ones(1), engine.n)
     grid, weight_grid = plain_grid, counts
     if engine.weights is not None:
         weighted = engine.survey(weighted=True)
         largest = max(weighted.bounds.max(), weighted.largest_weight) * engine.n
         if not largest < 2.0**1000:
-            raise ValueError("sample_weight must be small enough for sums in float64, but it is not.")
-        grid = _grid(engine, weighted.bounds, exponent, weighted=True)
+            raise ValueError("sample_weight must leave sums within float64, but it is too large.")
+        grid = _grid(engine, weighted.bounds, weighted=True)
         weight_grid = _weight_grid(engine.weights)
 
     # Rows of zeros are common in sparse data and cost nothing to measure from.
@@ -90,14 +103,14 @@ def analyse(engine: LocalEngine, tol: float) -> Problem:
     )
 
 
-def _grid(engine: LocalEngine, bounds: Double, exponent: int, *, weighted: bool) -> _core.Grid:
-    grid = _core.Grid(bounds, engine.n, exponent)
+def _grid(engine: LocalEngine, bounds: Double, *, weighted: bool) -> _core.Grid:
+    grid = _core.Grid(bounds, engine.n)
     grid.words = engine.words_needed(grid, weighted=weighted)
     return grid
 
 
 def _weight_grid(weights: Double) -> _core.Grid:
-    grid = _core.Grid(weights.max(keepdims=True), len(weights), 0)
+    grid = _core.Grid(weights.max(keepdims=True), len(weights))
     grid.words = _core.Rows.dense(weights[:, np.newaxis], None).words_needed(grid, 1)
     return grid
 

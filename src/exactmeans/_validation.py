@@ -109,7 +109,7 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
 
 def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
     """The core's view of a block. CSR that is out of order or has duplicates is put right first."""
-    if not sp.issparse(block):
+    if isinstance(block, np.ndarray):
         if any(stride % block.itemsize for stride in block.strides):
             block = np.ascontiguousarray(block)
         return _core.Rows.dense(block, weights)
@@ -118,14 +118,14 @@ def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
     )
     if canonical:
         return rows
-    copy = sp.csr_matrix(
+    tidy: Any = sp.csr_matrix(
         (block.data.copy(), block.indices.copy(), block.indptr.copy()), shape=block.shape
     )
     # Cached flags may say otherwise: users can write into the arrays of a CSR matrix.
-    copy.has_sorted_indices = False
-    copy.has_canonical_format = False
-    copy.sum_duplicates()
-    return _core.Rows.csr(copy.data, copy.indices, copy.indptr, copy.shape[1], weights)[0]
+    tidy.has_sorted_indices = False
+    tidy.has_canonical_format = False
+    tidy.sum_duplicates()
+    return _core.Rows.csr(tidy.data, tidy.indices, tidy.indptr, tidy.shape[1], weights)[0]
 
 
 def refuse_nonfinite(survey: _core.Survey, what: str = "X") -> None:
@@ -142,11 +142,10 @@ def check_weights(sample_weight: Any, n: int) -> Double | None:
     if sample_weight is None:
         return None
     if isinstance(sample_weight, numbers.Real):
-        weights = np.full(n, float(sample_weight))
-    else:
-        weights = _reals(sample_weight, np.float64)
-        if weights is None:
-            raise ValueError("sample_weight must hold numbers, one per row.")
+        sample_weight = np.full(n, float(sample_weight))
+    weights = _reals(sample_weight, np.float64)
+    if weights is None:
+        raise ValueError("sample_weight must hold numbers, one per row.")
     if weights.ndim != 1:
         raise ValueError("Sample weights must be 1D array or scalar: sample_weight has more axes.")
     if weights.shape != (n,):
@@ -162,9 +161,7 @@ def check_weights(sample_weight: Any, n: int) -> Double | None:
 
 def check_centres(init: Any, k: int, d: int, dtype: Any, what: str = "init") -> Matrix:
     """Given initial centres as a finite C-ordered array of their own."""
-    if sp.issparse(init):
-        init = init.toarray()
-    centres = _reals(init, dtype)
+    centres = _reals(init.toarray() if hasattr(init, "toarray") else init, dtype)
     if centres is None:
         raise ValueError(f"{what} must be an array of numbers of shape ({k}, {d}).")
     if centres.ndim != 2 or centres.shape[0] != k:
@@ -224,17 +221,18 @@ def check_n_jobs(n_jobs: Any) -> int:
         return cores
     if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
         _refuse("n_jobs", n_jobs, "None or an int other than 0")
-    return min(int(n_jobs), _MOST_THREADS) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
+    asked = int(n_jobs)
+    return min(asked, _MOST_THREADS) if asked > 0 else max(1, cores + 1 + asked)
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any] | None:
     if dtype is None:
         return None
     try:
-        asked = np.dtype(dtype)
+        asked: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
-        asked = None
-    if asked is None or asked not in REALS:  # None equals float64 for NumPy
+        _refuse("dtype", dtype, "None, 'float32' or 'float64'")
+    if asked not in REALS:
         _refuse("dtype", dtype, "None, 'float32' or 'float64'")
     return asked
 
@@ -253,11 +251,11 @@ def check_memory_limit(limit: Any) -> int | None:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", limit.upper())
         if match and match[2] in _UNITS:
             bytes_ = float(match[1]) * _UNITS[match[2]]
-    elif isinstance(limit, numbers.Integral) and not isinstance(limit, bool):
-        bytes_ = int(limit)
     elif isinstance(limit, bool):
         pass
-    elif isinstance(limit, numbers.Real) and 0 < limit <= 1:
+    elif isinstance(limit, numbers.Integral):
+        bytes_ = int(limit)
+    elif isinstance(limit, numbers.Real) and 0 < float(limit) <= 1:
         bytes_ = float(limit) * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if not 1 <= bytes_ < math.inf:
         _refuse("memory_limit", limit, allowed)

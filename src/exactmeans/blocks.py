@@ -88,7 +88,7 @@ def open_blocks(source: Iterable[Any]) -> BlockSource:
             "source must be a list of arrays, one per block; pass a single array to fit directly."
         )
     try:
-        arrays = [a if sp.issparse(a) else np.asarray(a) for a in source]
+        arrays: list[Any] = [a if sp.issparse(a) else np.asarray(a) for a in source]
     except ValueError:
         raise ValueError("source must hold blocks whose rows have one length.") from None
     if not arrays:

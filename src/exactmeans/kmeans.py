@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from exactmeans import _algorithms, _core
 from exactmeans import _validation as check
 from exactmeans._fit import Run, lloyd_loop
-from exactmeans._problem import Frame, Problem, analyse
+from exactmeans._problem import Frame, Problem, analyse, unscaled
 from exactmeans.blocks import BlockSource
 from exactmeans.callbacks import Callback, Iteration, show
 from exactmeans.engines.local import LocalEngine
@@ -171,12 +171,12 @@ class KMeans(
         -------
         self
         """
-        before = dict(vars(self))
+        before = self.__dict__.copy()
         try:
             self._fit(X, sample_weight)
         except BaseException:  # Ctrl-C too
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
         return self
 
@@ -271,7 +271,7 @@ class KMeans(
         engine = self._assigned(X, sample_weight)
         exponent = self._frame.exponent
         inertia, _ = engine.scatter(self._centres(), exponent, labelled=True)
-        return -float(np.ldexp(inertia, -2 * exponent))
+        return -unscaled(inertia, exponent)
 
     def explain(self) -> str:
         """What ran, why, how much work it saved and what memory it took, in a few lines."""
@@ -332,7 +332,9 @@ class KMeans(
             if isinstance(X, BlockSource) and not isinstance(X, np.ndarray):
                 raise ValueError("init must not be a callable when X comes in blocks.")
             centres = init(engine.whole(), k, random_state=rng)
-            return check.check_centres(centres, k, engine.d, engine.dtype, "what init returned")
+            return np.asarray(
+                check.check_centres(centres, k, engine.d, engine.dtype, "what init returned")
+            )
         if not isinstance(init, str):
             return np.asarray(init)
         if init == "random":

@@ -1,4 +1,5 @@
-// The centres: one master matrix, as the user sees it, and what the kernels read, derived from it on demand.
+// The centres: one master matrix, as the user sees it, and what the kernels read, derived from it
+// on demand.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +19,14 @@ namespace exactmeans {
 
 template <class R>
 class Centroids {
-  public:
+public:
     Centroids(const R* centres, Size k, Size d, Frame<R> frame, const Threads& threads)
-        : k_(k), d_(d), frame_(std::move(frame)), master_(centres, centres + k * d),
-          start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()), norm2_(std::size_t(k)),
+        : k_(k),
+          d_(d),
+          frame_(std::move(frame)),
+          master_(centres, centres + k * d),
+          start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
+          norm2_(std::size_t(k)),
           moved_(std::size_t(k), 1) {
         if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
         derive_start(threads);
@@ -36,8 +41,9 @@ class Centroids {
     // The centre as scores see it, before scaling: shifted like the rows and rounded.
     R derived(Size j, Size f) const { return derive(master_.data(), j, f); }
 
-    // Replaces half the squared norms. scikit-learn's own rounding of the first centres' norms decides rows that
-    // share no feature with any of them; norm_terms says how many roundings that took (see slack.hpp).
+    // Replaces half the squared norms. scikit-learn's own rounding of the first centres' norms
+    // decides rows that share no feature with any of them; norm_terms says how many roundings that
+    // took (see slack.hpp).
     void set_norms(const double* norms2, Size norm_terms) {
         for (Size j = 0; j < k_; ++j) start_[std::size_t(j)] = R(0.5 * norms2[j]);
         norm_terms_ = norm_terms;
@@ -54,7 +60,8 @@ class Centroids {
         movement.distance.assign(std::size_t(k_), 0.0);
         std::vector<double> own_units(static_cast<std::size_t>(k_));
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
-            for (Size j = begin; j < end; ++j) measure(j, centres, movement, own_units[std::size_t(j)]);
+            for (Size j = begin; j < end; ++j)
+                measure(j, centres, movement, own_units[std::size_t(j)]);
         });
         for (Size j = 0; j < k_; ++j) {
             const double distance = movement.distance[std::size_t(j)];
@@ -103,12 +110,13 @@ class Centroids {
         return view;
     }
 
-  private:
+private:
     R derive(const R* centres, Size j, Size f) const {
         const R value = centres[j * d_ + f];
         return frame_.shift.empty() ? value : value - frame_.shift[std::size_t(f)];
     }
-    // Scaling the centre by the square of the scale is scaling row and centre: the product is the same number.
+    // Scaling the centre by the square of the scale is scaling row and centre: the product is the
+    // same number.
     R packed(Size j, Size f) const {
         const R value = derived(j, f);
         return frame_.exponent ? R(-std::ldexp(double(value), 2 * frame_.exponent)) : -value;
@@ -136,8 +144,8 @@ class Centroids {
         const double step2 = shift ? kernels<R>().step2(after, before, shift, d_, scale) : own2;
         // A difference, a square and up to d additions round each term by less than d + 4 units.
         // Squares may underflow, too, and a centre that moved must not seem to stand still.
-        movement.distance[std::size_t(j)] =
-            std::sqrt(step2 + double(d_) * 0x1p-1074) * (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
+        movement.distance[std::size_t(j)] = std::sqrt(step2 + double(d_) * 0x1p-1074) *
+                                            (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
     }
 
     void derive_start(const Threads& threads) {
@@ -145,7 +153,9 @@ class Centroids {
             for (Size j = begin; j < end; ++j) {
                 if (!moved_[std::size_t(j)]) continue;
                 const double norm2 =
-                    kernels<R>().square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale()).value();
+                    kernels<R>()
+                        .square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale())
+                        .value();
                 norm2_[std::size_t(j)] = norm2;
                 start_[std::size_t(j)] = R(0.5 * norm2);
             }

@@ -1,5 +1,5 @@
-// Error-free transformations and sums in twice the working precision (Dekker 1971; Knuth; Ogita, Rump & Oishi
-// 2005). Everything that the contract calls "compensated float64" goes through here.
+// Error-free transformations and sums in twice the working precision (Dekker 1971; Knuth; Ogita,
+// Rump & Oishi 2005). Everything that the contract calls "compensated float64" goes through here.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ struct TwoSum {
 
 // A running sum whose rounding errors are kept beside it.
 class Compensated {
-  public:
+public:
     void add(double value) {
         const TwoSum s(sum_, value);
         sum_ = s.sum;
@@ -32,7 +32,7 @@ class Compensated {
     }
     double value() const { return sum_ + error_; }
 
-  private:
+private:
     double sum_ = 0, error_ = 0;
 };
 

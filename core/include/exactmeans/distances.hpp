@@ -1,5 +1,6 @@
-// Distances in compensated float64, straight from the data: inertia, scatter, farthest rows, transform. They do
-// not decide labels (scores do that), so they are as accurate as float64 allows instead of canonical.
+// Distances in compensated float64, straight from the data: inertia, scatter, farthest rows,
+// transform. They do not decide labels (scores do that), so they are as accurate as float64 allows
+// instead of canonical.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,8 @@ struct Points {
 
     Points(const C* points, Size count, Size columns, int exponent)
         : values(points), k(count), d(columns), scale(std::ldexp(1.0, exponent)) {
-        for (Size j = 0; j < k; ++j) norms2.push_back(kernels<C>().square_sum(values + j * d, nullptr, d, scale));
+        for (Size j = 0; j < k; ++j)
+            norms2.push_back(kernels<C>().square_sum(values + j * d, nullptr, d, scale));
     }
 };
 
@@ -63,27 +65,32 @@ double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points,
         sum.add_product(step, step);
         sum.add_product(-centre, centre);
     }
-    // What is left when a row sits on its point is rounding; such rows must be known to be at distance 0.
+    // What is left when a row sits on its point is rounding; such rows must be known to be at
+    // distance 0.
     const double d2 = sum.value();
     return d2 > 0x1p-96 * points.norms2[std::size_t(j)].value() ? d2 : 0.0;
 }
 
-// Calls visit(i, squared distance to the own point, worker) for every row; null `labels`: all own point 0.
+// Calls visit(i, squared distance to the own point, worker) for every row; null `labels`: all own
+// point 0.
 template <class Rows, class C, class Visit>
-void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_t* labels, const Threads& threads,
-                       Visit visit) {
+void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_t* labels,
+                       const Threads& threads, Visit visit) {
     threads.ranges(x.n, distance_chunk, [&](Size begin, Size end, int worker) {
-        for (Size i = begin; i < end; ++i) visit(i, squared_distance(x, i, points, labels ? labels[i] : 0), worker);
+        for (Size i = begin; i < end; ++i)
+            visit(i, squared_distance(x, i, points, labels ? labels[i] : 0), worker);
     });
 }
 
-// Sum over rows of w |x - c|^2 and, apart from it, without the weights; exact sums of the rows' terms.
+// Sum over rows of w |x - c|^2 and, apart from it, without the weights; exact sums of the rows'
+// terms.
 struct Scatter {
     ExactSum weighted, plain;
 };
 
 template <class Rows, class C>
-Scatter scatter(const Rows& x, const Points<C>& points, const std::int32_t* labels, const Threads& threads) {
+Scatter scatter(const Rows& x, const Points<C>& points, const std::int32_t* labels,
+                const Threads& threads) {
     std::vector<Scatter> parts(static_cast<std::size_t>(threads.n_jobs));
     for_own_distances(x, points, labels, threads, [&](Size i, double d2, int worker) {
         Scatter& part = parts[std::size_t(worker)];
@@ -105,8 +112,8 @@ void transform(const Rows& x, const Points<typename Rows::Real>& points, typenam
     threads.ranges(x.n, distance_chunk, [&](Size begin, Size end, int) {
         for (Size i = begin; i < end; ++i)
             for (Size j = 0; j < points.k; ++j)
-                out[i * points.k + j] =
-                    typename Rows::Real(std::sqrt(squared_distance(x, i, points, j)) / points.scale);
+                out[i * points.k + j] = typename Rows::Real(
+                    std::sqrt(squared_distance(x, i, points, j)) / points.scale);
     });
 }
 

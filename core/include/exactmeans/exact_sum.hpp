@@ -1,5 +1,6 @@
-// The exact sum of any number of doubles, in any order: a long accumulator (Kulisch) of 32-bit digits held in
-// 64-bit words. It makes totals over rows (inertia, scatter, potentials) independent of threads and blocks.
+// The exact sum of any number of doubles, in any order: a long accumulator (Kulisch) of 32-bit
+// digits held in 64-bit words. It makes totals over rows (inertia, scatter, potentials) independent
+// of threads and blocks.
 #pragma once
 
 #include <array>
@@ -10,7 +11,7 @@
 namespace exactmeans {
 
 class ExactSum {
-  public:
+public:
     // Digit t counts multiples of 2^(32 t + lowest_exponent); doubles span 2^-1074 to 2^1024.
     static constexpr int lowest_exponent = -1088;
     static constexpr int digits = 68;
@@ -46,7 +47,8 @@ class ExactSum {
     double value() const {
         ExactSum sum = *this;
         sum.carry();
-        // The topmost digit holds the sign; its weight is beyond double, so negative totals are negated.
+        // The topmost digit holds the sign; its weight is beyond double, so negative totals are
+        // negated.
         const bool negative = sum.word_[digits - 1] < 0;
         if (negative) {
             for (std::int64_t& word : sum.word_) word = -word;
@@ -54,7 +56,8 @@ class ExactSum {
         }
         double high = 0, low = 0;
         for (int t = digits - 1; t >= 0; --t) {
-            const double part = std::ldexp(double(sum.word_[std::size_t(t)]), 32 * t + lowest_exponent);
+            const double part =
+                std::ldexp(double(sum.word_[std::size_t(t)]), 32 * t + lowest_exponent);
             const double total = high + part;
             low += part - (total - high);
             high = total;
@@ -66,7 +69,7 @@ class ExactSum {
     const std::array<std::int64_t, digits>& words() const { return word_; }
     std::array<std::int64_t, digits>& words() { return word_; }
 
-  private:
+private:
     // Brings every digit but the topmost into [0, 2^32): one form per value.
     void carry() {
         std::int64_t over = 0;

@@ -1,6 +1,6 @@
-// What a model adds to a bare matrix of centres so that its scores are defined: the shift that dense rows get
-// while they are packed, and the power of two that keeps products in range. Both are fixed once, by the
-// training data, and are part of the model.
+// What a model adds to a bare matrix of centres so that its scores are defined: the shift that
+// dense rows get while they are packed, and the power of two that keeps products in range. Both are
+// fixed once, by the training data, and are part of the model.
 #pragma once
 
 #include <cmath>
@@ -20,13 +20,14 @@ struct Frame {
     double scale() const { return std::ldexp(1.0, exponent); }
 };
 
-// 0 while squares of values up to `largest`, and sums of many of them, are safe from overflow and underflow;
-// else the exponent that brings `largest` to a size at which neither squares nor centres times the square of the
-// scale leave the range.
+// 0 while squares of values up to `largest`, and sums of many of them, are safe from overflow and
+// underflow; else the exponent that brings `largest` to a size at which neither squares nor centres
+// times the square of the scale leave the range.
 template <class R>
 int safe_exponent(double largest) {
     if (!(largest > 0)) return 0;
-    constexpr int room = std::numeric_limits<R>::max_exponent / 3, aim = std::numeric_limits<R>::max_exponent * 9 / 32;
+    constexpr int room = std::numeric_limits<R>::max_exponent / 3,
+                  aim = std::numeric_limits<R>::max_exponent * 9 / 32;
     int exponent;
     std::frexp(largest, &exponent);
     if (exponent > room) return aim - exponent;

@@ -1,7 +1,8 @@
-// Why sums of rows do not depend on their order. Every value of a column is cut into a few words, each a
-// multiple of a power of two so coarse that sums of n of them fit the 53 bits of a double: no addition of words
-// ever rounds. (The idea is that of pre-rounded, "binned" summation: Demmel & Nguyen 2013.) For most real data
-// one word is enough, and then an exact sum is nothing but a sum of doubles. Derivation: docs/numerics.md.
+// Why sums of rows do not depend on their order. Every value of a column is cut into a few words,
+// each a multiple of a power of two so coarse that sums of n of them fit the 53 bits of a double:
+// no addition of words ever rounds. (The idea is that of pre-rounded, "binned" summation: Demmel &
+// Nguyen 2013.) For most real data one word is enough, and then an exact sum is nothing but a sum
+// of doubles. Derivation: docs/numerics.md.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +16,18 @@ namespace exactmeans {
 
 // Sums of up to n values v with |v| <= bound, per column or for all columns alike.
 class Grid {
-  public:
-    // bounds: the largest |value| of each column, or one entry for all columns. exponent: values are multiplied by
-    // 2^exponent first, which keeps 1e300 from overflowing.
-    Grid(std::vector<double> bounds, Size n, int exponent = 0)
-        : bounds_(std::move(bounds)), exponent_(exponent), scale_(std::ldexp(1.0, exponent)) {
+public:
+    // bounds: the largest |value| of each column, or one entry for all columns.
+    Grid(std::vector<double> bounds, Size n) : bounds_(std::move(bounds)) {
         int bits = 3;  // splitting needs two bits of room beyond the count
         while (bits < 62 && (Size(1) << bits) < n) ++bits;
         count_bits_ = bits;
+        int top;
+        std::frexp(*std::max_element(bounds_.begin(), bounds_.end()), &top);
+        // Sums beyond the range of doubles are kept on a smaller scale; nothing else is, since that
+        // costs low bits.
+        exponent_ = std::min(0, 1020 - top - count_bits_);
+        scale_ = std::ldexp(1.0, exponent_);
         set_words(1);
     }
 
@@ -53,11 +58,11 @@ class Grid {
     // Magic constants of word w < words() - 1: one per column, or a single one when !per_column().
     const double* magic_row(int w) const { return magic_.data() + std::size_t(w) * bounds_.size(); }
 
-  private:
+private:
     std::vector<double> bounds_;
     std::vector<double> magic_;
-    int exponent_;
-    double scale_;
+    int exponent_ = 0;  // values are multiplied by 2^exponent first
+    double scale_ = 1;
     int count_bits_ = 0;
     int words_ = 1;
 };
@@ -68,11 +73,13 @@ double contribution(const Rows& x, Size i, double value, double scale) {
     return (x.weights ? x.weights[i] * value : value) * scale;
 }
 
-// How many words rows [begin, end) need, at least `words`, so that nothing is left after the last one.
+// How many words rows [begin, end) need, at least `words`, so that nothing is left after the last
+// one.
 template <class Rows>
 int words_needed(const Rows& x, const Grid& grid, Size begin, Size end, int words = 1) {
     using R = typename Rows::Real;
-    constexpr int most = 66;  // doubles have 2098 binary places; a word takes at least 32 up to n = 2^21
+    constexpr int most =
+        66;  // doubles have 2098 binary places; a word takes at least 32 up to n = 2^21
     const Size columns = Size(grid.bounds().size());
     std::vector<double> magic;
     const auto extend = [&] {
@@ -95,8 +102,8 @@ int words_needed(const Rows& x, const Grid& grid, Size begin, Size end, int word
             values = x.row(i).value;
             count = x.row(i).nonzeros;
         }
-        while (words < most &&
-               !kernels<R>().fits_words(values, magic.data(), columns, words, x.weight(i), grid.scale(), count)) {
+        while (words < most && !kernels<R>().fits_words(values, magic.data(), columns, words,
+                                                        x.weight(i), grid.scale(), count)) {
             ++words;
             extend();
         }

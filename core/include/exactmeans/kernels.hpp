@@ -1,5 +1,6 @@
-// Block functions that do the arithmetic, compiled once per instruction set and chosen once per process. All
-// of them compute the canonical score of docs/numerics.md, so which one runs never changes a bit.
+// Block functions that do the arithmetic, compiled once per instruction set and chosen once per
+// process. All of them compute the canonical score of docs/numerics.md, so which one runs never
+// changes a bit.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace exactmeans {
 
-// Lanes run across centres, in units of 32 bytes: one AVX2 vector, two of NEON's. Centres are padded to whole
-// units only, so that a small k does not pay for lanes it does not have.
+// Lanes run across centres, in units of 32 bytes: one AVX2 vector, two of NEON's. Centres are
+// padded to whole units only, so that a small k does not pay for lanes it does not have.
 template <class R>
 inline constexpr Size unit_width = Size(32 / sizeof(R));
 template <class R>
@@ -22,15 +23,16 @@ constexpr Size padded(Size k) {
 // Kernels carry centre numbers in lanes of reals, and float32 counts no further.
 inline constexpr Size largest_k = Size(1) << 24;
 
-// float32 chains longer than this are cut into pieces of `chain_piece` features whose sums are added in
-// float64, so that the rounding slack stays small. float64 needs no such care.
+// float32 chains longer than this are cut into pieces of `chain_piece` features whose sums are
+// added in float64, so that the rounding slack stays small. float64 needs no such care.
 inline constexpr Size longest_chain = 4096;
 inline constexpr Size chain_piece = 256;
 
-// The layout of the centres that kernels read: minus the (shifted, scaled) centres, cut into `count` panels of
-// whole units, each feature by feature. With `first` a panel's first centre and `width` its lanes, feature f of
-// centre first + lane is values[first * d + f * width + lane]. `start` has half the squared norms; centres that only
-// fill up the last unit start at infinity. For CSR rows, f is a slot (see SlotRow).
+// The layout of the centres that kernels read: minus the (shifted, scaled) centres, cut into
+// `count` panels of whole units, each feature by feature. With `first` a panel's first centre and
+// `width` its lanes, feature f of centre first + lane is values[first * d + f * width + lane].
+// `start` has half the squared norms; centres that only fill up the last unit start at infinity.
+// For CSR rows, f is a slot (see SlotRow).
 template <class R>
 struct Panels {
     const R* values;
@@ -49,8 +51,8 @@ struct Panels {
     }
 };
 
-// Panels of two units, but for a three or a single one that is left over, so that six rows by two vectors fill the
-// registers.
+// Panels of two units, but for a three or a single one that is left over, so that six rows by two
+// vectors fill the registers.
 template <class R>
 Size dense_panels(Size k) {
     const Size units = padded<R>(k) / unit_width<R>;
@@ -63,12 +65,13 @@ Size csr_panels(Size k) {
     return (padded<R>(k) / unit_width<R> + csr_units - 1) / csr_units;
 }
 
-// A CSR row whose features have been looked up: index[t] is where the panels keep that feature. Frequent features
-// lie together, so that the cache holds them.
+// A CSR row whose features have been looked up: index[t] is where the panels keep that feature.
+// Frequent features lie together, so that the cache holds them.
 template <class R>
 using SlotRow = SparseRow<R, std::uint32_t>;
 
-// Per row: the nearest centre (lowest index on ties), its score and, if asked for, the second lowest score.
+// Per row: the nearest centre (lowest index on ties), its score and, if asked for, the second
+// lowest score.
 template <class R>
 struct Nearest {
     std::int32_t* label;
@@ -86,8 +89,10 @@ struct SquareSum {
 template <class R>
 struct Kernels {
     const char* isa;
-    void (*nearest_dense)(const R* const* rows, Size n, const Panels<R>& centres, const Nearest<R>& out);
-    void (*nearest_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, const Nearest<R>& out);
+    void (*nearest_dense)(const R* const* rows, Size n, const Panels<R>& centres,
+                          const Nearest<R>& out);
+    void (*nearest_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres,
+                        const Nearest<R>& out);
     // sum of ((x - shift) scale)^2
     SquareSum (*square_sum)(const R* x, const R* shift, Size d, double scale);
     // sum of ((x - c) scale)^2, compensated
@@ -95,22 +100,26 @@ struct Kernels {
     double (*distance2_double)(const R* x, const double* c, Size d, double scale);
     // sum of (((a - shift) - (b - shift)) scale)^2
     double (*step2)(const R* a, const R* b, const R* shift, Size d, double scale);
-    // sum of (c - o) (2 (high + low - weight o) - weight (c - o)), all scaled; low may be null
-    double (*explained)(const R* centre, const double* high, const double* low, const double* origin, Size d,
-                        double weight, double scale);
-    // is weight x scale nothing but its first words? magic[w * columns + f], or [w * columns] for a single column
-    bool (*fits_words)(const R* x, const double* magic, Size columns, int words, double weight, double scale, Size d);
+    // sum of (c - o) (2 (s - weight o) - weight (c - o)), all scaled, with s = high + low; low may
+    // be null
+    double (*explained)(const R* centre, const double* high, const double* low,
+                        const double* origin, Size d, double weight, double scale,
+                        double sum_scale);
+    // is weight x scale nothing but its first words? magic[w * columns + f], or [w * columns] for a
+    // single column
+    bool (*fits_words)(const R* x, const double* magic, Size columns, int words, double weight,
+                       double scale, Size d);
     // sum += factor x, in one word; or weight x scale cut into two words at magic[f * magic_step]
     void (*add_row)(double* sum, const R* x, double factor, Size d);
-    void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step, double weight,
-                     double scale, Size d);
+    void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step,
+                     double weight, double scale, Size d);
     // (high + low) / (weight + weight_error) * back; low may be null
-    void (*mean)(const double* high, const double* low, double weight, double weight_error, double back, Size d,
-                 R* out);
+    void (*mean)(const double* high, const double* low, double weight, double weight_error,
+                 double back, Size d, R* out);
 };
 
-// The best set of this CPU, or the one that EXACTMEANS_ISA names (std::invalid_argument if that is unknown or
-// cannot run here).
+// The best set of this CPU, or the one that EXACTMEANS_ISA names (std::invalid_argument if that is
+// unknown or cannot run here).
 template <class R>
 const Kernels<R>& kernels();
 

@@ -1,4 +1,5 @@
-// Which centres moved in an update, and how far: all that algorithms with bounds need to know of it.
+// Which centres moved in an update, and how far: all that algorithms with bounds need to know of
+// it.
 #pragma once
 
 #include <vector>
@@ -8,9 +9,11 @@
 namespace exactmeans {
 
 struct Movement {
-    std::vector<double> distance;  // per centre, rounded up, on the frame's scale; 0 exactly if it did not move
-    Size moved = 0;                // how many did
-    double shift2 = 0;             // sum of the masters' squared distances, likewise scaled; for the stopping rule
+    std::vector<double>
+        distance;    // per centre, rounded up, on the frame's scale; 0 exactly if it did not move
+    Size moved = 0;  // how many did
+    double shift2 =
+        0;  // sum of the masters' squared distances, likewise scaled; for the stopping rule
     double largest = 0, second_largest = 0;
     Size largest_index = 0;
 

@@ -1,5 +1,5 @@
-// The only two ways to hold data: dense rows with any strides, and CSR rows. Both are views of memory that
-// somebody else owns; nothing here copies a matrix.
+// The only two ways to hold data: dense rows with any strides, and CSR rows. Both are views of
+// memory that somebody else owns; nothing here copies a matrix.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,8 @@ struct SparseRow {
     Size nonzeros;
 };
 
-// Row offsets come as 32 or 64 bit; the width is looked at once per row, which costs nothing beside the row.
+// Row offsets come as 32 or 64 bit; the width is looked at once per row, which costs nothing beside
+// the row.
 struct Offsets {
     const std::int32_t* narrow = nullptr;
     const std::int64_t* wide = nullptr;
@@ -79,12 +80,14 @@ inline Size column_count(const AnyRows& rows) {
     return std::visit([](const auto& r) { return r.d; }, rows);
 }
 
-// Contiguous rows for the kernels. A row that lies contiguously and needs no shift is used where it is; any
-// other (Fortran order, strides, shifted data) is packed into this buffer, a tile at a time.
+// Contiguous rows for the kernels. A row that lies contiguously and needs no shift is used where it
+// is; any other (Fortran order, strides, shifted data) is packed into this buffer, a tile at a
+// time.
 template <class R>
 class DenseTile {
-  public:
-    // Points rows()[t] at row `ids[t]`, or `begin + t` when ids is null, each minus `shift` unless that is null.
+public:
+    // Points rows()[t] at row `ids[t]`, or `begin + t` when ids is null, each minus `shift` unless
+    // that is null.
     void load(const DenseRows<R>& x, const R* shift, Size begin, const Size* ids, Size count) {
         rows_.resize(std::size_t(count));
         const auto id = [&](Size t) { return ids ? ids[t] : begin + t; };
@@ -114,13 +117,13 @@ class DenseTile {
 
     const R* const* rows() const { return rows_.data(); }
 
-  private:
+private:
     std::vector<const R*> rows_;
     std::vector<R> buffer_;
 };
 
-// Refuses offsets and indices that would be read out of bounds; says whether every row has strictly ascending
-// indices (no duplicates), which is what the kernels expect.
+// Refuses offsets and indices that would be read out of bounds; says whether every row has strictly
+// ascending indices (no duplicates), which is what the kernels expect.
 template <class R, class I>
 bool check_csr(const CsrRows<R, I>& x, Size entries) {
     if (x.offsets[0] != 0) throw std::invalid_argument("X.indptr must start with 0");

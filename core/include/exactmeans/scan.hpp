@@ -1,4 +1,5 @@
-// Rows against all centres, through the kernels: what every algorithm does with the rows it cannot prune.
+// Rows against all centres, through the kernels: what every algorithm does with the rows it cannot
+// prune.
 #pragma once
 
 #include <algorithm>
@@ -21,17 +22,22 @@ struct Work {
     std::int32_t* labels;
     Panels<R> panels;
 
-    Work(const Rows& rows, const Centroids<R>& centres, std::int32_t* row_labels, const Threads& threads)
-        : x(rows), centroids(centres), labels(row_labels), panels(centres.panels(is_dense<Rows>, threads)) {}
+    Work(const Rows& rows, const Centroids<R>& centres, std::int32_t* row_labels,
+         const Threads& threads)
+        : x(rows),
+          centroids(centres),
+          labels(row_labels),
+          panels(centres.panels(is_dense<Rows>, threads)) {}
 };
 
 // One thread's buffers for such comparisons. Results of row ids[t] (or begin + t) stand at [t].
 template <class Rows>
 class Scan {
-  public:
+public:
     using R = typename Rows::Real;
 
-    void nearest(const Work<Rows>& work, Size begin, const Size* ids, Size count, bool with_second) {
+    void nearest(const Work<Rows>& work, Size begin, const Size* ids, Size count,
+                 bool with_second) {
         label.resize(std::size_t(count));
         score.resize(std::size_t(count));
         second.resize(std::size_t(with_second ? count : 0));
@@ -49,7 +55,7 @@ class Scan {
     std::vector<R> score;
     std::vector<R> second;
 
-  private:
+private:
     // Turns features into slots. Narrow indices that already are slots are used where they are.
     void look_up(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
         using I = typename Rows::Feature;
@@ -64,10 +70,11 @@ class Scan {
         for (Size t = 0; t < count; ++t) {
             const auto row = row_of(t);
             const void* given = row.index;
-            rows_[std::size_t(t)] = {in_place ? static_cast<const std::uint32_t*>(given) : to, row.value,
-                                     row.nonzeros};
+            rows_[std::size_t(t)] = {in_place ? static_cast<const std::uint32_t*>(given) : to,
+                                     row.value, row.nonzeros};
             if (in_place) continue;
-            for (Size e = 0; e < row.nonzeros; ++e) to[e] = slot ? slot[row.index[e]] : std::uint32_t(row.index[e]);
+            for (Size e = 0; e < row.nonzeros; ++e)
+                to[e] = slot ? slot[row.index[e]] : std::uint32_t(row.index[e]);
             to += row.nonzeros;
         }
     }

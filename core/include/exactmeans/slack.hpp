@@ -1,5 +1,6 @@
-// Certain bounds from computed scores, and the test that allows pruning. Without the slack, rows near a tie get
-// other labels than plain Lloyd gives them. The derivation is in docs/numerics.md ("Bounds").
+// Certain bounds from computed scores, and the test that allows pruning. Without the slack, rows
+// near a tie get other labels than plain Lloyd gives them. The derivation is in docs/numerics.md
+// ("Bounds").
 #pragma once
 
 #include <algorithm>
@@ -11,9 +12,10 @@
 namespace exactmeans {
 
 class Slack {
-  public:
-    // terms: length of the multiply-add chain of a row (features, or stored nonzeros), of d features in all.
-    // norm_terms: roundings in half the centre's squared norm. Everything is on the frame's scale.
+public:
+    // terms: length of the multiply-add chain of a row (features, or stored nonzeros), of d
+    // features in all. norm_terms: roundings in half the centre's squared norm. Everything is on
+    // the frame's scale.
     template <class R>
     static Slack of(Size terms, Size d, Size norm_terms, int exponent) {
         constexpr double unit = 0.5 * double(std::numeric_limits<R>::epsilon());
@@ -31,7 +33,8 @@ class Slack {
     // The derivation holds up to here; beyond it, nothing may be pruned.
     bool holds() const { return gamma_ <= 0.003; }
 
-    // The distance to a centre of computed score s is certainly not above (below) this; norm2 = |x|^2.
+    // The distance to a centre of computed score s is certainly not above (below) this; norm2 =
+    // |x|^2.
     double upper(double score, double norm2) const {
         const double d2 = std::max(0.0, norm2 + 2 * score), norm = std::sqrt(norm2);
         return std::sqrt(d2 + 4 * gamma_ * square(norm + std::sqrt(d2)) + underflow(norm)) * up;
@@ -42,16 +45,18 @@ class Slack {
         return low2 > 0 ? std::sqrt(low2) * down : 0.0;
     }
 
-    // Is a centre at least `far` away certain to get a higher computed score than one at most `near` away?
+    // Is a centre at least `far` away certain to get a higher computed score than one at most
+    // `near` away?
     bool apart(double far, double near, double norm2) const {
         const double norm = std::sqrt(norm2);
-        return far * far * down > near * near + 7 * gamma_ * square(norm + near) + 2 * underflow(norm);
+        return far * far * down >
+               near * near + 7 * gamma_ * square(norm + near) + 2 * underflow(norm);
     }
 
     // A few float64 roundings.
     static constexpr double up = 1 + 0x1p-49, down = 1 - 0x1p-49;
 
-  private:
+private:
     static double square(double x) { return x * x; }
     double underflow(double norm) const { return absolute_ + lost_ * norm; }
 

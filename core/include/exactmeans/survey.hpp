@@ -1,5 +1,5 @@
-// The first look at the data: is it finite, and how large does it get? That fixes the grid of the exact sums
-// and the frame of the scores. Surveys of blocks merge into the survey of all.
+// The first look at the data: is it finite, and how large does it get? That fixes the grid of the
+// exact sums and the frame of the scores. Surveys of blocks merge into the survey of all.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 namespace exactmeans {
 
 struct Survey {
-    double largest = 0;             // |x|
-    double largest_weight = 0;      //  w
-    std::vector<double> bounds;     // |w x|, per column for dense data, one entry for CSR
-    Size first_bad_row = -1;        // first row with a NaN or an infinity
+    double largest = 0;          // |x|
+    double largest_weight = 0;   //  w
+    std::vector<double> bounds;  // |w x|, per column for dense data, one entry for CSR
+    Size first_bad_row = -1;     // first row with a NaN or an infinity
     bool bad_is_nan = false;
 
     explicit Survey(Size columns) : bounds(std::size_t(columns)) {}
@@ -24,8 +24,10 @@ struct Survey {
     void merge(const Survey& other, Size row_offset) {
         largest = std::max(largest, other.largest);
         largest_weight = std::max(largest_weight, other.largest_weight);
-        for (std::size_t f = 0; f < bounds.size(); ++f) bounds[f] = std::max(bounds[f], other.bounds[f]);
-        if (other.first_bad_row >= 0 && (first_bad_row < 0 || other.first_bad_row + row_offset < first_bad_row)) {
+        for (std::size_t f = 0; f < bounds.size(); ++f)
+            bounds[f] = std::max(bounds[f], other.bounds[f]);
+        if (other.first_bad_row >= 0 &&
+            (first_bad_row < 0 || other.first_bad_row + row_offset < first_bad_row)) {
             first_bad_row = other.first_bad_row + row_offset;
             bad_is_nan = other.bad_is_nan;
         }
@@ -63,7 +65,9 @@ void survey_row(const Rows& x, Size i, Survey& part) {
     part.largest_weight = std::max(part.largest_weight, weight);
     if (bad != 0 && part.first_bad_row < 0) {
         part.first_bad_row = i;
-        const auto look = [&](double value) { part.bad_is_nan = part.bad_is_nan || std::isnan(value); };
+        const auto look = [&](double value) {
+            part.bad_is_nan = part.bad_is_nan || std::isnan(value);
+        };
         if constexpr (is_dense<Rows>) {
             for (Size f = 0; f < x.d; ++f) look(double(x.at(i, f)));
         } else {

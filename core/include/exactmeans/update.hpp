@@ -1,5 +1,5 @@
-// Sums, counts and means of the clusters. Sums are exact (grid.hpp), so rows may be added and removed in any
-// order, by any thread, for ever: the same labels always give the same bits.
+// Sums, counts and means of the clusters. Sums are exact (grid.hpp), so rows may be added and
+// removed in any order, by any thread, for ever: the same labels always give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,9 @@ namespace exactmeans {
 
 // Word planes of one vector of sums: plane w starts at words + w * columns.
 class SumRow {
-  public:
-    SumRow(double* words, Size columns, const Grid& grid) : words_(words), d_(columns), grid_(&grid) {}
+public:
+    SumRow(double* words, Size columns, const Grid& grid)
+        : words_(words), d_(columns), grid_(&grid) {}
 
     // Adds row i; sign is +1 or -1.
     template <class R>
@@ -31,10 +32,11 @@ class SumRow {
         if (x.col_stride == 1 && grid.words() == 1 && grid.exponent() == 0)
             kernels<R>().add_row(words_, row, factor, d_);
         else if (x.col_stride == 1 && grid.words() == 2)
-            kernels<R>().add_row2(words_, words_ + d_, row, grid.magic_row(0), grid.per_column(), factor,
-                                  grid.scale(), d_);
+            kernels<R>().add_row2(words_, words_ + d_, row, grid.magic_row(0), grid.per_column(),
+                                  factor, grid.scale(), d_);
         else
-            for (Size f = 0; f < d_; ++f) add_value(f, sign * contribution(x, i, x.at(i, f), grid.scale()));
+            for (Size f = 0; f < d_; ++f)
+                add_value(f, sign * contribution(x, i, x.at(i, f), grid.scale()));
     }
 
     template <class R, class I>
@@ -68,18 +70,22 @@ class SumRow {
         return sum;
     }
 
-  private:
+private:
     double* words_;
     Size d_;
     const Grid* grid_;
 };
 
 class Sums {
-  public:
+public:
     Sums(Size k, Size d, Grid grid, Grid weight_grid)
-        : k_(k), d_(d), grid_(std::move(grid)), weight_grid_(std::move(weight_grid)),
+        : k_(k),
+          d_(d),
+          grid_(std::move(grid)),
+          weight_grid_(std::move(weight_grid)),
           words_(std::size_t(k * d) * std::size_t(grid_.words())),
-          weight_words_(std::size_t(k) * std::size_t(weight_grid_.words())), members_(std::size_t(k)),
+          weight_words_(std::size_t(k) * std::size_t(weight_grid_.words())),
+          members_(std::size_t(k)),
           touched_(std::size_t(k), 1) {}
 
     Size k() const { return k_; }
@@ -97,10 +103,11 @@ class Sums {
         std::fill(touched_.begin(), touched_.end(), char(1));
     }
 
-    // Makes the sums stand for `labels` instead of `summed` (-1: not in any sum yet), which is updated.
-    // A null `labels` puts every row into cluster 0.
+    // Makes the sums stand for `labels` instead of `summed` (-1: not in any sum yet), which is
+    // updated. A null `labels` puts every row into cluster 0.
     template <class Rows>
-    void relabel(const Rows& x, const std::int32_t* labels, std::int32_t* summed, const Threads& threads) {
+    void relabel(const Rows& x, const std::int32_t* labels, std::int32_t* summed,
+                 const Threads& threads) {
         const Moves moves = collect(x.n, labels, summed);
         const Size step = piece_length(x, Size(moves.rows.size()));
         std::vector<Piece> pieces;
@@ -113,7 +120,8 @@ class Sums {
         std::sort(pieces.begin(), pieces.end(),
                   [](const Piece& a, const Piece& b) { return a.end - a.begin > b.end - b.begin; });
         std::mutex mutex;
-        threads.run(Size(pieces.size()), [&](Size p, int) { add_piece(x, moves, pieces[std::size_t(p)], mutex); });
+        threads.run(Size(pieces.size()),
+                    [&](Size p, int) { add_piece(x, moves, pieces[std::size_t(p)], mutex); });
     }
 
     // Adds (sign +1) or removes (-1) one row; used to move rows into empty clusters and back.
@@ -128,7 +136,8 @@ class Sums {
     // Adds the sums of other rows, collected elsewhere on the same grid.
     void add(const Sums& other) {
         for (std::size_t t = 0; t < words_.size(); ++t) words_[t] += other.words_[t];
-        for (std::size_t t = 0; t < weight_words_.size(); ++t) weight_words_[t] += other.weight_words_[t];
+        for (std::size_t t = 0; t < weight_words_.size(); ++t)
+            weight_words_[t] += other.weight_words_[t];
         for (std::size_t j = 0; j < members_.size(); ++j) {
             members_[j] += other.members_[j];
             touched_[j] = 1;
@@ -137,8 +146,8 @@ class Sums {
 
     double weight(Size j) const { return weight_row(j).total(0).sum; }
 
-    // Writes the mean of every cluster whose sums were touched since the last call over its row of `centres`.
-    // A cluster without weight gets the place of the heaviest one, as in scikit-learn.
+    // Writes the mean of every cluster whose sums were touched since the last call over its row of
+    // `centres`. A cluster without weight gets the place of the heaviest one, as in scikit-learn.
     template <class R>
     void average(R* centres, const Threads& threads) {
         Size heaviest = 0;
@@ -155,18 +164,21 @@ class Sums {
         }
     }
 
-    // sum_j [ 2 (c_j - origin).(S_j - N_j origin) - N_j |c_j - origin|^2 ], scaled: what the clusters explain of the
-    // scatter about origin. The scatter minus this is the inertia, at a cost that does not depend on n.
+    // sum_j [ 2 (c_j - origin).(S_j - N_j origin) - N_j |c_j - origin|^2 ], times 4^exponent: what
+    // the clusters explain of the scatter about origin. The scatter minus this is the inertia, at a
+    // cost that does not depend on n.
     template <class R>
-    double explained(const R* centres, const double* origin, const Threads& threads) const {
+    double explained(const R* centres, const double* origin, int exponent,
+                     const Threads& threads) const {
         std::vector<double> part(static_cast<std::size_t>(k_));
-        const double scale = grid_.scale();
+        const double scale = std::ldexp(1.0, exponent),
+                     sum_scale = std::ldexp(1.0, exponent - grid_.exponent());
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
             for (Size j = begin; j < end; ++j) {
                 const double* high = plane(j, 0);
                 const double* low = grid_.words() > 1 ? plane(j, 1) : nullptr;
-                part[std::size_t(j)] =
-                    kernels<R>().explained(centres + j * d_, high, low, origin, d_, weight(j), scale);
+                part[std::size_t(j)] = kernels<R>().explained(centres + j * d_, high, low, origin,
+                                                              d_, weight(j), scale, sum_scale);
             }
         });
         double sum = 0;
@@ -174,7 +186,7 @@ class Sums {
         return sum;
     }
 
-  private:
+private:
     // Rows to add or remove, grouped by centre; an entry is 2 * row + (1 if it is to be removed).
     struct Moves {
         std::vector<Size> rows;
@@ -191,7 +203,8 @@ class Sums {
         return SumRow(const_cast<double*>(words_.data()) + j * d_ * grid_.words(), d_, grid_);
     }
     SumRow weight_row(Size j) const {
-        return SumRow(const_cast<double*>(weight_words_.data()) + j * weight_grid_.words(), 1, weight_grid_);
+        return SumRow(const_cast<double*>(weight_words_.data()) + j * weight_grid_.words(), 1,
+                      weight_grid_);
     }
 
     Moves collect(Size n, const std::int32_t* labels, std::int32_t* summed) const {
@@ -208,7 +221,8 @@ class Sums {
         moves.rows.resize(std::size_t(moves.start.back()));
         for (Size i = 0; i < n; ++i) {
             if (label(i) == summed[i]) continue;
-            if (summed[i] >= 0) moves.rows[std::size_t(moves.start[std::size_t(summed[i]) + 1]++)] = 2 * i + 1;
+            if (summed[i] >= 0)
+                moves.rows[std::size_t(moves.start[std::size_t(summed[i]) + 1]++)] = 2 * i + 1;
             moves.rows[std::size_t(moves.start[std::size_t(label(i)) + 1]++)] = 2 * i;
             summed[i] = label(i);
         }
@@ -250,7 +264,9 @@ class Sums {
         touched_[std::size_t(piece.centre)] = 1;
     }
 
-    const double* plane(Size j, int w) const { return words_.data() + (j * grid_.words() + w) * d_; }
+    const double* plane(Size j, int w) const {
+        return words_.data() + (j * grid_.words() + w) * d_;
+    }
 
     template <class R>
     void mean(Size j, R* out) const {

@@ -52,7 +52,9 @@ struct Double4 {
     static Double4 iota() { return {_mm256_setr_pd(0, 1, 2, 3)}; }
     static __m256d equal(Double4 a, Double4 b) { return _mm256_cmp_pd(a.v, b.v, _CMP_EQ_OQ); }
     static __m256d less(Double4 a, Double4 b) { return _mm256_cmp_pd(a.v, b.v, _CMP_LT_OQ); }
-    static Double4 select(__m256d m, Double4 a, Double4 b) { return {_mm256_blendv_pd(b.v, a.v, m)}; }
+    static Double4 select(__m256d m, Double4 a, Double4 b) {
+        return {_mm256_blendv_pd(b.v, a.v, m)};
+    }
     static Double4 min(Double4 a, Double4 b) { return {_mm256_min_pd(a.v, b.v)}; }
     static Double4 max(Double4 a, Double4 b) { return {_mm256_max_pd(a.v, b.v)}; }
     static double lowest(Double4 a) {

@@ -1,5 +1,5 @@
-// Any CPU. A whole unit is one "vector", and every lane's fused multiply-add is std::fma, which is correctly
-// rounded with or without hardware for it: slow where there is none, but the same bits.
+// Any CPU. A whole unit is one "vector", and every lane's fused multiply-add is std::fma, which is
+// correctly rounded with or without hardware for it: slow where there is none, but the same bits.
 #include <cmath>
 
 #include "isa.hpp"
@@ -59,7 +59,7 @@ struct Lanes {
         return low;
     }
 
-  private:
+private:
     template <class Fn>
     static Lanes each(Fn fn) {
         Lanes out;

@@ -1,6 +1,8 @@
-// Nearest centres, written once in terms of a vector type V (simd types in the files that include this one).
+// Nearest centres, written once in terms of a vector type V (simd types in the files that include
+// this one).
 //
-// Loops over accumulators are fully unrolled by pragma: otherwise the compiler keeps them in memory.
+// Loops over accumulators are fully unrolled by pragma: otherwise the compiler keeps them in
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +18,8 @@ inline constexpr Size thin_features = 32;
 // Centre rows are fetched this many nonzeros ahead: they lie all over the second and third cache.
 inline constexpr Size csr_ahead = 4;
 
-// Lowest and second lowest score seen so far in each lane, and which centre the lowest belongs to. Centre
-// numbers travel as reals, which hold them exactly up to 2^24.
+// Lowest and second lowest score seen so far in each lane, and which centre the lowest belongs to.
+// Centre numbers travel as reals, which hold them exactly up to 2^24.
 template <class V>
 struct LaneBest {
     V score, centre, second;
@@ -45,15 +47,18 @@ inline void reduce_lanes(const LaneBest<V>& best, Size i, const Nearest<typename
     out.label[i] = std::int32_t(label);
     out.score[i] = low;
     if constexpr (WithSecond) {
-        // Lanes start at centre 0, so several may name the winner; all but the first of them are empty.
+        // Lanes start at centre 0, so several may name the winner; all but the first of them are
+        // empty.
         const auto winner = V::equal(best.centre, V::splat(label));
         out.second[i] = V::lowest(V::min(best.second, V::select(winner, inf, best.score)));
     }
 }
 
-// ---- dense ----------------------------------------------------------------------------------------------
+// ---- dense
+// ----------------------------------------------------------------------------------------------
 
-// Scores of Rows rows against one panel: a fused multiply-add chain per pair, and the start added last.
+// Scores of Rows rows against one panel: a fused multiply-add chain per pair, and the start added
+// last.
 template <class V, int Rows, int Units>
 struct DenseTileScores {
     using R = typename V::Real;
@@ -69,7 +74,8 @@ struct DenseTileScores {
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
-            for (int v = 0; v < vectors; ++v) score[r][v] = V::add(score[r][v], V::load(start + v * V::lanes));
+            for (int v = 0; v < vectors; ++v)
+                score[r][v] = V::add(score[r][v], V::load(start + v * V::lanes));
     }
 
     void run_chain(const R* const* rows, const R* panel, Size begin, Size end) {
@@ -113,8 +119,8 @@ struct DenseTileScores {
 };
 
 template <class V, int Rows, int Units, bool WithSecond>
-inline void dense_tile(const typename V::Real* const* rows, const Panels<typename V::Real>& centres, Size first,
-                       LaneBest<V>* best) {
+inline void dense_tile(const typename V::Real* const* rows, const Panels<typename V::Real>& centres,
+                       Size first, LaneBest<V>* best) {
     using R = typename V::Real;
     DenseTileScores<V, Rows, Units> tile;
     tile.run(rows, centres.values + first * centres.d, centres.start + first, centres.d);
@@ -129,18 +135,22 @@ inline void dense_tile(const typename V::Real* const* rows, const Panels<typenam
 
 // All rows of a block against one panel, as many at a time as the registers hold.
 template <class V, int Units, bool WithSecond>
-void dense_panel(const typename V::Real* const* rows, Size n, const Panels<typename V::Real>& centres, Size first,
-                 LaneBest<V>* best) {
+void dense_panel(const typename V::Real* const* rows, Size n,
+                 const Panels<typename V::Real>& centres, Size first, LaneBest<V>* best) {
     constexpr int step = V::tile_rows[Units - 1];
     Size i = 0;
-    for (; i + step <= n; i += step) dense_tile<V, step, Units, WithSecond>(rows + i, centres, first, best + i);
-    for (; i + 4 <= n && step > 4; i += 4) dense_tile<V, 4, Units, WithSecond>(rows + i, centres, first, best + i);
-    for (; i + 2 <= n; i += 2) dense_tile<V, 2, Units, WithSecond>(rows + i, centres, first, best + i);
+    for (; i + step <= n; i += step)
+        dense_tile<V, step, Units, WithSecond>(rows + i, centres, first, best + i);
+    for (; i + 4 <= n && step > 4; i += 4)
+        dense_tile<V, 4, Units, WithSecond>(rows + i, centres, first, best + i);
+    for (; i + 2 <= n; i += 2)
+        dense_tile<V, 2, Units, WithSecond>(rows + i, centres, first, best + i);
     for (; i < n; ++i) dense_tile<V, 1, Units, WithSecond>(rows + i, centres, first, best + i);
 }
 
 template <class V, bool WithSecond>
-void nearest_dense_wide(const typename V::Real* const* rows, Size n, const Panels<typename V::Real>& centres,
+void nearest_dense_wide(const typename V::Real* const* rows, Size n,
+                        const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
     // A panel is read once for this many rows; their state stays in the first-level cache.
     constexpr Size block = 48;
@@ -162,10 +172,11 @@ void nearest_dense_wide(const typename V::Real* const* rows, Size n, const Panel
     }
 }
 
-// Few features: lanes run across rows instead, so that there is nothing to reduce and no lane to pad. Rows are
-// transposed into a buffer, and each centre value is spread over all lanes.
+// Few features: lanes run across rows instead, so that there is nothing to reduce and no lane to
+// pad. Rows are transposed into a buffer, and each centre value is spread over all lanes.
 template <class V, bool WithSecond>
-void nearest_dense_thin(const typename V::Real* const* rows, Size n, const Panels<typename V::Real>& centres,
+void nearest_dense_thin(const typename V::Real* const* rows, Size n,
+                        const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
     constexpr int vectors = V::thin_vectors;
@@ -181,7 +192,8 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n, const Panel
         for (int v = 0; v < vectors; ++v) best[v] = LaneBest<V>::none();
         for (Size p = 0; p < centres.count; ++p) {
             const auto panel = centres.panel(p);
-            const Size width = panel.width(), left = centres.k - panel.first, lanes = left < width ? left : width;
+            const Size width = panel.width(), left = centres.k - panel.first,
+                       lanes = left < width ? left : width;
             for (Size l = 0; l < lanes; ++l) {
                 const R* centre = centres.values + panel.first * d + l;
                 V acc[vectors];
@@ -193,9 +205,11 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n, const Panel
                     for (int v = 0; v < vectors; ++v)
                         acc[v] = V::fma(V::load(x + f * block + v * V::lanes), c, acc[v]);
                 }
-                const V start = V::splat(centres.start[panel.first + l]), number = V::splat(R(panel.first + l));
+                const V start = V::splat(centres.start[panel.first + l]),
+                        number = V::splat(R(panel.first + l));
 #pragma GCC unroll 8
-                for (int v = 0; v < vectors; ++v) best[v].template take<WithSecond>(V::add(acc[v], start), number);
+                for (int v = 0; v < vectors; ++v)
+                    best[v].template take<WithSecond>(V::add(acc[v], start), number);
             }
         }
 #pragma GCC unroll 8
@@ -213,16 +227,18 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n, const Panel
 }
 
 template <class V>
-void nearest_dense(const typename V::Real* const* rows, Size n, const Panels<typename V::Real>& centres,
-                   const Nearest<typename V::Real>& out) {
+void nearest_dense(const typename V::Real* const* rows, Size n,
+                   const Panels<typename V::Real>& centres, const Nearest<typename V::Real>& out) {
     const bool thin = centres.d <= thin_features;
     if (out.second)
         (thin ? &nearest_dense_thin<V, true> : &nearest_dense_wide<V, true>)(rows, n, centres, out);
     else
-        (thin ? &nearest_dense_thin<V, false> : &nearest_dense_wide<V, false>)(rows, n, centres, out);
+        (thin ? &nearest_dense_thin<V, false> : &nearest_dense_wide<V, false>)(rows, n, centres,
+                                                                               out);
 }
 
-// ---- CSR ------------------------------------------------------------------------------------------------
+// ---- CSR
+// ------------------------------------------------------------------------------------------------
 
 // Nonzeros [begin, end) of one row against Vectors vectors of centres.
 template <class V, int Vectors>
@@ -244,7 +260,8 @@ struct CsrChain {
             const V x = V::splat(row.value[t]);
             const R* centre = values + Size(row.index[t]) * width;
 #pragma GCC unroll 16
-            for (int v = 0; v < Vectors; ++v) acc[v] = V::fma(x, V::load(centre + v * V::lanes), acc[v]);
+            for (int v = 0; v < Vectors; ++v)
+                acc[v] = V::fma(x, V::load(centre + v * V::lanes), acc[v]);
         }
 #pragma GCC unroll 16
         for (int v = 0; v < Vectors; ++v) sum[v] = acc[v];
@@ -269,10 +286,11 @@ struct CsrChain {
     }
 };
 
-// Rows against the panel of Vectors vectors that begins at centre `first`. Panels come in ascending order; what the
-// former ones gave stands in `out`.
+// Rows against the panel of Vectors vectors that begins at centre `first`. Panels come in ascending
+// order; what the former ones gave stands in `out`.
 template <class V, int Vectors, bool WithSecond>
-void csr_panel(const SlotRow<typename V::Real>* rows, Size n, const Panels<typename V::Real>& centres, Size first,
+void csr_panel(const SlotRow<typename V::Real>* rows, Size n,
+               const Panels<typename V::Real>& centres, Size first,
                const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
     const R* values = centres.values + first * centres.d;
@@ -303,14 +321,16 @@ void csr_panel(const SlotRow<typename V::Real>* rows, Size n, const Panels<typen
             out.label[i] = old_label;
         }
         if constexpr (WithSecond) {
-            const R loser = low < old ? old : low, other = old_second < out.second[i] ? old_second : out.second[i];
+            const R loser = low < old ? old : low,
+                    other = old_second < out.second[i] ? old_second : out.second[i];
             out.second[i] = loser < other ? loser : other;
         }
     }
 }
 
 template <class V, bool WithSecond>
-void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n, const Panels<typename V::Real>& centres,
+void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n,
+                      const Panels<typename V::Real>& centres,
                       const Nearest<typename V::Real>& out) {
     constexpr int per_unit = int(unit_width<typename V::Real>) / V::lanes;
     for (Size p = 0; p < centres.count; ++p) {
@@ -319,27 +339,55 @@ void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n, const Panel
             csr_panel<V, Units * per_unit, WithSecond>(rows, n, centres, panel.first, out);
         };
         switch (panel.units) {
-            case 1: run.template operator()<1>(); break;
-            case 2: run.template operator()<2>(); break;
-            case 3: run.template operator()<3>(); break;
-            case 4: run.template operator()<4>(); break;
-            case 5: run.template operator()<5>(); break;
-            case 6: run.template operator()<6>(); break;
-            case 7: run.template operator()<7>(); break;
-            case 8: run.template operator()<8>(); break;
-            case 9: run.template operator()<9>(); break;
-            case 10: run.template operator()<10>(); break;
-            case 11: run.template operator()<11>(); break;
-            case 12: run.template operator()<12>(); break;
-            case 13: run.template operator()<13>(); break;
-            default: run.template operator()<int(csr_units)>(); break;
+            case 1:
+                run.template operator()<1>();
+                break;
+            case 2:
+                run.template operator()<2>();
+                break;
+            case 3:
+                run.template operator()<3>();
+                break;
+            case 4:
+                run.template operator()<4>();
+                break;
+            case 5:
+                run.template operator()<5>();
+                break;
+            case 6:
+                run.template operator()<6>();
+                break;
+            case 7:
+                run.template operator()<7>();
+                break;
+            case 8:
+                run.template operator()<8>();
+                break;
+            case 9:
+                run.template operator()<9>();
+                break;
+            case 10:
+                run.template operator()<10>();
+                break;
+            case 11:
+                run.template operator()<11>();
+                break;
+            case 12:
+                run.template operator()<12>();
+                break;
+            case 13:
+                run.template operator()<13>();
+                break;
+            default:
+                run.template operator()<int(csr_units)>();
+                break;
         }
     }
 }
 
 template <class V>
-void nearest_csr(const SlotRow<typename V::Real>* rows, Size n, const Panels<typename V::Real>& centres,
-                 const Nearest<typename V::Real>& out) {
+void nearest_csr(const SlotRow<typename V::Real>* rows, Size n,
+                 const Panels<typename V::Real>& centres, const Nearest<typename V::Real>& out) {
     if (out.second)
         nearest_csr_rows<V, true>(rows, n, centres, out);
     else

@@ -1,5 +1,6 @@
-// The kernels of one instruction set. Every function behind it is a template over V, and each V lives in an anonymous
-// namespace, so that no code compiled for one instruction set can be linked into another.
+// The kernels of one instruction set. Every function behind it is a template over V, and each V
+// lives in an anonymous namespace, so that no code compiled for one instruction set can be linked
+// into another.
 #pragma once
 
 #include "nearest.hpp"
@@ -10,8 +11,18 @@ namespace exactmeans {
 template <class V>
 constexpr Kernels<typename V::Real> table(const char* isa) {
     using R = typename V::Real;
-    return {isa,       &nearest_dense<V>, &nearest_csr<V>, &square_sum<V>, &distance2<V, R>, &distance2<V, double>,
-            &step2<V>, &explained<V>,     &fits_words<V>,  &add_row<V>,    &add_row2<V>,     &mean<V>};
+    return {isa,
+            &nearest_dense<V>,
+            &nearest_csr<V>,
+            &square_sum<V>,
+            &distance2<V, R>,
+            &distance2<V, double>,
+            &step2<V>,
+            &explained<V>,
+            &fits_words<V>,
+            &add_row<V>,
+            &add_row2<V>,
+            &mean<V>};
 }
 
 }  // namespace exactmeans

@@ -1,6 +1,7 @@
-// Loops over the features of one vector: norms, movements, means, sums. They are plain C++ that the compiler turns into
-// vectors of the instruction set it compiles for; the order of all additions is written down (eight stripes), so every
-// instruction set gives the same bits. V only keeps the versions apart.
+// Loops over the features of one vector: norms, movements, means, sums. They are plain C++ that the
+// compiler turns into vectors of the instruction set it compiles for; the order of all additions is
+// written down (eight stripes), so every instruction set gives the same bits. V only keeps the
+// versions apart.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ inline constexpr int stripes = 8;
 
 template <class V>
 inline double stripes_total(const double* part) {
-    return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+    return ((part[0] + part[1]) + (part[2] + part[3])) +
+           ((part[4] + part[5]) + (part[6] + part[7]));
 }
 
 // a + b == sum + error, exactly (Knuth).
@@ -58,19 +60,23 @@ inline SquareSum striped_squares(Size d, Value value) {
 }
 
 template <class V>
-SquareSum square_sum(const typename V::Real* x, const typename V::Real* shift, Size d, double scale) {
-    if (shift) return striped_squares<V>(d, [&](Size f) { return seen<V, true>(x, shift, f) * scale; });
+SquareSum square_sum(const typename V::Real* x, const typename V::Real* shift, Size d,
+                     double scale) {
+    if (shift)
+        return striped_squares<V>(d, [&](Size f) { return seen<V, true>(x, shift, f) * scale; });
     return striped_squares<V>(d, [&](Size f) { return seen<V, false>(x, shift, f) * scale; });
 }
 
 template <class V, class C>
 double distance2(const typename V::Real* x, const C* c, Size d, double scale) {
-    return striped_squares<V>(d, [&](Size f) { return double(x[f]) * scale - double(c[f]) * scale; }).value();
+    return striped_squares<V>(d,
+                              [&](Size f) { return double(x[f]) * scale - double(c[f]) * scale; })
+        .value();
 }
 
 template <class V>
-bool fits_words(const typename V::Real* x, const double* magic, Size columns, int words, double weight, double scale,
-                Size d) {
+bool fits_words(const typename V::Real* x, const double* magic, Size columns, int words,
+                double weight, double scale, Size d) {
     constexpr Size block = 256;
     double rest[block];
     for (Size begin = 0; begin < d; begin += block) {
@@ -91,8 +97,8 @@ bool fits_words(const typename V::Real* x, const double* magic, Size columns, in
 }
 
 template <class V, bool Shifted>
-inline double step2_of(const typename V::Real* a, const typename V::Real* b, const typename V::Real* shift, Size d,
-                       double scale) {
+inline double step2_of(const typename V::Real* a, const typename V::Real* b,
+                       const typename V::Real* shift, Size d, double scale) {
     double part[stripes] = {};
     const auto add = [&](Size f, int l) {
         const double step = (seen<V, Shifted>(a, shift, f) - seen<V, Shifted>(b, shift, f)) * scale;
@@ -106,19 +112,22 @@ inline double step2_of(const typename V::Real* a, const typename V::Real* b, con
 }
 
 template <class V>
-double step2(const typename V::Real* a, const typename V::Real* b, const typename V::Real* shift, Size d,
-             double scale) {
-    return shift ? step2_of<V, true>(a, b, shift, d, scale) : step2_of<V, false>(a, b, shift, d, scale);
+double step2(const typename V::Real* a, const typename V::Real* b, const typename V::Real* shift,
+             Size d, double scale) {
+    return shift ? step2_of<V, true>(a, b, shift, d, scale)
+                 : step2_of<V, false>(a, b, shift, d, scale);
 }
 
 template <class V>
-double explained(const typename V::Real* centre, const double* high, const double* low, const double* origin, Size d,
-                 double weight, double scale) {
+double explained(const typename V::Real* centre, const double* high, const double* low,
+                 const double* origin, Size d, double weight, double scale, double sum_scale) {
     double part[stripes] = {};
     const auto add = [&](Size f, int l) {
         const double o = origin[f] * scale, c = double(centre[f]) * scale - o;
-        const double sum = low ? high[f] + low[f] : high[f];
-        part[l] += c * (2 * (sum - weight * o) - weight * c);
+        // Far from 0, the sum and weight * o nearly cancel.
+        const double about =
+            __builtin_fma(-weight, o, high[f] * sum_scale) + (low ? low[f] * sum_scale : 0.0);
+        part[l] += c * (2 * about - weight * c);
     };
     Size f = 0;
     for (; f + stripes <= d; f += stripes)
@@ -133,8 +142,8 @@ void add_row(double* sum, const typename V::Real* x, double factor, Size d) {
 }
 
 template <class V>
-void add_row2(double* high, double* low, const typename V::Real* x, const double* magic, Size magic_step, double weight,
-              double scale, Size d) {
+void add_row2(double* high, double* low, const typename V::Real* x, const double* magic,
+              Size magic_step, double weight, double scale, Size d) {
     const auto add = [&](Size f, double m) {
         const double value = weight * double(x[f]) * scale, part = (value + m) - m;
         high[f] += part;
@@ -146,11 +155,12 @@ void add_row2(double* high, double* low, const typename V::Real* x, const double
         for (Size f = 0; f < d; ++f) add(f, magic[0]);
 }
 
-// high + low over weight + weight_error, then times `back` (a power of two). Correctly rounded but for exact means
-// within 2^-100 of a rounding boundary: a quotient, then one correction by its remainder.
+// high + low over weight + weight_error, then times `back` (a power of two). Correctly rounded but
+// for exact means within 2^-100 of a rounding boundary: a quotient, then one correction by its
+// remainder.
 template <class V>
-void mean(const double* high, const double* low, double weight, double weight_error, double back, Size d,
-          typename V::Real* out) {
+void mean(const double* high, const double* low, double weight, double weight_error, double back,
+          Size d, typename V::Real* out) {
     using R = typename V::Real;
     constexpr Size block = 256;
     double quotient[block], rest[block];
@@ -160,14 +170,16 @@ void mean(const double* high, const double* low, double weight, double weight_er
         if (!l && weight_error == 0) {
             for (Size f = 0; f < n; ++f) {
                 quotient[f] = h[f] / weight;
-                rest[f] = sizeof(R) < sizeof(double) ? __builtin_fma(-quotient[f], weight, h[f]) : 0.0;
+                rest[f] =
+                    sizeof(R) < sizeof(double) ? __builtin_fma(-quotient[f], weight, h[f]) : 0.0;
             }
         } else {
             for (Size f = 0; f < n; ++f) {
                 double sum, error;
                 two_sum<V>(h[f], l ? l[f] : 0.0, sum, error);
                 const double first = sum / weight;
-                const double left = __builtin_fma(-first, weight, sum) + (error - first * weight_error);
+                const double left =
+                    __builtin_fma(-first, weight, sum) + (error - first * weight_error);
                 const double second = left / weight;
                 double total, lost;
                 two_sum<V>(first, second, total, lost);
@@ -176,7 +188,8 @@ void mean(const double* high, const double* low, double weight, double weight_er
             }
         }
         if constexpr (sizeof(R) < sizeof(double)) {
-            // A float64 mean in the very middle between two float32 values is rounded by what was left of it.
+            // A float64 mean in the very middle between two float32 values is rounded by what was
+            // left of it.
             for (Size f = 0; f < n; ++f) {
                 std::int64_t bits;
                 std::memcpy(&bits, &quotient[f], sizeof bits);

@@ -94,7 +94,7 @@ class LocalEngine:
             here = np.flatnonzero((ids >= part.begin) & (ids < part.end))
             if len(here):
                 rows = part.block[ids[here] - part.begin]
-                out[here] = rows.toarray() if sp.issparse(rows) else rows
+                out[here] = rows.toarray() if self.sparse else rows
         return out
 
     def slots(self) -> NDArray[np.uint32] | None:

@@ -1,5 +1,6 @@
-// The Assigner concept: an algorithm labels the rows of one block, keeps whatever bounds it likes beside them,
-// and is told how far the centres went. It must give plain Lloyd's labels, bit for bit.
+// The Assigner concept: an algorithm labels the rows of one block, keeps whatever bounds it likes
+// beside them, and is told how far the centres went. It must give plain Lloyd's labels, bit for
+// bit.
 //
 // An algorithm A<R> offers
 //     static constexpr Traits traits                       name and abilities, see registry.hpp
@@ -43,7 +44,7 @@ struct Traits {
 // One algorithm at work on one block, whatever kind of rows that has.
 template <class R>
 class Assigner {
-  public:
+public:
     virtual ~Assigner() = default;
     virtual Tally assign(const AnyRows& rows, const Centroids<R>& centroids, std::int32_t* labels,
                          const Threads& threads) = 0;
@@ -52,24 +53,27 @@ class Assigner {
 
 template <class A>
 class Running final : public Assigner<typename A::Real> {
-  public:
+public:
     using R = typename A::Real;
 
     Running(Size n, Size k) : algorithm_(n, k) {}
 
     Tally assign(const AnyRows& rows, const Centroids<R>& centroids, std::int32_t* labels,
                  const Threads& threads) override {
-        return std::visit([&](const auto& x) { return assign_rows(x, centroids, labels, threads); }, rows);
+        return std::visit([&](const auto& x) { return assign_rows(x, centroids, labels, threads); },
+                          rows);
     }
     void moved(const Movement& movement) override { algorithm_.moved(movement); }
 
-  private:
+private:
     template <class Rows>
-    Tally assign_rows(const Rows& x, const Centroids<R>& centroids, std::int32_t* labels, const Threads& threads) {
+    Tally assign_rows(const Rows& x, const Centroids<R>& centroids, std::int32_t* labels,
+                      const Threads& threads) {
         if constexpr (!std::is_same_v<typename Rows::Real, R>) {
             throw std::invalid_argument("rows and centres must have the same dtype");
         } else if constexpr (!(is_dense<Rows> ? A::traits.dense : A::traits.csr)) {
-            throw std::invalid_argument(std::string(A::traits.name) + " cannot work on rows of this kind");
+            throw std::invalid_argument(std::string(A::traits.name) +
+                                        " cannot work on rows of this kind");
         } else {
             const Work<Rows> work(x, centroids, labels, threads);
             algorithm_.start(work, threads);
@@ -77,7 +81,8 @@ class Running final : public Assigner<typename A::Real> {
             std::vector<Scan<Rows>> scans(static_cast<std::size_t>(threads.n_jobs));
             std::vector<Tally> tallies(scans.size());
             threads.ranges(x.n, step, [&](Size begin, Size end, int worker) {
-                tallies[std::size_t(worker)] += algorithm_.assign(work, scans[std::size_t(worker)], begin, end);
+                tallies[std::size_t(worker)] +=
+                    algorithm_.assign(work, scans[std::size_t(worker)], begin, end);
             });
             Tally all;
             for (const Tally& tally : tallies) all += tally;

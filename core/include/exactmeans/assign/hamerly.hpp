@@ -1,9 +1,9 @@
 // Hamerly's algorithm (G. Hamerly, Making k-means even faster, SDM 2010).
 //
-// A row keeps one upper bound of the distance to its own centre and one lower bound of the distance to every
-// other. While the bounds stay apart after the centres moved, its label cannot change and nothing is computed;
-// otherwise the upper bound is made tight, and only if that does not help is the row compared with all centres.
-// Memory: three float64 per row.
+// A row keeps one upper bound of the distance to its own centre and one lower bound of the distance
+// to every other. While the bounds stay apart after the centres moved, its label cannot change and
+// nothing is computed; otherwise the upper bound is made tight, and only if that does not help is
+// the row compared with all centres. Memory: three float64 per row.
 //
 //   paper      here
 //   a(i)       labels[i]
@@ -12,8 +12,8 @@
 //   p(j)       movement.distance[j]
 //   s(j)       not used: it costs k^2 distances an iteration, which the plain form does without
 //
-// "Apart" carries the rounding slack of slack.hpp, so that a pruned row keeps the label that the computed
-// scores would give it.
+// "Apart" carries the rounding slack of slack.hpp, so that a pruned row keeps the label that the
+// computed scores would give it.
 #pragma once
 
 #include <limits>
@@ -27,12 +27,13 @@ namespace exactmeans {
 
 template <class R>
 class Hamerly {
-  public:
+public:
     using Real = R;
     static constexpr Traits traits{"hamerly", "one lower bound per row", true, true, 24, 0};
 
     Hamerly(Size n, Size)
-        : upper_(std::size_t(n), std::numeric_limits<double>::infinity()), lower_(std::size_t(n), 0.0),
+        : upper_(std::size_t(n), std::numeric_limits<double>::infinity()),
+          lower_(std::size_t(n), 0.0),
           norm2_(std::size_t(n), -1.0) {}
 
     template <class Rows>
@@ -60,12 +61,13 @@ class Hamerly {
 
     void moved(const Movement& movement) { movement_ = movement; }
 
-  private:
+private:
     template <class Rows>
     static Slack slack_of(const Work<Rows>& work, Size i) {
         Size terms = work.x.d;
         if constexpr (!is_dense<Rows>) terms = work.x.row(i).nonzeros;
-        return Slack::of<R>(terms, work.x.d, work.centroids.norm_terms(), work.centroids.frame().exponent);
+        return Slack::of<R>(terms, work.x.d, work.centroids.norm_terms(),
+                            work.centroids.frame().exponent);
     }
 
     // Brings the bounds of row i up to date; true if its label is certain to stay.
@@ -99,12 +101,14 @@ class Hamerly {
         } else {
             const auto row = work.x.row(i);
             for (Size t = 0; t < row.nonzeros; ++t)
-                sum.add_product(double(row.value[t]) * frame.scale(), double(row.value[t]) * frame.scale());
+                sum.add_product(double(row.value[t]) * frame.scale(),
+                                double(row.value[t]) * frame.scale());
         }
         return sum.value();
     }
 
-    // The distance to the own centre, rounded up. It only serves as a bound, so any accurate way will do.
+    // The distance to the own centre, rounded up. It only serves as a bound, so any accurate way
+    // will do.
     template <class Rows>
     static double own_distance(const Work<Rows>& work, Size i, Size own) {
         const Centroids<R>& centroids = work.centroids;
@@ -114,7 +118,8 @@ class Hamerly {
             const R* shift = frame.shift_or_null();
             for (Size f = 0; f < work.x.d; ++f) {
                 const R value = shift ? R(work.x.at(i, f) - shift[f]) : work.x.at(i, f);
-                const double step = (double(value) - double(centroids.derived(own, f))) * frame.scale();
+                const double step =
+                    (double(value) - double(centroids.derived(own, f))) * frame.scale();
                 sum.add_product(step, step);
             }
             // What underflowed of the squares.
@@ -126,7 +131,8 @@ class Hamerly {
             sum.add(centroids.norm2(own));
             const auto row = work.x.row(i);
             for (Size t = 0; t < row.nonzeros; ++t) {
-                const double c = double(centre[row.index[t]]) * scale, step = double(row.value[t]) * scale - c;
+                const double c = double(centre[row.index[t]]) * scale,
+                             step = double(row.value[t]) * scale - c;
                 sum.add_product(step, step);
                 sum.add_product(-c, c);
             }

@@ -1,8 +1,9 @@
-// Lloyd's algorithm (S. P. Lloyd, Least squares quantization in PCM, IEEE Trans. Inf. Theory 28, 1982).
+// Lloyd's algorithm (S. P. Lloyd, Least squares quantization in PCM, IEEE Trans. Inf. Theory 28,
+// 1982).
 //
-// Every row is compared with every centre, through the fused kernels: scores stay in registers, and no matrix of
-// rows by centres ever exists. It keeps nothing from pass to pass, and it defines the labels that all others
-// must give.
+// Every row is compared with every centre, through the fused kernels: scores stay in registers, and
+// no matrix of rows by centres ever exists. It keeps nothing from pass to pass, and it defines the
+// labels that all others must give.
 #pragma once
 
 #include "exactmeans/assign/assigner.hpp"
@@ -11,7 +12,7 @@ namespace exactmeans {
 
 template <class R>
 class Lloyd {
-  public:
+public:
     using Real = R;
     static constexpr Traits traits{"lloyd", "every row against every centre", true, true, 0, 0};
 

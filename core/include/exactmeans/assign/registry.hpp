@@ -1,4 +1,5 @@
-// Every algorithm, one line each. Python's `algorithm=` names, the memory model and the tests are read off here.
+// Every algorithm, one line each. Python's `algorithm=` names, the memory model and the tests are
+// read off here.
 #pragma once
 
 #include <array>

@@ -1,9 +1,10 @@
-// Greedy k-means++ (D. Arthur & S. Vassilvitskii, k-means++: the advantages of careful seeding, SODA 2007; the
-// greedy form is theirs too). This file has what is O(n): squared float64 distances to candidates and the
-// potential each would leave. Drawing the candidates is Python's part, with NumPy's generator.
+// Greedy k-means++ (D. Arthur & S. Vassilvitskii, k-means++: the advantages of careful seeding,
+// SODA 2007; the greedy form is theirs too). This file has what is O(n): squared float64 distances
+// to candidates and the potential each would leave. Drawing the candidates is Python's part, with
+// NumPy's generator.
 //
-// Potentials are exact sums of the rows' terms, so threads and blocks do not change which candidate wins.
-// Equal rows are at distance exactly 0, dense or CSR.
+// Potentials are exact sums of the rows' terms, so threads and blocks do not change which candidate
+// wins. Equal rows are at distance exactly 0, dense or CSR.
 #pragma once
 
 #include <algorithm>
@@ -39,15 +40,18 @@ double seed_distance2(const DenseRows<R>& x, Size i, double, const Candidates& s
         const double step = double(x.at(i, f)) * seeds.scale - seed[f];
         part[0] += step * step;
     }
-    return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+    return ((part[0] + part[1]) + (part[2] + part[3])) +
+           ((part[4] + part[5]) + (part[6] + part[7]));
 }
 
 template <class R, class I>
-double seed_distance2(const CsrRows<R, I>& x, Size i, double norm2, const Candidates& seeds, Size s) {
+double seed_distance2(const CsrRows<R, I>& x, Size i, double norm2, const Candidates& seeds,
+                      Size s) {
     const double* seed = seeds.values + s * x.d;
     const auto row = x.row(i);
     double dot = 0;
-    for (Size t = 0; t < row.nonzeros; ++t) dot += double(row.value[t]) * seeds.scale * seed[row.index[t]];
+    for (Size t = 0; t < row.nonzeros; ++t)
+        dot += double(row.value[t]) * seeds.scale * seed[row.index[t]];
     return std::max(0.0, norm2 + seeds.norms2[s] - 2 * dot);
 }
 
@@ -67,21 +71,23 @@ double seed_norm2(const Rows& x, Size i, double scale) {
 
 // The rows of one block with the squared distance to the nearest seed so far.
 class ClosestSeed {
-  public:
+public:
     explicit ClosestSeed(Size n) : d2_(std::size_t(n), std::numeric_limits<double>::infinity()) {}
 
     const std::vector<double>& d2() const { return d2_; }
 
     // sum over rows of w min(d2, |x - s|^2), for each candidate s.
     template <class Rows>
-    std::vector<ExactSum> potentials(const Rows& x, const Candidates& seeds, const Threads& threads) const {
-        std::vector<std::vector<ExactSum>> parts(
-            std::size_t(threads.n_jobs), std::vector<ExactSum>(std::size_t(seeds.count)));
+    std::vector<ExactSum> potentials(const Rows& x, const Candidates& seeds,
+                                     const Threads& threads) const {
+        std::vector<std::vector<ExactSum>> parts(std::size_t(threads.n_jobs),
+                                                 std::vector<ExactSum>(std::size_t(seeds.count)));
         for_rows(x, threads, [&](Size i, int worker) {
             const double norm2 = seed_norm2(x, i, seeds.scale), weight = x.weight(i);
             for (Size s = 0; s < seeds.count; ++s) {
                 const double d2 = seed_distance2(x, i, norm2, seeds, s);
-                parts[std::size_t(worker)][std::size_t(s)].add(weight * std::min(d2, d2_[std::size_t(i)]));
+                parts[std::size_t(worker)][std::size_t(s)].add(weight *
+                                                               std::min(d2, d2_[std::size_t(i)]));
             }
         });
         for (std::size_t w = 1; w < parts.size(); ++w)
@@ -97,7 +103,7 @@ class ClosestSeed {
         });
     }
 
-  private:
+private:
     template <class Rows, class Fn>
     static void for_rows(const Rows& x, const Threads& threads, Fn fn) {
         threads.ranges(x.n, 512, [&](Size begin, Size end, int worker) {
