@@ -118,7 +118,11 @@ def _serve(pipe: Connection, name: str, case: Case, threads: int) -> None:
     except EOFError:
         return
     except BaseException as error:  # whatever it is, the table must say so
-        failure = error if isinstance(error, ContenderError) else ContenderError(f"{type(error).__name__}: {error}")
+        failure = (
+            error
+            if isinstance(error, ContenderError)
+            else ContenderError(f"{type(error).__name__}: {error}")
+        )
         with contextlib.suppress(OSError):
             pipe.send(failure)
 

@@ -77,6 +77,7 @@ void bind_update(nb::module_& m) {
         .def("explained", &explained<double>)
         .def_prop_ro("members",
                      [](const Sums& s) { return to_numpy(s.members(), {s.members().size()}); })
+        .def_prop_ro("any_empty", &Sums::any_empty)
         .def_prop_ro("weights",
                      [](const Sums& s) {
                          std::vector<double> weights;

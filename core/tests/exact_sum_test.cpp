@@ -162,6 +162,16 @@ TEST(digits_as_full_as_two_to_the_thirty_additions_leave_them) {
     }
 }
 
+TEST(totals_beyond_the_range_are_infinite_and_come_back) {
+    const double inf = std::numeric_limits<double>::infinity();
+    ExactSum sum = sum_of({largest, largest, largest});
+    CHECK_EQ(sum.value(), inf);
+    CHECK_EQ(sum_of({-largest, -largest}).value(), -inf);
+    sum.add(-largest);
+    sum.add(-largest);
+    CHECK_EQ(sum.value(), largest);
+}
+
 TEST(many_additions_in_a_row) {
     ExactSum sum;
     constexpr std::int64_t count = 3'000'000;

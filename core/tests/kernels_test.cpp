@@ -131,7 +131,7 @@ std::string name_of(const char* kernel, const char* isa, const char* type, Size 
 template <class R>
 void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
     const Centroids<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
-    const Panels<R> layout = centroids.panels(Threads{});
+    const Panels<R> layout = centroids.panels(true, Threads{});
     // Each row in memory of its own, so that AddressSanitizer sees a read beyond it.
     std::vector<Entries<R, std::int32_t>> rows(static_cast<std::size_t>(x.n));
     std::vector<const R*> pointers;
@@ -153,34 +153,37 @@ void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
     }
 }
 
-template <class R, class I>
-void check_csr_of(const Matrix<R>& x, const Matrix<R>& centres) {
-    const Centroids<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
-    const FeatureMajor<R> layout = centroids.feature_major(Threads{});
-    std::vector<Entries<R, I>> rows(static_cast<std::size_t>(x.n));
-    std::vector<SparseRow<R, I>> views;
+// Features as they are, or renumbered: where a centre's values lie must not matter.
+template <class R>
+void check_csr_of(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered) {
+    Centroids<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
+    std::vector<std::uint32_t> slots(static_cast<std::size_t>(x.d));
+    for (Size f = 0; f < x.d; ++f) slots[f] = std::uint32_t(renumbered ? x.d - 1 - f : f);
+    if (renumbered) centroids.set_slots(slots);
+    const Panels<R> layout = centroids.panels(false, Threads{});
+    std::vector<Entries<R, std::uint32_t>> rows(static_cast<std::size_t>(x.n));
     for (Size i = 0; i < x.n; ++i) {
         for (Size f = 0; f < x.d; ++f) {
             if (x(i, f) == 0) continue;
-            rows[i].index.push_back(I(f));
+            rows[i].index.push_back(std::uint32_t(f));
             rows[i].value.push_back(x(i, f));
         }
-        rows[i].index.shrink_to_fit();
-        rows[i].value.shrink_to_fit();
-        views.push_back({rows[i].index.data(), rows[i].value.data(), Size(rows[i].value.size())});
     }
     const auto wanted = answers(rows, centres, centroids.start());
+    std::vector<SlotRow<R>> views;
+    for (Entries<R, std::uint32_t>& row : rows) {
+        for (std::uint32_t& f : row.index) f = slots[f];
+        row.index.shrink_to_fit();
+        row.value.shrink_to_fit();
+        views.push_back({row.index.data(), row.value.data(), Size(row.value.size())});
+    }
     for (const Kernels<R>* table : tables<R>()) {
-        const std::string name = name_of(sizeof(I) == 4 ? "csr32" : "csr64", table->isa,
+        const std::string name = name_of(renumbered ? "csr renumbered" : "csr", table->isa,
                                          sizeof(R) == 4 ? "float" : "double", x.d, centres.n);
         for (const Size n : row_counts(x.n, x.d)) {
-            const std::vector<SparseRow<R, I>> some(views.begin(), views.begin() + n);
+            const std::vector<SlotRow<R>> some(views.begin(), views.begin() + n);
             check_run(name.c_str(), n, wanted, [&](const Nearest<R>& out) {
-                if constexpr (sizeof(I) == 4) {
-                    table->nearest_csr32(some.data(), n, layout, out);
-                } else {
-                    table->nearest_csr64(some.data(), n, layout, out);
-                }
+                table->nearest_csr(some.data(), n, layout, out);
             });
         }
     }
@@ -214,8 +217,8 @@ void check_all_shapes(Size n, bool sparse) {
             if (!sparse) {
                 check_dense(x, centres);
             } else {
-                check_csr_of<R, std::int32_t>(x, centres);
-                if (d <= 54) check_csr_of<R, std::int64_t>(x, centres);
+                check_csr_of(x, centres, false);
+                if (d <= 54) check_csr_of(x, centres, true);
             }
         }
     }
@@ -225,8 +228,8 @@ void check_all_shapes(Size n, bool sparse) {
 template <class R>
 void check_everywhere(const Matrix<R>& x, const Matrix<R>& centres) {
     check_dense(x, centres);
-    check_csr_of<R, std::int32_t>(x, centres);
-    check_csr_of<R, std::int64_t>(x, centres);
+    check_csr_of(x, centres, false);
+    check_csr_of(x, centres, true);
 }
 
 template <class R>
@@ -245,7 +248,8 @@ void check_ties() {
             std::int32_t label = -1;
             R score = 0, second = 0;
             const R* row = x.row(3);
-            table->nearest_dense(&row, 1, centroids.panels(Threads{}), {&label, &score, &second});
+            table->nearest_dense(&row, 1, centroids.panels(true, Threads{}),
+                                 {&label, &score, &second});
             CHECK_EQ(label, 0);
             CHECK_EQ(second, k > 1 ? score : std::numeric_limits<R>::infinity());
         }
@@ -288,8 +292,8 @@ TEST(long_float_chains_are_cut) {
             for (Size i = 0; i < 6; ++i) {
                 for (Size f = 0; f < d; f += 3) sparse(i, f) = 0;
             }
-            check_csr_of<float, std::int32_t>(sparse, centres);
-            check_csr_of<float, std::int64_t>(sparse, centres);
+            check_csr_of(sparse, centres, false);
+            check_csr_of(sparse, centres, true);
         }
     }
     const Matrix<double> centres = random_centres<double>(random, 9, 5000);
@@ -314,13 +318,156 @@ TEST(ties_double) { check_ties<double>(); }
 TEST(extremes_float) { check_extremes<float>(); }
 TEST(extremes_double) { check_extremes<double>(); }
 
+namespace {
+
+bool near(double got, long double wanted, long double slack) {
+    return std::fabs(static_cast<long double>(got) - wanted) <= slack;
+}
+
+template <class R>
+struct Vectors {
+    Matrix<R> x, c, shift;
+    Matrix<double> high, low, origin;
+
+    Vectors(Random& random, Size d)
+        : x(1, d, [&] { return 3 + random.normal(); }),
+          c(1, d, [&] { return 3 + random.normal(); }),
+          shift(1, d, [&] { return 3 + 0.1 * random.normal(); }),
+          high(1, d, [&] { return 100 * random.normal(); }),
+          low(1, d, [&] { return 1e-15 * random.normal(); }),
+          origin(1, d, [&] { return random.normal(); }) {}
+};
+
+// Norms and distances against long double; then against the first table, bit for bit.
+template <class R>
+void check_vectors(const Kernels<R>& table, const Kernels<R>& first, const Vectors<R>& v, Size d) {
+    const R *x = v.x.row(0), *c = v.c.row(0);
+    for (const R* shift : {static_cast<const R*>(nullptr), v.shift.row(0)}) {
+        long double norm2 = 0, step2 = 0;
+        for (Size f = 0; f < d; ++f) {
+            const R a = shift ? R(x[f] - shift[f]) : x[f], b = shift ? R(c[f] - shift[f]) : c[f];
+            norm2 += static_cast<long double>(a) * a;
+            step2 += (static_cast<long double>(a) - b) * (static_cast<long double>(a) - b);
+        }
+        const SquareSum sum = table.square_sum(x, shift, d, 4.0),
+                        other = first.square_sum(x, shift, d, 4.0);
+        CHECK(same_bits(sum.high, other.high) && same_bits(sum.low, other.low));
+        CHECK(near(sum.value(), 16 * norm2, 0x1p-52L * 16 * norm2));
+        // Long double is not good enough to check `low` for long vectors.
+        CHECK(d > 16 || near(sum.low, 16 * norm2 - sum.high, 0x1p-58L * norm2));
+        const double step = table.step2(x, c, shift, d, 0.5);
+        CHECK(same_bits(step, first.step2(x, c, shift, d, 0.5)));
+        CHECK(near(step, 0.25L * step2, (static_cast<long double>(d) + 4) * 0x1p-53L * step2));
+    }
+    long double own = 0, mixed = 0, explained = 0, size = 0;
+    for (Size f = 0; f < d; ++f) {
+        const long double a = x[f], o = v.origin(0, f), e = c[f] - o;
+        own += (a - c[f]) * (a - c[f]);
+        mixed += (a - o) * (a - o);
+        const long double term =
+            e * (2 * (v.high(0, f) + static_cast<long double>(v.low(0, f)) - 7 * o) - 7 * e);
+        explained += term;
+        size += std::fabs(e) * (2 * std::fabs(v.high(0, f)) + 14 * std::fabs(o) + 7 * std::fabs(e));
+    }
+    CHECK(near(table.distance2(x, c, d, 2.0), 4 * own, 0x1p-49L * own));
+    CHECK(near(table.distance2_double(x, v.origin.row(0), d, 2.0), 4 * mixed, 0x1p-49L * mixed));
+    CHECK(same_bits(table.distance2(x, c, d, 2.0), first.distance2(x, c, d, 2.0)));
+    CHECK(same_bits(table.distance2_double(x, v.origin.row(0), d, 2.0),
+                    first.distance2_double(x, v.origin.row(0), d, 2.0)));
+    const auto explain = [&](const Kernels<R>& t) {
+        return t.explained(c, v.high.row(0), v.low.row(0), v.origin.row(0), d, 7.0, 1.0, 1.0);
+    };
+    CHECK(same_bits(explain(table), explain(first)));
+    CHECK(near(explain(table), explained, (static_cast<long double>(d) + 8) * 0x1p-53L * size));
+    CHECK(same_bits(table.distance2(x, x, d, 2.0), 0.0));
+}
+
+// Sums and means against the same thing said feature by feature.
+template <class R>
+void check_sums(const Kernels<R>& table, const Vectors<R>& v, Size d) {
+    const R* x = v.x.row(0);
+    std::vector<double> sum(v.high.values), high(v.high.values), low(v.low.values);
+    table.add_row(sum.data(), x, -0.3, d);
+    for (Size f = 0; f < d; ++f) {
+        const double product = -0.3 * double(x[f]);
+        CHECK(same_bits(sum[f], v.high(0, f) + product));
+    }
+    const double share = 0.6180339887498949;
+    std::vector<double> magic(static_cast<std::size_t>(d));
+    for (Size f = 0; f < d; ++f) magic[f] = std::ldexp(1.5, int(20 + f % 9));
+    for (const Size step : {0, 1}) {
+        std::fill(high.begin(), high.end(), 0.0);
+        std::fill(low.begin(), low.end(), 0.0);
+        table.add_row2(high.data(), low.data(), x, magic.data(), step, share, 8.0, d);
+        for (Size f = 0; f < d; ++f) {
+            const double value = share * double(x[f]) * 8, m = magic[f * step];
+            const double part = (value + m) - m;
+            CHECK(same_bits(high[f], part) && same_bits(low[f], value - part));
+        }
+        const Size columns = step ? d : 1;
+        CHECK(!table.fits_words(x, magic.data(), columns, 1, share, 8.0, d));
+        // What was cut off fits by itself.
+        std::vector<R> parts(static_cast<std::size_t>(d));
+        for (Size f = 0; f < d; ++f) parts[f] = R(std::ldexp(std::nearbyint(high[f] * 4), 8));
+        CHECK(table.fits_words(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
+        // One entry that does not is found wherever it stands.
+        const Size at = d * 2 / 3;
+        parts[at] = R(0x1p-40);
+        CHECK(!table.fits_words(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
+    }
+    std::vector<R> mean(static_cast<std::size_t>(d)), exact(static_cast<std::size_t>(d));
+    table.mean(v.high.row(0), v.low.row(0), 7.0, 0x1p-55, 0.5, d, mean.data());
+    table.mean(v.high.row(0), nullptr, 7.0, 0.0, 1.0, d, exact.data());
+    for (Size f = 0; f < d; ++f) {
+        const long double wanted =
+            (v.high(0, f) + static_cast<long double>(v.low(0, f))) / (7 + 0x1p-55L) / 2;
+        CHECK_EQ(mean[f], R(wanted));
+        CHECK_EQ(exact[f], R(static_cast<long double>(v.high(0, f)) / 7));
+    }
+}
+
+template <class R>
+void check_all_vectors() {
+    Random random(20);
+    for (const Size d : {1, 2, 7, 8, 9, 15, 16, 17, 100, 255, 256, 257, 1000}) {
+        const Vectors<R> v(random, d);
+        for (const Kernels<R>* table : tables<R>()) {
+            check_vectors(*table, *tables<R>()[0], v, d);
+            check_sums(*table, v, d);
+        }
+    }
+}
+
+}  // namespace
+
+TEST(vectors_float) { check_all_vectors<float>(); }
+TEST(vectors_double) { check_all_vectors<double>(); }
+
+TEST(float_means_are_rounded_once) {
+    // A quotient that float64 puts in the middle between two float32 values, though it lies beside
+    // it.
+    for (const Kernels<float>* table : tables<float>()) {
+        const double middle = 1 + 0x1p-24;
+        for (const double sign : {1.0, -1.0}) {
+            const double high = sign * middle;
+            for (const double beside : {0x1p-80, -0x1p-80}) {
+                const double low = sign * beside;
+                float mean = 0;
+                table->mean(&high, &low, 1.0, 0.0, 1.0, 1, &mean);
+                CHECK_EQ(mean, float(sign) * (beside > 0 ? 1 + 0x1p-23F : 1.0F));
+            }
+        }
+    }
+}
+
 TEST(no_rows_at_all) {
     const Matrix<float> centres(3, 2);
     const Centroids<float> centroids(centres.values.data(), 3, 2, {}, Threads{});
     for (const Kernels<float>* table : tables<float>()) {
-        table->nearest_dense(nullptr, 0, centroids.panels(Threads{}), {nullptr, nullptr, nullptr});
-        table->nearest_csr32(nullptr, 0, centroids.feature_major(Threads{}),
+        table->nearest_dense(nullptr, 0, centroids.panels(true, Threads{}),
                              {nullptr, nullptr, nullptr});
+        table->nearest_csr(nullptr, 0, centroids.panels(false, Threads{}),
+                           {nullptr, nullptr, nullptr});
     }
 }
 

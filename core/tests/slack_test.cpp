@@ -6,6 +6,7 @@
 
 #include "check.hpp"
 #include "exactmeans/centroids.hpp"
+#include "exactmeans/compensated.hpp"
 #include "exactmeans/scan.hpp"
 #include "samples.hpp"
 
@@ -141,7 +142,7 @@ void check_sample(double offset, bool shift, int exponent) {
         const double gap = unit * std::pow(4.0, double(random.below(12)));
         const Matrix<R> centres = nearly_tied(random, x, spread, gap);
         const Trial<R> trial(x, centres, frame);
-        const Slack slack = Slack::of<R>(d, 1, exponent);
+        const Slack slack = Slack::of<R>(d, d, 1, exponent);
         CHECK(slack.holds());
         count_bounds(trial, slack, bounds);
         count_orders(trial, slack, orders);
@@ -173,12 +174,12 @@ void check_biased(Size d, bool cut) {
     for (const double sign : {1.0, -1.0}) {
         const Trial<R> trial = biased_trial<R>(d, sign);
         Counts whole, part;
-        count_bounds(trial, Slack::of<R>(d, 1, 0), whole);
+        count_bounds(trial, Slack::of<R>(d, d, 1, 0), whole);
         CHECK_EQ(whole.wrong, 0);
         if (cut) continue;
         // A sixteenth of the terms would not do: the slack has to grow with the length of the
         // chain.
-        count_bounds(trial, Slack::of<R>(d / 16, 1, 0), part);
+        count_bounds(trial, Slack::of<R>(d / 16, d, 1, 0), part);
         CHECK(part.wrong > 0);
     }
 }
@@ -214,12 +215,13 @@ TEST(long_float_rows_have_the_slack_of_a_piece) {
         const Size d = 6000;
         const Matrix<float> x(1, d, [&] { return 1 + random.unit(); });
         const Trial<float> trial(x, nearly_tied(random, x, 0.01, 1e-4), {});
-        count_bounds(trial, Slack::of<float>(d, 1, 0), bounds);
+        count_bounds(trial, Slack::of<float>(d, d, 1, 0), bounds);
     }
     bounds.expect_no_error_but_teeth();
-    CHECK(Slack::of<float>(6000, 1, 0).upper(0, 1) < Slack::of<float>(1000, 1, 0).upper(0, 1));
-    CHECK(Slack::of<float>(1'000'000, 1, 0).holds());
-    CHECK(!Slack::of<float>(10, 1'000'000, 0).holds());
+    CHECK(Slack::of<float>(6000, 6000, 1, 0).upper(0, 1) <
+          Slack::of<float>(1000, 6000, 1, 0).upper(0, 1));
+    CHECK(Slack::of<float>(1'000'000, 1'000'000, 1, 0).holds());
+    CHECK(!Slack::of<float>(10, 10, 1'000'000, 0).holds());
 }
 
 TEST(products_that_underflow) {
@@ -232,7 +234,7 @@ TEST(products_that_underflow) {
         const Size d = random.between(1, 40);
         const Matrix<float> x(1, d, [&] { return size * random.normal(); });
         const Trial<float> trial(x, nearly_tied(random, x, size, 0.1), {});
-        count_bounds(trial, Slack::of<float>(d, 1, 0), bounds);
+        count_bounds(trial, Slack::of<float>(d, d, 1, 0), bounds);
     }
     bounds.expect_no_error_but_teeth();
 }
@@ -241,13 +243,14 @@ TEST(centres_that_lose_bits_when_they_are_scaled) {
     Random random(10);
     Counts bounds, orders;
     for (int repeat = 0; repeat < 3000; ++repeat) {
-        // A centre of ordinary size in data near the largest float: 4^exponent makes it subnormal.
+        // Rows and centres of ordinary size in data near the largest float: 4^exponent makes them
+        // subnormal.
         const Size d = random.between(1, 6);
-        const Matrix<float> x(1, d, [&] { return 0x1p100 * random.normal(); });
         const double size = std::ldexp(1.0, int(random.between(40, 100)));
+        const Matrix<float> x(1, d, [&] { return size * random.normal(); });
         const Matrix<float> centres(3, d, [&] { return size * random.normal(); });
         const Trial<float> trial(x, centres, {-100, {}});
-        const Slack slack = Slack::of<float>(d, 1, -100);
+        const Slack slack = Slack::of<float>(d, d, 1, -100);
         count_bounds(trial, slack, bounds);
         count_orders(trial, slack, orders);
     }
@@ -271,13 +274,13 @@ TEST(norms_of_many_roundings_have_more_slack) {
             dot = std::fma(x(0, f), -centre(0, f), dot);
         }
         trial.pairs[0].score = dot + 0.5 * norm2;
-        count_bounds(trial, Slack::of<double>(d, d + 1, 0), bounds);
+        count_bounds(trial, Slack::of<double>(d, d, d + 1, 0), bounds);
     }
     bounds.expect_no_error_but_teeth();
 }
 
 TEST(bounds_of_impossible_scores_are_harmless) {
-    const Slack slack = Slack::of<double>(3, 1, 0);
+    const Slack slack = Slack::of<double>(3, 3, 1, 0);
     const double inf = std::numeric_limits<double>::infinity();
     // A single centre has no second: its score is infinite, and nothing may be concluded from it.
     CHECK(slack.lower(inf, 1.0) == 0 || slack.lower(inf, 1.0) == inf);

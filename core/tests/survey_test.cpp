@@ -158,6 +158,16 @@ TEST(surveys_of_blocks_merge) {
     }
 }
 
+TEST(features_are_counted) {
+    Matrix<float> x(3, 4);
+    x(0, 1) = x(2, 1) = x(2, 3) = 5;
+    std::vector<std::int64_t> dense(4, 1), csr(4, 1);
+    count_features(x.rows(), dense.data());
+    count_features(Csr<float, std::int64_t>(x).rows(), csr.data());
+    CHECK(dense == std::vector<std::int64_t>(4, 4));
+    CHECK(csr == (std::vector<std::int64_t>{1, 3, 1, 2}));
+}
+
 TEST(no_rows) {
     const Survey dense = survey(Matrix<double>(0, 3).rows(), Threads{2});
     CHECK_EQ(dense.largest, 0.0);

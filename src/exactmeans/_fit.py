@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +49,10 @@ def lloyd_loop(
         changed, distances = engine.assign(centroids)
         engine.sum_up(sums, changed)
         explained = problem.explained(sums, centres)
-        with _empty_clusters_filled(problem, sums, centres):
-            sums.average(centres, engine.n_jobs)
+        lent = _lend_rows(problem, sums, centres) if sums.any_empty else []
+        sums.average(centres, engine.n_jobs)
+        for row, owner, borrower in lent:
+            engine.move_row(sums, row, borrower, owner)
         movement = centroids.move(centres, engine.n_jobs)
         engine.moved(movement)
         record = Iteration(
@@ -93,54 +94,38 @@ def _is_true(answer: Any) -> bool:
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
-@contextmanager
-def _empty_clusters_filled(
+def _lend_rows(
     problem: Problem, sums: _core.Sums, centres: NDArray[Any]
-) -> Iterator[None]:
-    """Lend each empty cluster a far row, in the sums only, while the means are taken.
+) -> list[tuple[int, int, int]]:
+    """Lend each empty cluster a far row, in the sums only; returns (row, owner, borrower).
 
     Algorithm E.1 of the SparseKmeans supplement: rows by decreasing distance to their centre, but
     never the last row of its cluster, nor one equal to a row already lent, nor one without weight.
-    Labels stay as they are, as in scikit-learn. Sums are exact, so lending leaves no trace.
+    Labels stay as they are, as in scikit-learn. Sums are exact, so rows lent while the means are
+    taken and then given back leave no trace.
     """
-    members = sums.members
-    empty = np.flatnonzero(members == 0)
-    lent: list[tuple[int, int, int]] = []
-    if len(empty):
-        for target, row, source in _lenders(problem, empty, members, centres):
-            problem.engine.move_row(sums, row, source, target)
-            lent.append((target, row, source))
-    yield
-    for target, row, source in lent:
-        problem.engine.move_row(sums, row, target, source)
-
-
-def _lenders(
-    problem: Problem, empty: NDArray[np.intp], members: NDArray[np.int64], centres: NDArray[Any]
-) -> Iterator[tuple[int, int, int]]:
-    """(empty cluster, row for it, that row's own cluster), for as many as can be filled."""
-    engine = problem.engine
+    engine, members = problem.engine, sums.members
+    borrowers = np.flatnonzero(members == 0).tolist()
     distances = engine.own_distances(centres, problem.frame.exponent)
     labels = engine.labels()
-    lent: set[bytes] = set()
-    targets = iter(empty)
-    target = next(targets)
-    for row in np.argsort(-distances, kind="stable"):
-        source = labels[row]
-        if distances[row] == 0:
-            return  # every row left sits on its centre: there are fewer distinct rows than clusters
-        if members[source] <= 1 or (engine.weights is not None and engine.weights[row] == 0):
+    lent: list[tuple[int, int, int]] = []
+    seen: set[bytes] = set()
+    for row in np.argsort(-distances, kind="stable").tolist():
+        # At distance 0 every row left sits on its centre: too few distinct rows for all clusters.
+        if len(lent) == len(borrowers) or distances[row] == 0:
+            break
+        owner = int(labels[row])
+        if members[owner] <= 1 or (engine.weights is not None and engine.weights[row] == 0):
             continue
         value = (engine.take(np.array([row])) + 0.0).tobytes()  # -0.0 equals 0.0
-        if value in lent:
+        if value in seen:
             continue
-        lent.add(value)
-        members[source] -= 1
-        yield int(target), int(row), int(source)
-        following = next(targets, None)
-        if following is None:
-            return
-        target = following
+        seen.add(value)
+        members[owner] -= 1
+        lent.append((row, owner, borrowers[len(lent)]))
+    for row, owner, borrower in lent:
+        engine.move_row(sums, row, owner, borrower)
+    return lent
 
 
 def first_centroids(problem: Problem, centres: NDArray[Any]) -> _core.Centroids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +23,6 @@ from exactmeans import _algorithms, _core
 from exactmeans import _validation as check
 from exactmeans._fit import Run, lloyd_loop
 from exactmeans._problem import Frame, Problem, analyse, unscaled
-from exactmeans.blocks import BlockSource
 from exactmeans.callbacks import Callback, Iteration, show
 from exactmeans.engines.local import LocalEngine
 from exactmeans.seeding import plus_plus, random_rows
@@ -31,6 +31,7 @@ __all__ = ["KMeans"]
 
 _INITS = ("k-means++", "random")
 _METRICS = ("euclidean",)
+_kept = threading.local()
 
 
 class KMeans(
@@ -197,7 +198,7 @@ class KMeans(
         work = _algorithms.Workload(n, engine.d, k, engine.sparse, engine.dtype.itemsize)
         choice = _algorithms.choose(algorithm, work, memory_limit)
         init, n_init = self._init(k, engine)
-        rng = check_random_state(self.random_state)
+        rng = self._generator(init)
 
         problem = analyse(engine, tol)
         best: Run | None = None
@@ -324,12 +325,28 @@ class KMeans(
             n_init = 1
         return init, n_init
 
+    def _generator(self, init: Any) -> np.random.RandomState:
+        """`random_state` as a generator.
+
+        Making one takes longer than a small fit, so an int seeds one that is kept per thread. A
+        callable gets its own: it may hold on to it, or call fit itself.
+        """
+        seed = self.random_state
+        if isinstance(seed, (int, np.integer)) and seed >= 0 and not callable(init):
+            rng: np.random.RandomState | None = getattr(_kept, "rng", None)
+            if rng is None:
+                rng = _kept.rng = np.random.RandomState()
+            rng.seed(seed)
+            return rng
+        own: np.random.RandomState = check_random_state(seed)
+        return own
+
     def _initial_centres(
         self, init: Any, problem: Problem, X: Any, k: int, rng: np.random.RandomState
     ) -> NDArray[Any]:
         engine = problem.engine
         if callable(init):
-            if isinstance(X, BlockSource) and not isinstance(X, np.ndarray):
+            if check.is_source(X):
                 raise ValueError("init must not be a callable when X comes in blocks.")
             centres = init(engine.whole(), k, random_state=rng)
             return np.asarray(

@@ -110,7 +110,7 @@ private:
 };
 
 // EXACTMEANS_NUM_THREADS if it is a positive integer; else the cores this process may run on
-// (affinity mask, cgroup quota rounded up). At least 1, at most max_jobs. Looked up on every call.
+// (affinity mask, cgroup quota rounded up). At least 1, at most max_jobs. The quota is read once.
 int usable_cores();
 
 namespace detail {

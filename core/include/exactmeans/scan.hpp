@@ -84,13 +84,19 @@ private:
     std::vector<std::uint32_t> slots_;
 };
 
-// Rows per unit of parallel work: about a million multiply-adds, and whole register tiles.
+// Rows per unit of parallel work. Dense: about a million multiply-adds, and whole register tiles.
+// CSR: a panel of centres comes into the cache once per unit, so units are as long as balance and
+// Ctrl-C allow.
 template <class Rows>
-Size chunk_rows(const Rows& x, Size k) {
-    Size per_row = x.d;
-    if constexpr (!is_dense<Rows>) per_row = x.n ? x.nonzeros() / x.n + 1 : 1;
-    const Size rows = (Size(1) << 20) / std::max<Size>(1, per_row * std::max<Size>(1, k));
-    return std::clamp<Size>(rows / 48 * 48, 48, 960);
+Size chunk_rows(const Rows& x, Size k, int n_jobs) {
+    if constexpr (is_dense<Rows>) {
+        const Size rows = (Size(1) << 20) / std::max<Size>(1, x.d * k);
+        return std::clamp<Size>(rows / 48 * 48, 48, 960);
+    } else {
+        const Size work = (x.n ? x.nonzeros() / x.n + 1 : 1) * k;
+        const Size most = std::clamp<Size>((Size(1) << 31) / std::max<Size>(1, work), 64, 16384);
+        return std::clamp<Size>(x.n / (4 * n_jobs), std::min<Size>(most, 256), most);
+    }
 }
 
 }  // namespace exactmeans

@@ -95,6 +95,9 @@ public:
     const std::vector<double>& weight_words() const { return weight_words_; }
     // Rows of positive weight in each cluster.
     const std::vector<Size>& members() const { return members_; }
+    bool any_empty() const {
+        return std::find(members_.begin(), members_.end(), Size(0)) != members_.end();
+    }
 
     void reset() {
         std::fill(words_.begin(), words_.end(), 0.0);
@@ -120,8 +123,12 @@ public:
         std::sort(pieces.begin(), pieces.end(),
                   [](const Piece& a, const Piece& b) { return a.end - a.begin > b.end - b.begin; });
         std::mutex mutex;
-        threads.run(Size(pieces.size()),
-                    [&](Size p, int) { add_piece(x, moves, pieces[std::size_t(p)], mutex); });
+        // Small pieces go together, so that a thread is woken for a worthwhile amount of work only.
+        const Size work = std::max<Size>(1, Size(moves.rows.size()) * values_per_row(x));
+        const Size together = std::max<Size>(1, 16384 * Size(pieces.size()) / work);
+        threads.ranges(Size(pieces.size()), together, [&](Size begin, Size end, int) {
+            for (Size p = begin; p < end; ++p) add_piece(x, moves, pieces[std::size_t(p)], mutex);
+        });
     }
 
     // Adds (sign +1) or removes (-1) one row; used to move rows into empty clusters and back.
@@ -229,15 +236,18 @@ private:
         return moves;
     }
 
+    template <class Rows>
+    static Size values_per_row(const Rows& x) {
+        if constexpr (is_dense<Rows>)
+            return x.d;
+        else
+            return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
+    }
+
     // Long enough that a piece outweighs clearing and merging its own vector of sums.
     template <class Rows>
     Size piece_length(const Rows& x, Size moves) const {
-        if constexpr (is_dense<Rows>) {
-            return 1024;
-        } else {
-            const Size per_row = std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
-            return std::clamp<Size>(8 * d_ / per_row, 1024, std::max<Size>(1024, moves));
-        }
+        return std::clamp<Size>(8 * d_ / values_per_row(x), 1024, std::max<Size>(1024, moves));
     }
 
     template <class Rows>

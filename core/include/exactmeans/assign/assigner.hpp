@@ -77,7 +77,7 @@ private:
         } else {
             const Work<Rows> work(x, centroids, labels, threads);
             algorithm_.start(work, threads);
-            const Size step = chunk_rows(x, centroids.k());
+            const Size step = chunk_rows(x, centroids.k(), threads.n_jobs);
             std::vector<Scan<Rows>> scans(static_cast<std::size_t>(threads.n_jobs));
             std::vector<Tally> tallies(scans.size());
             threads.ranges(x.n, step, [&](Size begin, Size end, int worker) {
