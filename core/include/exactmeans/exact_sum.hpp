@@ -40,7 +40,7 @@ public:
         right.carry();
         carry();
         for (std::size_t t = 0; t < digits; ++t) word_[t] += right.word_[t];
-        pending_ = 2;
+        carry();
     }
 
     // The total, correctly rounded to double up to the last of ~100 leading bits.

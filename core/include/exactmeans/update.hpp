@@ -239,7 +239,7 @@ private:
     template <class Rows>
     static Size values_per_row(const Rows& x) {
         if constexpr (is_dense<Rows>)
-            return x.d;
+            return std::max<Size>(1, x.d);
         else
             return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
     }
