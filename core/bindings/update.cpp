@@ -1,6 +1,7 @@
 #include "exactmeans/update.hpp"
 
 #include "bindings.hpp"
+#include "exactmeans/advance.hpp"
 
 namespace exactmeans {
 namespace {
@@ -33,21 +34,53 @@ void move_row(Sums& sums, const Block& block, Size i, Size cluster, bool add) {
 }
 
 template <class R>
-void average(Sums& sums, const Array<R, 2>& centres, int n_jobs) {
+void average(const Sums& sums, const Array<R, 2>& centres) {
     require(Size(centres.shape(0)) == sums.k() && Size(centres.shape(1)) == sums.d(),
             "centres must be k by d");
-    unlocked(n_jobs, [&](const Threads& threads) { sums.average(centres.data(), threads); });
+    const FloatEnvironment arithmetic;
+    sums.average(centres.data());
+}
+
+// An Advance of either precision, and the origin that scatter is measured about.
+struct AnyAdvance {
+    std::variant<Advance<float>, Advance<double>> of;
+    std::vector<double> origin;
+};
+
+AnyAdvance make_advance(bool single, Size k, const Array<const double, 1>& origin) {
+    std::vector<double> about(origin.data(), origin.data() + origin.shape(0));
+    if (single) return {Advance<float>(k), std::move(about)};
+    return {Advance<double>(k), std::move(about)};
 }
 
 template <class R>
-double explained(const Sums& sums, const Array<const R, 2>& centres,
-                 const Array<const double, 1>& origin, int exponent, int n_jobs) {
-    require(Size(centres.shape(0)) == sums.k() && Size(centres.shape(1)) == sums.d() &&
-                Size(origin.shape(0)) == sums.d(),
-            "centres must be k by d");
-    return unlocked(n_jobs, [&](const Threads& threads) {
-        return sums.explained(centres.data(), origin.data(), exponent, threads);
-    });
+Centroids<R>& fitting(Advance<R>&, AnyAdvance& any, const Sums& sums, AnyCentroids& centroids) {
+    auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&centroids.of);
+    require(own, "the centres have another dtype");
+    require(
+        (*own)->k() == sums.k() && (*own)->d() == sums.d() && Size(any.origin.size()) == sums.d(),
+        "sums and centres must have one shape");
+    return **own;
+}
+
+void observe(AnyAdvance& any, const Sums& sums, AnyCentroids& centroids) {
+    const FloatEnvironment arithmetic;
+    std::visit(
+        [&](auto& step) {
+            step.observe(sums, fitting(step, any, sums, centroids), any.origin.data());
+        },
+        any.of);
+}
+
+Movement run(AnyAdvance& any, Sums& sums, AnyCentroids& centroids, int n_jobs) {
+    return std::visit(
+        [&](auto& step) {
+            auto& own = fitting(step, any, sums, centroids);
+            return unlocked(n_jobs, [&](const Threads& threads) {
+                return step.run(sums, own, any.origin.data(), threads);
+            });
+        },
+        any.of);
 }
 
 }  // namespace
@@ -73,8 +106,6 @@ void bind_update(nb::module_& m) {
         .def("add", &Sums::add, nb::call_guard<FloatEnvironment>())
         .def("average", &average<float>)
         .def("average", &average<double>)
-        .def("explained", &explained<float>)
-        .def("explained", &explained<double>)
         .def_prop_ro("members",
                      [](const Sums& s) { return to_numpy(s.members(), {s.members().size()}); })
         .def_prop_ro("any_empty", &Sums::any_empty)
@@ -89,6 +120,20 @@ void bind_update(nb::module_& m) {
             return to_numpy(
                 s.words(), {std::size_t(s.k()), std::size_t(s.grid().words()), std::size_t(s.d())});
         });
+
+    nb::class_<AnyAdvance>(m, "Advance")
+        .def("__init__",
+             [](AnyAdvance* self, bool single, Size k, const Array<const double, 1>& origin) {
+                 new (self) AnyAdvance(make_advance(single, k, origin));
+             })
+        .def("observe", &observe)
+        .def("run", &run)
+        .def_prop_ro(
+            "explained",
+            [](const AnyAdvance& any) {
+                return std::visit([](const auto& step) { return step.explained(); }, any.of);
+            },
+            nb::call_guard<FloatEnvironment>());
 }
 
 }  // namespace exactmeans

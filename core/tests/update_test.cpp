@@ -141,7 +141,7 @@ void check_means(bool weighted, bool wide) {
     }
     Sums sums = one_by_one(rows, k, labels);
     Matrix<R> centres(k, d);
-    sums.average(centres.values.data(), Threads{2});
+    sums.average(centres.values.data());
     CHECK(!wide || sums.grid().words() >= (sizeof(R) == 4 && !weighted ? 2 : 3));
     for (Size j = wide; j < k; ++j) {
         Int128 weight = 0;
@@ -297,8 +297,8 @@ TEST(the_mean_of_equal_rows_is_the_row) {
             std::vector<float> mean(40);
             std::vector<double> mean2(40);
             const Labels zeros(static_cast<std::size_t>(n), 0);
-            one_by_one(single.rows(w), 1, zeros).average(mean.data(), Threads{});
-            one_by_one(twice.rows(w), 1, zeros).average(mean2.data(), Threads{});
+            one_by_one(single.rows(w), 1, zeros).average(mean.data());
+            one_by_one(twice.rows(w), 1, zeros).average(mean2.data());
             CHECK(std::equal(mean.begin(), mean.end(), single.row(0)));
             CHECK(std::equal(mean2.begin(), mean2.end(), twice.row(0)));
         }
@@ -312,13 +312,13 @@ TEST(empty_clusters_take_the_place_of_the_heaviest) {
     // Clusters 1 and 3 have two rows each: the lower index counts as heaviest.
     Sums sums = one_by_one(x.rows(), 4, {1, 1, 3, 3, 0, 1});
     sums.move(x.rows(), 5, 1, -1.0);
-    sums.average(centres.data(), Threads{});
+    sums.average(centres.data());
     CHECK(centres == (std::vector<double>{16, 1.5, 1.5, 6}));
     CHECK(sums.members() == (std::vector<Size>{1, 2, 0, 2}));
     // Weight decides, not the number of rows; rows without weight do not count.
     const std::vector<double> weights{1, 1, 1, 9, 0, 0};
     sums = one_by_one(x.rows(weights.data()), 4, {1, 1, 1, 3, 0, 0});
-    sums.average(centres.data(), Threads{});
+    sums.average(centres.data());
     CHECK_EQ(centres[0], 8.0);
     CHECK_EQ(centres[2], 8.0);
     CHECK_EQ(centres[3], 8.0);
@@ -327,36 +327,13 @@ TEST(empty_clusters_take_the_place_of_the_heaviest) {
     CHECK_EQ(sums.weight(0), 0.0);
 }
 
-TEST(only_clusters_that_changed_are_averaged_anew) {
-    Random random(7);
-    const Matrix<double> x(60, 3, [&] { return random.normal(); });
-    const Labels labels = random_labels(random, 60, 3);
-    Sums sums = one_by_one(x.rows(), 3, labels);
-    std::vector<double> centres(9, 0.0);
-    sums.average(centres.data(), Threads{});
-    const std::vector<double> first = centres;
-    // A mark where nothing may be written.
-    Size row = 0;
-    while (labels[std::size_t(row)] == 2) ++row;
-    centres[6] = 123;
-    sums.move(x.rows(), row, labels[std::size_t(row)], -1.0);
-    sums.average(centres.data(), Threads{});
-    CHECK_EQ(centres[6], 123.0);
-    CHECK(centres[std::size_t(3 * labels[std::size_t(row)])] !=
-          first[std::size_t(3 * labels[std::size_t(row)])]);
-    sums.move(x.rows(), row, labels[std::size_t(row)], 1.0);
-    sums.average(centres.data(), Threads{});
-    centres[6] = first[6];
-    CHECK(same_bits(centres, first));
-}
-
 TEST(magnitude_changes_no_bit_of_the_mean) {
     Random random(8);
     constexpr Size n = 500, d = 3, k = 4;
     const Matrix<double> near_one(n, d, [&] { return random.normal(); });
     const Labels labels = random_labels(random, n, k);
     std::vector<double> wanted(std::size_t(k * d));
-    one_by_one(near_one.rows(), k, labels).average(wanted.data(), Threads{});
+    one_by_one(near_one.rows(), k, labels).average(wanted.data());
     for (const int exponent : {-1021, -1000, -400, 400, 900}) {
         Matrix<double> x = near_one;
         for (double& v : x.values) v = std::ldexp(v, -exponent);
@@ -364,7 +341,7 @@ TEST(magnitude_changes_no_bit_of_the_mean) {
         Labels summed(std::size_t(n), -1);
         sums.relabel(x.rows(), labels.data(), summed.data(), Threads{3});
         std::vector<double> centres(std::size_t(k * d));
-        sums.average(centres.data(), Threads{});
+        sums.average(centres.data());
         for (double& c : centres) c = std::ldexp(c, exponent);
         CHECK(same_bits(centres, wanted));
     }
@@ -390,10 +367,7 @@ TEST(explained_scatter) {
             about_centres += weight * b * b;
         }
     }
-    const double got = sums.explained(centres.values.data(), origin.data(), 0, Threads{});
+    double got = 0;
+    for (Size j = 0; j < k; ++j) got += sums.explained(j, centres.row(j), origin.data(), 0);
     CHECK(std::fabs(got - double(about_origin - about_centres)) < 1e-11 * double(about_origin));
-    for (int n_jobs = 2; n_jobs <= 7; ++n_jobs) {
-        CHECK(same_bits(sums.explained(centres.values.data(), origin.data(), 0, Threads{n_jobs}),
-                        got));
-    }
 }

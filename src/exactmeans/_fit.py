@@ -39,26 +39,26 @@ def lloyd_loop(
     """Assign, repair, average, move, report; until nothing changes or moves enough."""
     engine, began = problem.engine, time.perf_counter()
     k = len(centres)
-    centres = centres.copy()
     centroids = first_centroids(problem, centres)
     engine.start(algorithm, k)
-    sums = problem.sums(k)
+    sums, advance = problem.sums(k), problem.advance(k)
     history: list[Iteration] = []
     stopped = "max_iter reached"
     for iteration in range(1, max_iter + 1):
         changed, distances = engine.assign(centroids)
         engine.sum_up(sums, changed)
-        explained = problem.explained(sums, centres)
-        lent = _lend_rows(problem, sums, centres) if sums.any_empty else []
-        sums.average(centres, engine.n_jobs)
+        lent = []
+        if sums.any_empty:
+            advance.observe(sums, centroids)
+            lent = _lend_rows(problem, sums, centroids.centres)
+        movement = advance.run(sums, centroids, engine.n_jobs)
         for row, owner, borrower in lent:
             engine.move_row(sums, row, borrower, owner)
-        movement = centroids.move(centres, engine.n_jobs)
         engine.moved(movement)
         record = Iteration(
             run=run,
             iteration=iteration,
-            inertia=problem.unscaled(max(0.0, problem.scatter - explained)),
+            inertia=problem.unscaled(max(0.0, problem.scatter - advance.explained)),
             shift=problem.unscaled(movement.shift2),
             changed=changed,
             distances=distances,
@@ -78,9 +78,10 @@ def lloyd_loop(
     extra = 0
     if changed or movement.moved:  # labels must fit the centres that are returned
         _, extra = engine.assign(centroids)
-    inertia, _ = engine.scatter(centres, problem.frame.exponent, labelled=True)
+    final = centroids.centres
+    inertia, _ = engine.scatter(final, problem.frame.exponent, labelled=True)
     return Run(
-        centres=centres,
+        centres=final,
         labels=engine.labels().copy(),
         inertia=problem.unscaled(inertia),
         history=history,

@@ -50,9 +50,8 @@ class Problem:
         """A squared quantity in the data's own units."""
         return unscaled(squared, self.frame.exponent)
 
-    def explained(self, sums: _core.Sums, centres: NDArray[Any]) -> float:
-        """What the clusters explain of the scatter about the origin."""
-        return sums.explained(centres, self.origin, self.frame.exponent, self.engine.n_jobs)
+    def advance(self, k: int) -> _core.Advance:
+        return _core.Advance(self.engine.dtype == np.float32, k, self.origin)
 
 
 def unscaled(squared: float, exponent: int) -> float:
@@ -64,7 +63,7 @@ def unscaled(squared: float, exponent: int) -> float:
 
 
 def analyse(engine: LocalEngine, tol: float) -> Problem:
-    """Look at the data three times: size, mean, scatter."""
+    """Look at the data three times: size, scatter, mean."""
     plain = engine.survey(weighted=False)
     refuse_nonfinite(plain)
     exponent = _core.safe_exponent(plain.largest, engine.dtype == np.float32)
@@ -79,18 +78,19 @@ def analyse(engine: LocalEngine, tol: float) -> Problem:
         grid = _grid(engine, weighted.bounds, weighted=True)
         weight_grid = _weight_grid(engine.weights)
 
-    # Rows of zeros are common in sparse data and cost nothing to measure from.
-    origin = np.zeros(engine.d)
-    scatter = variance = 0.0
-    if tol > 0 or not engine.sparse:
-        mean = _mean(engine, plain_grid, counts)
-        weighted_scatter, plain_scatter = engine.scatter(mean, exponent, labelled=False)
-        variance = plain_scatter / engine.n
     if engine.sparse:
-        scatter, _ = engine.scatter(origin[np.newaxis], exponent, labelled=False)
-        shift = None
+        # Scatter is measured about 0, from which rows are as far as their few values say.
+        origin, shift = np.zeros(engine.d), None
+        scatter, plain_scatter = engine.scatter(origin[np.newaxis], exponent, labelled=False)
+        variance = 0.0
+        if tol > 0:
+            mean = _mean(engine, plain_grid, counts)
+            variance = _variance_about(mean, plain_scatter, engine, exponent)
     else:
-        origin, scatter = mean[0], weighted_scatter
+        mean = _mean(engine, plain_grid, counts)
+        origin = mean[0]
+        scatter, plain_scatter = engine.scatter(mean, exponent, labelled=False)
+        variance = plain_scatter / engine.n
         shift = _shift(origin, exponent, variance, engine.dtype)
     return Problem(
         engine=engine,
@@ -120,8 +120,17 @@ def _mean(engine: LocalEngine, grid: _core.Grid, counts: _core.Grid) -> Double:
     sums = _core.Sums(1, engine.d, grid, counts)
     engine.add_all(sums)
     mean = np.empty((1, engine.d))
-    sums.average(mean, engine.n_jobs)
+    sums.average(mean)
     return mean
+
+
+def _variance_about(mean: Double, about_zero: float, engine: LocalEngine, exponent: int) -> float:
+    """Total variance from the scatter about 0, unless too little of that is left for accuracy."""
+    scaled = np.ldexp(mean[0], exponent)
+    about_mean = about_zero - engine.n * math.fsum(scaled * scaled)
+    if about_mean < 1e-6 * about_zero:
+        about_mean = engine.scatter(mean, exponent, labelled=False)[1]
+    return float(about_mean / engine.n)
 
 
 def _shift(mean: Double, exponent: int, variance: float, dtype: Any) -> NDArray[Any] | None:

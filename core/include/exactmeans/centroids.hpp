@@ -27,9 +27,11 @@ public:
           master_(centres, centres + k * d),
           start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
           norm2_(std::size_t(k)),
-          moved_(std::size_t(k), 1) {
+          stale_(std::size_t(k), 1) {
         if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
-        derive_start(threads);
+        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
+            for (Size j = begin; j < end; ++j) derive_norm(j);
+        });
     }
 
     Size k() const { return k_; }
@@ -39,7 +41,10 @@ public:
     const R* master(Size j) const { return master_.data() + j * d_; }
 
     // The centre as scores see it, before scaling: shifted like the rows and rounded.
-    R derived(Size j, Size f) const { return derive(master_.data(), j, f); }
+    R derived(Size j, Size f) const {
+        const R value = master(j)[f];
+        return frame_.shift.empty() ? value : value - frame_.shift[std::size_t(f)];
+    }
 
     // Replaces half the squared norms. scikit-learn's own rounding of the first centres' norms
     // decides rows that share no feature with any of them; norm_terms says how many roundings that
@@ -54,67 +59,61 @@ public:
     // |c|^2 as scores see the centre, in float64.
     double norm2(Size j) const { return norm2_[std::size_t(j)]; }
 
-    // Puts the centres elsewhere and says how far each went.
-    Movement move(const R* centres, const Threads& threads) {
+    // Puts the centres elsewhere and says how far each went. next(j, buffer) gives the new place of
+    // centre j, in the buffer or not, or null if it stays; then the followers go where leader is.
+    template <class Next>
+    Movement move(Next next, const std::vector<Size>& followers, Size leader,
+                  const Threads& threads) {
         Movement movement;
         movement.distance.assign(std::size_t(k_), 0.0);
-        std::vector<double> own_units(static_cast<std::size_t>(k_));
-        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
-            for (Size j = begin; j < end; ++j)
-                measure(j, centres, movement, own_units[std::size_t(j)]);
+        std::vector<double> own2(static_cast<std::size_t>(k_));
+        std::vector<std::vector<R>> buffers(static_cast<std::size_t>(threads.n_jobs));
+        const auto replace_one = [&](Size j, const R* place) {
+            replace(j, place, movement.distance[std::size_t(j)], own2[std::size_t(j)]);
+        };
+        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int worker) {
+            std::vector<R>& buffer = buffers[std::size_t(worker)];
+            buffer.resize(std::size_t(d_));
+            for (Size j = begin; j < end; ++j) replace_one(j, next(j, buffer.data()));
         });
-        for (Size j = 0; j < k_; ++j) {
-            const double distance = movement.distance[std::size_t(j)];
-            movement.moved += distance > 0;
-            movement.shift2 += own_units[std::size_t(j)];
-            if (distance > movement.largest) {
-                movement.second_largest = movement.largest;
-                movement.largest = distance;
-                movement.largest_index = j;
-            } else {
-                movement.second_largest = std::max(movement.second_largest, distance);
-            }
-        }
-        // Norms that were set from outside are replaced, whether or not their centre moved.
-        for (Size j = 0; j < k_; ++j)
-            moved_[std::size_t(j)] = norms_given_ || movement.distance[std::size_t(j)] > 0;
+        for (const Size j : followers) replace_one(j, master(leader));
+        for (Size j = 0; j < k_; ++j) movement.add(j, own2[std::size_t(j)]);
         norms_given_ = false;
         norm_terms_ = 1;
-        std::copy(centres, centres + k_ * d_, master_.begin());
-        derive_start(threads);
-        panels_fit_ = false;
         return movement;
+    }
+    Movement move(const R* centres, const Threads& threads) {
+        return move([&](Size j, R*) { return centres + j * d_; }, {}, 0, threads);
     }
 
     // Where feature f stands in the panels of CSR rows: f itself, or what `slots` says.
     void set_slots(std::vector<std::uint32_t> slots) {
         slots_ = std::move(slots);
-        panels_fit_ = false;
+        std::fill(stale_.begin(), stale_.end(), char(1));
     }
     const std::uint32_t* slots_or_null() const { return slots_.empty() ? nullptr : slots_.data(); }
 
-    // The layout for dense or CSR rows; made anew after the centres moved.
+    // The layout for dense or CSR rows; centres that moved are packed anew.
     Panels<R> panels(bool dense, const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
         const Size count = dense ? dense_panels<R>(k_) : csr_panels<R>(k_);
         panels_.resize(std::size_t(padded<R>(k_) * d_), R(0));
         const Panels<R> view{panels_.data(), start_.data(), k_, d_, count};
-        if (!panels_fit_ || panels_dense_ != dense) {
-            if (panels_dense_ != dense) std::fill(panels_.begin(), panels_.end(), R(0));
+        if (panels_dense_ != dense) {
+            std::fill(panels_.begin(), panels_.end(), R(0));
+            std::fill(stale_.begin(), stale_.end(), char(1));
+            panels_dense_ = dense;
+        }
+        if (std::find(stale_.begin(), stale_.end(), char(1)) != stale_.end()) {
             threads.ranges(d_, features_per_task(), [&](Size begin, Size end, int) {
                 for (Size p = 0; p < count; ++p) pack(view.panel(p), dense, begin, end);
             });
-            panels_fit_ = true;
-            panels_dense_ = dense;
+            std::fill(stale_.begin(), stale_.end(), char(0));
         }
         return view;
     }
 
 private:
-    R derive(const R* centres, Size j, Size f) const {
-        const R value = centres[j * d_ + f];
-        return frame_.shift.empty() ? value : value - frame_.shift[std::size_t(f)];
-    }
     // Scaling the centre by the square of the scale is scaling row and centre: the product is the
     // same number.
     R packed(Size j, Size f) const {
@@ -130,36 +129,39 @@ private:
         const Size width = panel.width(), last = std::min(k_, panel.first + width);
         R* values = panels_.data() + panel.first * d_;
         const std::uint32_t* slot = dense ? nullptr : slots_or_null();
-        for (Size j = panel.first; j < last; ++j)
+        for (Size j = panel.first; j < last; ++j) {
+            if (!stale_[std::size_t(j)]) continue;
+            R* lane = values + (j - panel.first);
             for (Size f = begin; f < end; ++f)
-                values[(slot ? Size(slot[f]) : f) * width + j - panel.first] = packed(j, f);
+                lane[(slot ? Size(slot[f]) : f) * width] = packed(j, f);
+        }
     }
 
-    void measure(Size j, const R* centres, Movement& movement, double& own2) const {
-        if (std::memcmp(master(j), centres + j * d_, std::size_t(d_) * sizeof(R)) == 0) return;
-        const double scale = frame_.scale();
-        const R *before = master(j), *after = centres + j * d_;
+    // Puts centre j where `place` is, unless that is null or where it stands already.
+    void replace(Size j, const R* place, double& distance, double& own2) {
+        if (!place || std::memcmp(master(j), place, std::size_t(d_) * sizeof(R)) == 0) {
+            // Norms that were set from outside go, whether or not their centre moves.
+            if (norms_given_) derive_norm(j);
+            return;
+        }
         const R* shift = frame_.shift_or_null();
-        own2 = kernels<R>().step2(after, before, nullptr, d_, scale);
-        const double step2 = shift ? kernels<R>().step2(after, before, shift, d_, scale) : own2;
+        own2 = kernels<R>().step2(place, master(j), nullptr, d_, frame_.scale());
+        const double step2 =
+            shift ? kernels<R>().step2(place, master(j), shift, d_, frame_.scale()) : own2;
         // A difference, a square and up to d additions round each term by less than d + 4 units.
         // Squares may underflow, too, and a centre that moved must not seem to stand still.
-        movement.distance[std::size_t(j)] = std::sqrt(step2 + double(d_) * 0x1p-1074) *
-                                            (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
+        distance = std::sqrt(step2 + double(d_) * 0x1p-1074) * (1 + double(d_ + 8) * 0x1p-53) *
+                   (1 + 0x1p-48);
+        std::copy(place, place + d_, master_.data() + j * d_);
+        stale_[std::size_t(j)] = 1;
+        derive_norm(j);
     }
 
-    void derive_start(const Threads& threads) {
-        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
-            for (Size j = begin; j < end; ++j) {
-                if (!moved_[std::size_t(j)]) continue;
-                const double norm2 =
-                    kernels<R>()
-                        .square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale())
-                        .value();
-                norm2_[std::size_t(j)] = norm2;
-                start_[std::size_t(j)] = R(0.5 * norm2);
-            }
-        });
+    void derive_norm(Size j) {
+        const double norm2 =
+            kernels<R>().square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale()).value();
+        norm2_[std::size_t(j)] = norm2;
+        start_[std::size_t(j)] = R(0.5 * norm2);
     }
 
     Size k_, d_;
@@ -170,10 +172,10 @@ private:
     Size norm_terms_ = 1;
     bool norms_given_ = false;
     mutable std::mutex layout_mutex_;
-    std::vector<char> moved_;  // centres that norms must be taken of
     std::vector<std::uint32_t> slots_;
     mutable std::vector<R> panels_;
-    mutable bool panels_fit_ = false, panels_dense_ = true;
+    mutable std::vector<char> stale_;  // centres that the panels do not have yet
+    mutable bool panels_dense_ = true;
 };
 
 }  // namespace exactmeans

@@ -55,20 +55,26 @@ double squared_distance(const DenseRows<R>& x, Size i, const Points<C>& points, 
 template <class R, class I, class C>
 double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points, Size j) {
     const C* c = points.values + j * points.d;
-    Compensated sum;
-    sum.add(points.norms2[std::size_t(j)].high);
-    sum.add(points.norms2[std::size_t(j)].low);
     const auto row = x.row(i);
-    for (Size t = 0; t < row.nonzeros; ++t) {
-        const double centre = double(c[row.index[t]]) * points.scale;
-        const double step = double(row.value[t]) * points.scale - centre;
-        sum.add_product(step, step);
-        sum.add_product(-centre, centre);
+    const SquareSum norm2 = points.norms2[std::size_t(j)];
+    Compensated sum;
+    sum.add(norm2.high);
+    constexpr Size block = 512;
+    double stored[block];
+    double low = norm2.low;
+    for (Size begin = 0; begin < row.nonzeros; begin += block) {
+        const Size n = std::min(block, row.nonzeros - begin);
+        for (Size t = 0; t < n; ++t) stored[t] = double(c[row.index[begin + t]]);
+        const SquareSum part =
+            kernels<R>().stored_distance2(row.value + begin, stored, n, points.scale);
+        sum.add(part.high);
+        low += part.low;
     }
+    sum.add(low);
     // What is left when a row sits on its point is rounding; such rows must be known to be at
     // distance 0.
     const double d2 = sum.value();
-    return d2 > 0x1p-96 * points.norms2[std::size_t(j)].value() ? d2 : 0.0;
+    return d2 > 0x1p-96 * norm2.value() ? d2 : 0.0;
 }
 
 // Calls visit(i, squared distance to the own point, worker) for every row; null `labels`: all own

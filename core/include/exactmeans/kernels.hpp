@@ -98,6 +98,8 @@ struct Kernels {
     // sum of ((x - c) scale)^2, compensated
     double (*distance2)(const R* x, const R* c, Size d, double scale);
     double (*distance2_double)(const R* x, const double* c, Size d, double scale);
+    // sum of ((x - c)^2 - c^2) scale^2 over the n stored entries of a CSR row, compensated
+    SquareSum (*stored_distance2)(const R* x, const double* c, Size n, double scale);
     // sum of (((a - shift) - (b - shift)) scale)^2
     double (*step2)(const R* a, const R* b, const R* shift, Size d, double scale);
     // sum of (c - o) (2 (s - weight o) - weight (c - o)), all scaled, with s = high + low; low may

@@ -153,44 +153,52 @@ public:
 
     double weight(Size j) const { return weight_row(j).total(0).sum; }
 
-    // Writes the mean of every cluster whose sums were touched since the last call over its row of
-    // `centres`. A cluster without weight gets the place of the heaviest one, as in scikit-learn.
-    template <class R>
-    void average(R* centres, const Threads& threads) {
-        Size heaviest = 0;
+    // Has a row come or gone since settle() was called?
+    bool touched(Size j) const { return touched_[std::size_t(j)]; }
+    void settle() { std::fill(touched_.begin(), touched_.end(), char(0)); }
+
+    // The lowest of those with the largest weight.
+    Size heaviest() const {
+        Size best = 0;
         for (Size j = 1; j < k_; ++j)
-            if (weight(j) > weight(heaviest)) heaviest = j;
-        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
-            for (Size j = begin; j < end; ++j)
-                if (touched_[std::size_t(j)] && weight(j) > 0) mean(j, centres + j * d_);
-        });
-        for (Size j = 0; j < k_; ++j) {
-            if (!(weight(j) > 0) && j != heaviest)
-                std::memcpy(centres + j * d_, centres + heaviest * d_, std::size_t(d_) * sizeof(R));
-            touched_[std::size_t(j)] = 0;
-        }
+            if (weight(j) > weight(best)) best = j;
+        return best;
     }
 
-    // sum_j [ 2 (c_j - origin).(S_j - N_j origin) - N_j |c_j - origin|^2 ], times 4^exponent: what
-    // the clusters explain of the scatter about origin. The scatter minus this is the inertia, at a
-    // cost that does not depend on n.
     template <class R>
-    double explained(const R* centres, const double* origin, int exponent,
-                     const Threads& threads) const {
-        std::vector<double> part(static_cast<std::size_t>(k_));
-        const double scale = std::ldexp(1.0, exponent),
-                     sum_scale = std::ldexp(1.0, exponent - grid_.exponent());
-        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
-            for (Size j = begin; j < end; ++j) {
-                const double* high = plane(j, 0);
-                const double* low = grid_.words() > 1 ? plane(j, 1) : nullptr;
-                part[std::size_t(j)] = kernels<R>().explained(centres + j * d_, high, low, origin,
-                                                              d_, weight(j), scale, sum_scale);
-            }
-        });
-        double sum = 0;
-        for (const double p : part) sum += p;
-        return sum;
+    void mean(Size j, R* out) const {
+        const TwoSum weight = weight_row(j).total(0);
+        const double back = std::ldexp(1.0, -grid_.exponent());
+        if (grid_.words() <= 2) {
+            const double* low = grid_.words() == 2 ? plane(j, 1) : nullptr;
+            kernels<R>().mean(plane(j, 0), low, weight.sum, weight.error, back, d_, out);
+            return;
+        }
+        std::vector<double> high(static_cast<std::size_t>(d_)), low(static_cast<std::size_t>(d_));
+        const SumRow sums = row(j);
+        for (Size f = 0; f < d_; ++f) {
+            const TwoSum sum = sums.total(f);
+            high[std::size_t(f)] = sum.sum;
+            low[std::size_t(f)] = sum.error;
+        }
+        kernels<R>().mean(high.data(), low.data(), weight.sum, weight.error, back, d_, out);
+    }
+
+    // The means of all clusters; those without weight get the heaviest one's.
+    template <class R>
+    void average(R* centres) const {
+        for (Size j = 0; j < k_; ++j) mean(weight(j) > 0 ? j : heaviest(), centres + j * d_);
+    }
+
+    // 2 (c - origin).(S_j - N_j origin) - N_j |c - origin|^2, times 4^exponent: what cluster j,
+    // with centre c, explains of the scatter about origin. The scatter minus the sum of these is
+    // the inertia, at a cost that does not depend on n.
+    template <class R>
+    double explained(Size j, const R* centre, const double* origin, int exponent) const {
+        const double* low = grid_.words() > 1 ? plane(j, 1) : nullptr;
+        return kernels<R>().explained(centre, plane(j, 0), low, origin, d_, weight(j),
+                                      std::ldexp(1.0, exponent),
+                                      std::ldexp(1.0, exponent - grid_.exponent()));
     }
 
 private:
@@ -203,8 +211,6 @@ private:
         Size centre, begin, end;
         bool shared;  // other pieces have the same centre
     };
-
-    Size centres_per_task() const { return std::max<Size>(1, 16384 / std::max<Size>(1, d_)); }
 
     SumRow row(Size j) const {
         return SumRow(const_cast<double*>(words_.data()) + j * d_ * grid_.words(), d_, grid_);
@@ -276,25 +282,6 @@ private:
 
     const double* plane(Size j, int w) const {
         return words_.data() + (j * grid_.words() + w) * d_;
-    }
-
-    template <class R>
-    void mean(Size j, R* out) const {
-        const TwoSum weight = weight_row(j).total(0);
-        const double back = std::ldexp(1.0, -grid_.exponent());
-        if (grid_.words() <= 2) {
-            const double* low = grid_.words() == 2 ? plane(j, 1) : nullptr;
-            kernels<R>().mean(plane(j, 0), low, weight.sum, weight.error, back, d_, out);
-            return;
-        }
-        std::vector<double> high(static_cast<std::size_t>(d_)), low(static_cast<std::size_t>(d_));
-        const SumRow sums = row(j);
-        for (Size f = 0; f < d_; ++f) {
-            const TwoSum sum = sums.total(f);
-            high[std::size_t(f)] = sum.sum;
-            low[std::size_t(f)] = sum.error;
-        }
-        kernels<R>().mean(high.data(), low.data(), weight.sum, weight.error, back, d_, out);
     }
 
     Size k_, d_;

@@ -17,6 +17,7 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             &square_sum<V>,
             &distance2<V, R>,
             &distance2<V, double>,
+            &stored_distance2<V>,
             &step2<V>,
             &explained<V>,
             &fits_words<V>,

@@ -74,6 +74,35 @@ double distance2(const typename V::Real* x, const C* c, Size d, double scale) {
         .value();
 }
 
+// The stored part of |x - c|^2 - |c|^2 of a CSR row: sum of (x - c)^2 - c^2, compensated; c has the
+// centre's values for the row's features.
+template <class V>
+SquareSum stored_distance2(const typename V::Real* x, const double* c, Size n, double scale) {
+    double sum[stripes] = {}, error[stripes] = {};
+    const auto add = [&](Size t, int l) {
+        const double centre = c[t] * scale, step = double(x[t]) * scale - centre;
+        const double plus = step * step, minus = centre * centre;
+        double total, lost, total2, lost2;
+        two_sum<V>(sum[l], plus, total, lost);
+        two_sum<V>(total, -minus, total2, lost2);
+        sum[l] = total2;
+        error[l] += (lost + lost2) +
+                    (__builtin_fma(step, step, -plus) - __builtin_fma(centre, centre, -minus));
+    };
+    Size t = 0;
+    for (; t + stripes <= n; t += stripes)
+        for (int l = 0; l < stripes; ++l) add(t + l, l);
+    for (int l = 0; t + l < n; ++l) add(t + l, l);
+    double high = 0, low = 0;
+    for (int l = 0; l < stripes; ++l) {
+        double total, lost;
+        two_sum<V>(high, sum[l], total, lost);
+        high = total;
+        low += lost;
+    }
+    return {high, low + stripes_total<V>(error)};
+}
+
 template <class V>
 bool fits_words(const typename V::Real* x, const double* magic, Size columns, int words,
                 double weight, double scale, Size d) {

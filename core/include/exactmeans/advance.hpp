@@ -1,0 +1,67 @@
+// The second half of an iteration: every centre goes to the mean of its cluster. Mean, movement,
+// norm and the explained scatter of a centre are computed in one visit, because all centres
+// together do not fit the cache.
+#pragma once
+
+#include <vector>
+
+#include "exactmeans/centroids.hpp"
+#include "exactmeans/update.hpp"
+
+namespace exactmeans {
+
+// Remembers what each cluster explained, so that one that neither changed nor moved costs nothing.
+template <class R>
+class Advance {
+public:
+    explicit Advance(Size k) : explained_(std::size_t(k)), known_(std::size_t(k), 0) {}
+
+    // Takes note of what the clusters explain now; for when rows are about to be lent to empty
+    // ones.
+    void observe(const Sums& sums, const Centroids<R>& centroids, const double* origin) {
+        for (Size j = 0; j < sums.k(); ++j) look(j, sums, centroids, origin);
+        observed_ = true;
+    }
+
+    // Clusters without weight get the place of the heaviest one, as in scikit-learn.
+    Movement run(Sums& sums, Centroids<R>& centroids, const double* origin,
+                 const Threads& threads) {
+        std::vector<Size> empty;
+        for (Size j = 0; j < sums.k(); ++j)
+            if (!(sums.weight(j) > 0)) empty.push_back(j);
+        const Movement movement = centroids.move(
+            [&](Size j, R* buffer) -> const R* {
+                if (!observed_) look(j, sums, centroids, origin);
+                if (!sums.touched(j) || !(sums.weight(j) > 0)) return nullptr;
+                sums.mean(j, buffer);
+                return buffer;
+            },
+            empty, sums.heaviest(), threads);
+        for (std::size_t j = 0; j < known_.size(); ++j)
+            if (movement.distance[j] > 0) known_[j] = 0;
+        sums.settle();
+        observed_ = false;
+        return movement;
+    }
+
+    // Of the scatter about the origin, by the clusters and centres before the last run.
+    double explained() const {
+        double sum = 0;
+        for (const double part : explained_) sum += part;
+        return sum;
+    }
+
+private:
+    void look(Size j, const Sums& sums, const Centroids<R>& centroids, const double* origin) {
+        const std::size_t at = std::size_t(j);
+        if (known_[at] && !sums.touched(j)) return;
+        explained_[at] = sums.explained(j, centroids.master(j), origin, centroids.frame().exponent);
+        known_[at] = 1;
+    }
+
+    bool observed_ = false;
+    std::vector<double> explained_;
+    std::vector<char> known_;
+};
+
+}  // namespace exactmeans
