@@ -114,27 +114,44 @@ public:
     }
 
 private:
-    // Scaling the centre by the square of the scale is scaling row and centre: the product is the
-    // same number.
-    R packed(Size j, Size f) const {
-        const R value = derived(j, f);
-        return frame_.exponent ? R(-std::ldexp(double(value), 2 * frame_.exponent)) : -value;
-    }
-
     // Small centres are not worth waking a thread each.
     Size centres_per_task() const { return std::max<Size>(1, 16384 / std::max<Size>(1, d_)); }
     Size features_per_task() const { return std::max<Size>(64, 16384 / std::max<Size>(1, k_)); }
 
+    // Brings features [begin, end) of a panel up to date, unit by unit.
     void pack(typename Panels<R>::Panel panel, bool dense, Size begin, Size end) const {
-        const Size width = panel.width(), last = std::min(k_, panel.first + width);
+        constexpr Size unit = unit_width<R>;
         R* values = panels_.data() + panel.first * d_;
-        const std::uint32_t* slot = dense ? nullptr : slots_or_null();
-        for (Size j = panel.first; j < last; ++j) {
-            if (!stale_[std::size_t(j)]) continue;
-            R* lane = values + (j - panel.first);
-            for (Size f = begin; f < end; ++f)
-                lane[(slot ? Size(slot[f]) : f) * width] = packed(j, f);
+        for (Size j = panel.first; j < std::min(k_, panel.first + panel.width()); j += unit) {
+            const Size count = std::min(unit, k_ - j);
+            const auto stale = stale_.begin() + j;
+            if (std::find(stale, stale + count, char(1)) == stale + count) continue;
+            R* lanes = values + (j - panel.first);
+            if (frame_.shift.empty() && frame_.exponent == 0)
+                pack_unit(j, count, lanes, panel.width(), dense, begin, end,
+                          [](Size, R c) { return -c; });
+            else
+                pack_unit(j, count, lanes, panel.width(), dense, begin, end,
+                          [&](Size f, R c) { return packed(f, c); });
         }
+    }
+
+    template <class Value>
+    void pack_unit(Size j, Size count, R* lanes, Size width, bool dense, Size begin, Size end,
+                   Value value) const {
+        const std::uint32_t* slot = dense ? nullptr : slots_or_null();
+        const R* centre = master(j);
+        for (Size f = begin; f < end; ++f) {
+            R* to = lanes + (slot ? Size(slot[f]) : f) * width;
+            for (Size l = 0; l < count; ++l) to[l] = value(f, centre[l * d_ + f]);
+        }
+    }
+
+    // Scaling the centre by the square of the scale is scaling row and centre: the product is the
+    // same number.
+    R packed(Size f, R c) const {
+        if (!frame_.shift.empty()) c -= frame_.shift[std::size_t(f)];
+        return R(-std::ldexp(double(c), 2 * frame_.exponent));
     }
 
     // Puts centre j where `place` is, unless that is null or where it stands already.
