@@ -341,7 +341,8 @@ int usable_cores() {
     long long cores = asked != nullptr ? positive(asked) : 0;
     if (cores == 0) {
         cores = affinity_cores();
-        // Read once: it takes longer than a small fit, and hardly ever changes while a process lives.
+        // Read once: it takes longer than a small fit, and hardly ever changes while a process
+        // lives.
         static const int quota = detail::quota_cores();
         if (quota > 0) cores = std::min<long long>(cores, quota);
     }

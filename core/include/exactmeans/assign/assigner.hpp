@@ -7,7 +7,8 @@
 //     A(Size n, Size k)                                    bounds for n rows; nothing is known yet
 //     void start(const Work&, const Threads&)              once per pass, before any range
 //     Tally assign(const Work&, Scan&, begin, end)         labels rows [begin, end)
-//     void moved(const Movement&)                          after each update, once between two passes
+//     void moved(const Movement&)                          after each update, once between two
+//     passes
 // assign is called at once on disjoint ranges and writes nothing that ranges share.
 #pragma once
 
