@@ -250,20 +250,20 @@ struct CsrChain {
     void run(const SlotRow<R>& row, Size begin, Size end, const R* values) {
         // A local array: sums reached through `this` would be stored at every step.
         V acc[Vectors];
-#pragma GCC unroll 16
+#pragma GCC unroll 32
         for (int v = 0; v < Vectors; ++v) acc[v] = V::splat(0);
         for (Size t = begin; t < end; ++t) {
             const Size ahead = t + csr_ahead < row.nonzeros ? t + csr_ahead : t;
             const R* next = values + Size(row.index[ahead]) * width;
-#pragma GCC unroll 16
+#pragma GCC unroll 32
             for (Size l = 0; l < width; l += Size(64 / sizeof(R))) __builtin_prefetch(next + l);
             const V x = V::splat(row.value[t]);
             const R* centre = values + Size(row.index[t]) * width;
-#pragma GCC unroll 16
+#pragma GCC unroll 32
             for (int v = 0; v < Vectors; ++v)
                 acc[v] = V::fma(x, V::load(centre + v * V::lanes), acc[v]);
         }
-#pragma GCC unroll 16
+#pragma GCC unroll 32
         for (int v = 0; v < Vectors; ++v) sum[v] = acc[v];
     }
 
@@ -302,7 +302,7 @@ void csr_panel(const SlotRow<typename V::Real>* rows, Size n,
             chain.run(rows[i], 0, rows[i].nonzeros, values);
         LaneBest<V> best = LaneBest<V>::none();
         V number = V::add(V::splat(R(first)), V::iota());
-#pragma GCC unroll 16
+#pragma GCC unroll 32
         for (int v = 0; v < Vectors; ++v) {
             const V start = V::load(centres.start + first + v * V::lanes);
             best.template take<WithSecond>(V::add(chain.sum[v], start), number);
