@@ -1,0 +1,77 @@
+// AArch64, where every CPU has NEON with fused multiply-add.
+//
+// min, max and lowest pass over a NaN and count -0 as less than 0. Neither tells this file from the
+// others: rows and centres are finite, and a score ends with adding half a squared norm, which
+// leaves no -0.
+#if defined(__aarch64__) || defined(_M_ARM64)
+
+#include <arm_neon.h>
+
+#include "isa.hpp"
+#include "table.hpp"
+
+namespace exactmeans {
+namespace {
+
+struct Float4 {
+    using Real = float;
+    static constexpr int lanes = 4;
+    // A unit is two vectors. 24 of the 32 registers accumulate, up to 6 hold centres, and 2 rows.
+    static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
+    // Enough chains for four pipes with a latency of two or more.
+    static constexpr int thin_vectors = 8;
+
+    float32x4_t v;
+
+    static Float4 load(const float* from) { return {vld1q_f32(from)}; }
+    static Float4 splat(float x) { return {vdupq_n_f32(x)}; }
+    void store(float* to) const { vst1q_f32(to, v); }
+    static Float4 add(Float4 a, Float4 b) { return {vaddq_f32(a.v, b.v)}; }
+    static Float4 fma(Float4 a, Float4 b, Float4 c) { return {vfmaq_f32(c.v, a.v, b.v)}; }
+    static Float4 iota() {
+        constexpr float numbers[lanes] = {0, 1, 2, 3};
+        return load(numbers);
+    }
+    static uint32x4_t equal(Float4 a, Float4 b) { return vceqq_f32(a.v, b.v); }
+    static uint32x4_t less(Float4 a, Float4 b) { return vcltq_f32(a.v, b.v); }
+    static Float4 select(uint32x4_t m, Float4 a, Float4 b) { return {vbslq_f32(m, a.v, b.v)}; }
+    static Float4 min(Float4 a, Float4 b) { return {vminnmq_f32(a.v, b.v)}; }
+    static Float4 max(Float4 a, Float4 b) { return {vmaxnmq_f32(a.v, b.v)}; }
+    static float lowest(Float4 a) { return vminnmvq_f32(a.v); }
+};
+
+struct Double2 {
+    using Real = double;
+    static constexpr int lanes = 2;
+    static constexpr int tile_rows[3] = {12, 6, 4};
+    static constexpr int thin_vectors = 8;
+
+    float64x2_t v;
+
+    static Double2 load(const double* from) { return {vld1q_f64(from)}; }
+    static Double2 splat(double x) { return {vdupq_n_f64(x)}; }
+    void store(double* to) const { vst1q_f64(to, v); }
+    static Double2 add(Double2 a, Double2 b) { return {vaddq_f64(a.v, b.v)}; }
+    static Double2 fma(Double2 a, Double2 b, Double2 c) { return {vfmaq_f64(c.v, a.v, b.v)}; }
+    static Double2 iota() {
+        constexpr double numbers[lanes] = {0, 1};
+        return load(numbers);
+    }
+    static uint64x2_t equal(Double2 a, Double2 b) { return vceqq_f64(a.v, b.v); }
+    static uint64x2_t less(Double2 a, Double2 b) { return vcltq_f64(a.v, b.v); }
+    static Double2 select(uint64x2_t m, Double2 a, Double2 b) { return {vbslq_f64(m, a.v, b.v)}; }
+    static Double2 min(Double2 a, Double2 b) { return {vminnmq_f64(a.v, b.v)}; }
+    static Double2 max(Double2 a, Double2 b) { return {vmaxnmq_f64(a.v, b.v)}; }
+    static double lowest(Double2 a) { return vminnmvq_f64(a.v); }
+};
+
+constexpr Kernels<float> singles = table<Float4>("neon");
+constexpr Kernels<double> doubles = table<Double2>("neon");
+
+}  // namespace
+
+const Isa isa_neon = {"neon", singles, doubles};
+
+}  // namespace exactmeans
+
+#endif
