@@ -12,7 +12,7 @@ SOURCES := pyproject.toml CMakeLists.txt \
 PYTEST_ARGS ?= -n auto
 ASAN_SITE := build/asan-site
 
-.PHONY: help demo test lint format asan tsan bench clean
+.PHONY: help demo test lint format asan tsan neon bench clean
 
 help:
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -45,6 +45,9 @@ asan: $(VENV)/.dev $(ASAN_SITE)/.installed  ## tests under Address- and Undefine
 
 tsan: $(VENV)/.dev  ## C++ tests under ThreadSanitizer
 	cmake --workflow --preset tsan
+
+neon: $(VENV)/.tools  ## C++ tests for AArch64, under qemu
+	cmake --workflow --preset neon
 
 bench: $(VENV)/.bench  ## compare with other libraries (QUICK=1 for a short run)
 	QUICK=$(QUICK) $(BIN)/python -m benchmarks
