@@ -136,14 +136,18 @@ void own_distances(const Block& block, const Array<const C, 2>& centres, const L
 }
 
 template <class C>
-void transform_rows(const Block& block, const Array<const C, 2>& centres, int exponent,
+void transform_rows(const Block& block, const Array<const C, 2>& centres,
+                    const std::optional<Array<const C, 1>>& shift, int exponent,
                     const Array<C, 2>& out, int n_jobs) {
-    require(Size(centres.shape(1)) == column_count(block.rows), "centres and rows differ in width");
+    const Size d = column_count(block.rows);
+    require(Size(centres.shape(1)) == d && (!shift || Size(shift->shape(0)) == d),
+            "centres and rows differ in width");
     require(Size(out.shape(0)) == row_count(block.rows) && out.shape(1) == centres.shape(0),
             "out must be rows by centres");
     on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
         if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, C>)
-            transform(x, points_of(centres, exponent), out.data(), threads);
+            transform(x, points_of(centres, exponent), shift ? shift->data() : nullptr, out.data(),
+                      threads);
         else
             throw std::invalid_argument("rows and centres must have the same dtype");
         return 0;
@@ -193,8 +197,10 @@ void bind_rows(nb::module_& m) {
              nb::arg("exponent"), nb::arg("n_jobs"))
         .def("own_distances", &own_distances<float>)
         .def("own_distances", &own_distances<double>)
-        .def("transform", &transform_rows<float>)
-        .def("transform", &transform_rows<double>);
+        .def("transform", &transform_rows<float>, nb::arg("centres"), nb::arg("shift").none(),
+             nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
+        .def("transform", &transform_rows<double>, nb::arg("centres"), nb::arg("shift").none(),
+             nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"));
 
     m.def(
         "safe_exponent",

@@ -21,9 +21,15 @@ class Frame:
     exponent: int
     shift: NDArray[Any] | None
 
+    def shift_of(self, engine: LocalEngine) -> NDArray[Any] | None:
+        """The shift of this engine's rows, in their dtype: CSR rows are never shifted."""
+        if self.shift is None or engine.sparse:
+            return None
+        return self.shift.astype(engine.dtype, copy=False)
+
     def centroids(self, centres: NDArray[Any], engine: LocalEngine) -> _core.Centroids:
-        """Centres as the rows of this engine are compared with: CSR rows are never shifted."""
-        shift = None if engine.sparse else self.shift
+        """Centres as the rows of this engine are compared with."""
+        shift = self.shift_of(engine)
         slots = engine.slots() if engine.sparse else None
         return _core.Centroids.make(centres, shift, self.exponent, slots, engine.n_jobs)
 

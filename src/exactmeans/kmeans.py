@@ -254,7 +254,7 @@ class KMeans(
         """
         check_is_fitted(self)
         engine = self._engine(X)
-        return engine.transform(self._centres(), self._frame.exponent)
+        return engine.transform(self._centres(), self._frame.shift_of(engine), self._frame.exponent)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the inertia of X at the fitted centres.

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "exactmeans/centroids.hpp"
 #include "exactmeans/compensated.hpp"
 #include "exactmeans/exact_sum.hpp"
 #include "exactmeans/kernels.hpp"
@@ -18,6 +19,7 @@
 namespace exactmeans {
 
 inline constexpr Size distance_chunk = 256;
+inline constexpr Size transform_chunk = 96;
 
 // Points to measure from, and the power of two by which everything is multiplied first.
 template <class C>
@@ -111,15 +113,90 @@ Scatter scatter(const Rows& x, const Points<C>& points, const std::int32_t* labe
     return all;
 }
 
-// out[i * k + j] = |x_i - c_j|, in the data's own units.
+// Rows as float64, scaled and shifted, in a buffer: what transform's kernels read.
+class DoubleRows {
+public:
+    template <class R>
+    void load(const DenseRows<R>& x, Size begin, Size count, double scale, const double* shift) {
+        values_.resize(std::size_t(count * x.d));
+        rows_.resize(std::size_t(count));
+        for (Size t = 0; t < count; ++t) {
+            double* row = values_.data() + t * x.d;
+            rows_[std::size_t(t)] = row;
+            for (Size f = 0; f < x.d; ++f)
+                row[f] = double(x.at(begin + t, f)) * scale - (shift ? shift[f] : 0.0);
+        }
+    }
+    template <class R, class I>
+    void load(const CsrRows<R, I>& x, Size begin, Size count, double scale, const double*) {
+        const Size first = x.offsets[begin], total = x.offsets[begin + count] - first;
+        values_.resize(std::size_t(total));
+        slots_.resize(std::size_t(total));
+        sparse_.resize(std::size_t(count));
+        for (Size t = 0; t < total; ++t) {
+            values_[std::size_t(t)] = double(x.data[first + t]) * scale;
+            slots_[std::size_t(t)] = std::uint32_t(x.indices[first + t]);
+        }
+        for (Size t = 0; t < count; ++t) {
+            const Size at = x.offsets[begin + t] - first;
+            sparse_[std::size_t(t)] = {slots_.data() + at, values_.data() + at,
+                                       x.offsets[begin + t + 1] - first - at};
+        }
+    }
+
+    template <bool Dense>
+    void scores(Size count, const Panels<double>& panels, double* out) const {
+        if constexpr (Dense)
+            kernels<double>().scores_dense(rows_.data(), count, panels, out);
+        else
+            kernels<double>().scores_csr(sparse_.data(), count, panels, out);
+    }
+    // |x|^2 of row t.
+    template <bool Dense>
+    double norm2(Size t, Size d) const {
+        const double* values = Dense ? rows_[std::size_t(t)] : sparse_[std::size_t(t)].value;
+        const Size n = Dense ? d : sparse_[std::size_t(t)].nonzeros;
+        return kernels<double>().square_sum(values, nullptr, n, 1.0).value();
+    }
+
+private:
+    std::vector<double> values_;
+    std::vector<const double*> rows_;
+    std::vector<std::uint32_t> slots_;
+    std::vector<SlotRow<double>> sparse_;
+};
+
+// out[i * k + j] = |x_i - c_j|, in the data's own units: from float64 scores, and from differences
+// where too little of the norms is left. shift, as in the frame, keeps that rare; null for CSR.
 template <class Rows>
-void transform(const Rows& x, const Points<typename Rows::Real>& points, typename Rows::Real* out,
-               const Threads& threads) {
-    threads.ranges(x.n, distance_chunk, [&](Size begin, Size end, int) {
-        for (Size i = begin; i < end; ++i)
-            for (Size j = 0; j < points.k; ++j)
-                out[i * points.k + j] = typename Rows::Real(
-                    std::sqrt(squared_distance(x, i, points, j)) / points.scale);
+void transform(const Rows& x, const Points<typename Rows::Real>& points,
+               const typename Rows::Real* shift, typename Rows::Real* out, const Threads& threads) {
+    const Size k = points.k, d = points.d;
+    Frame<double> frame;
+    if (shift)
+        for (Size f = 0; f < d; ++f) frame.shift.push_back(double(shift[f]) * points.scale);
+    std::vector<double> scaled(static_cast<std::size_t>(k * d));
+    for (Size t = 0; t < k * d; ++t)
+        scaled[std::size_t(t)] = double(points.values[t]) * points.scale;
+    const Centroids<double> centroids(scaled.data(), k, d, std::move(frame), threads);
+    const Panels<double> panels = centroids.panels(is_dense<Rows>, threads);
+    std::vector<DoubleRows> buffers(static_cast<std::size_t>(threads.n_jobs));
+    std::vector<std::vector<double>> scores(buffers.size());
+    threads.ranges(x.n, transform_chunk, [&](Size begin, Size end, int worker) {
+        DoubleRows& rows = buffers[std::size_t(worker)];
+        std::vector<double>& score = scores[std::size_t(worker)];
+        rows.load(x, begin, end - begin, points.scale, centroids.frame().shift_or_null());
+        score.resize(std::size_t((end - begin) * k));
+        rows.template scores<is_dense<Rows>>(end - begin, panels, score.data());
+        for (Size i = begin; i < end; ++i) {
+            const double norm2 = rows.template norm2<is_dense<Rows>>(i - begin, d);
+            for (Size j = 0; j < k; ++j) {
+                double d2 = norm2 + 2 * score[std::size_t((i - begin) * k + j)];
+                if (d2 < 0x1p-6 * (norm2 + centroids.norm2(j)))
+                    d2 = squared_distance(x, i, points, j);
+                out[i * k + j] = typename Rows::Real(std::sqrt(d2) / points.scale);
+            }
+        }
     });
 }
 

@@ -93,6 +93,9 @@ struct Kernels {
                           const Nearest<R>& out);
     void (*nearest_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres,
                         const Nearest<R>& out);
+    // out[i * k + j] = the score of row i and centre j
+    void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
+    void (*scores_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, R* out);
     // sum of ((x - shift) scale)^2
     SquareSum (*square_sum)(const R* x, const R* shift, Size d, double scale);
     // sum of ((x - c) scale)^2, compensated

@@ -267,6 +267,13 @@ struct CsrChain {
         for (int v = 0; v < Vectors; ++v) sum[v] = acc[v];
     }
 
+    void run_row(const SlotRow<R>& row, const R* values) {
+        if (sizeof(R) < sizeof(double) && row.nonzeros > longest_chain)
+            run_pieces(row, values);
+        else
+            run(row, 0, row.nonzeros, values);
+    }
+
     // Pieces of a long float32 row, added in float64.
     void run_pieces(const SlotRow<R>& row, const R* values) {
         double total[Vectors * V::lanes] = {};
@@ -296,10 +303,7 @@ void csr_panel(const SlotRow<typename V::Real>* rows, Size n,
     const R* values = centres.values + first * centres.d;
     for (Size i = 0; i < n; ++i) {
         CsrChain<V, Vectors> chain;
-        if (sizeof(R) < sizeof(double) && rows[i].nonzeros > longest_chain)
-            chain.run_pieces(rows[i], values);
-        else
-            chain.run(rows[i], 0, rows[i].nonzeros, values);
+        chain.run_row(rows[i], values);
         LaneBest<V> best = LaneBest<V>::none();
         V number = V::add(V::splat(R(first)), V::iota());
 #pragma GCC unroll 32
@@ -328,61 +332,66 @@ void csr_panel(const SlotRow<typename V::Real>* rows, Size n,
     }
 }
 
+// Calls run.operator()<Vectors>(first centre) for each panel.
+template <class V, class Run>
+void for_csr_panels(const Panels<typename V::Real>& centres, Run run) {
+    constexpr int per_unit = int(unit_width<typename V::Real>) / V::lanes;
+    for (Size p = 0; p < centres.count; ++p) {
+        const auto panel = centres.panel(p);
+        switch (panel.units) {
+            case 1:
+                run.template operator()<1 * per_unit>(panel.first);
+                break;
+            case 2:
+                run.template operator()<2 * per_unit>(panel.first);
+                break;
+            case 3:
+                run.template operator()<3 * per_unit>(panel.first);
+                break;
+            case 4:
+                run.template operator()<4 * per_unit>(panel.first);
+                break;
+            case 5:
+                run.template operator()<5 * per_unit>(panel.first);
+                break;
+            case 6:
+                run.template operator()<6 * per_unit>(panel.first);
+                break;
+            case 7:
+                run.template operator()<7 * per_unit>(panel.first);
+                break;
+            case 8:
+                run.template operator()<8 * per_unit>(panel.first);
+                break;
+            case 9:
+                run.template operator()<9 * per_unit>(panel.first);
+                break;
+            case 10:
+                run.template operator()<10 * per_unit>(panel.first);
+                break;
+            case 11:
+                run.template operator()<11 * per_unit>(panel.first);
+                break;
+            case 12:
+                run.template operator()<12 * per_unit>(panel.first);
+                break;
+            case 13:
+                run.template operator()<13 * per_unit>(panel.first);
+                break;
+            default:
+                run.template operator()<int(csr_units) * per_unit>(panel.first);
+                break;
+        }
+    }
+}
+
 template <class V, bool WithSecond>
 void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n,
                       const Panels<typename V::Real>& centres,
                       const Nearest<typename V::Real>& out) {
-    constexpr int per_unit = int(unit_width<typename V::Real>) / V::lanes;
-    for (Size p = 0; p < centres.count; ++p) {
-        const auto panel = centres.panel(p);
-        const auto run = [&]<int Units>() {
-            csr_panel<V, Units * per_unit, WithSecond>(rows, n, centres, panel.first, out);
-        };
-        switch (panel.units) {
-            case 1:
-                run.template operator()<1>();
-                break;
-            case 2:
-                run.template operator()<2>();
-                break;
-            case 3:
-                run.template operator()<3>();
-                break;
-            case 4:
-                run.template operator()<4>();
-                break;
-            case 5:
-                run.template operator()<5>();
-                break;
-            case 6:
-                run.template operator()<6>();
-                break;
-            case 7:
-                run.template operator()<7>();
-                break;
-            case 8:
-                run.template operator()<8>();
-                break;
-            case 9:
-                run.template operator()<9>();
-                break;
-            case 10:
-                run.template operator()<10>();
-                break;
-            case 11:
-                run.template operator()<11>();
-                break;
-            case 12:
-                run.template operator()<12>();
-                break;
-            case 13:
-                run.template operator()<13>();
-                break;
-            default:
-                run.template operator()<int(csr_units)>();
-                break;
-        }
-    }
+    for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
+        csr_panel<V, Vectors, WithSecond>(rows, n, centres, first, out);
+    });
 }
 
 template <class V>
@@ -392,6 +401,63 @@ void nearest_csr(const SlotRow<typename V::Real>* rows, Size n,
         nearest_csr_rows<V, true>(rows, n, centres, out);
     else
         nearest_csr_rows<V, false>(rows, n, centres, out);
+}
+
+// ---- all scores -----------------------------------------------------------------------------
+
+// Writes the scores of one row against a panel, without the lanes that only fill it up.
+template <class V, int Vectors>
+inline void store_scores(const V* score, Size first, Size k, typename V::Real* row) {
+    typename V::Real lanes[Vectors * V::lanes];
+    for (int v = 0; v < Vectors; ++v) score[v].store(lanes + v * V::lanes);
+    for (Size l = 0; l < Vectors * V::lanes && first + l < k; ++l) row[first + l] = lanes[l];
+}
+
+template <class V, int Units>
+void scores_panel(const typename V::Real* const* rows, Size n,
+                  const Panels<typename V::Real>& centres, Size first, typename V::Real* out) {
+    using R = typename V::Real;
+    constexpr int step = V::tile_rows[Units - 1];
+    const R* values = centres.values + first * centres.d;
+    Size i = 0;
+    const auto run = [&]<int Rows>() {
+        DenseTileScores<V, Rows, Units> tile;
+        tile.run(rows + i, values, centres.start + first, centres.d);
+        for (int r = 0; r < Rows; ++r)
+            store_scores<V, tile.vectors>(tile.score[r], first, centres.k,
+                                          out + (i + r) * centres.k);
+        i += Rows;
+    };
+    while (i + step <= n) run.template operator()<step>();
+    while (i < n) run.template operator()<1>();
+}
+
+template <class V>
+void scores_dense(const typename V::Real* const* rows, Size n,
+                  const Panels<typename V::Real>& centres, typename V::Real* out) {
+    for (Size p = 0; p < centres.count; ++p) {
+        const auto panel = centres.panel(p);
+        if (panel.units == 1)
+            scores_panel<V, 1>(rows, n, centres, panel.first, out);
+        else if (panel.units == 2)
+            scores_panel<V, 2>(rows, n, centres, panel.first, out);
+        else
+            scores_panel<V, 3>(rows, n, centres, panel.first, out);
+    }
+}
+
+template <class V>
+void scores_csr(const SlotRow<typename V::Real>* rows, Size n,
+                const Panels<typename V::Real>& centres, typename V::Real* out) {
+    for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
+        for (Size i = 0; i < n; ++i) {
+            CsrChain<V, Vectors> chain;
+            chain.run_row(rows[i], centres.values + first * centres.d);
+            for (int v = 0; v < Vectors; ++v)
+                chain.sum[v] = V::add(chain.sum[v], V::load(centres.start + first + v * V::lanes));
+            store_scores<V, Vectors>(chain.sum, first, centres.k, out + i * centres.k);
+        }
+    });
 }
 
 }  // namespace exactmeans

@@ -14,6 +14,8 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
     return {isa,
             &nearest_dense<V>,
             &nearest_csr<V>,
+            &scores_dense<V>,
+            &scores_csr<V>,
             &square_sum<V>,
             &distance2<V, R>,
             &distance2<V, double>,

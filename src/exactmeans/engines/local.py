@@ -187,11 +187,14 @@ class LocalEngine:
             part.rows.own_distances(centres, part.labels, exponent, own, self.n_jobs)
         return out
 
-    def transform(self, centres: NDArray[Any], exponent: int) -> NDArray[Any]:
+    def transform(
+        self, centres: NDArray[Any], shift: NDArray[Any] | None, exponent: int
+    ) -> NDArray[Any]:
         """Distances of every row to every centre."""
         out = np.empty((self.n, len(centres)), dtype=self.dtype)
         for part in self._parts:
-            part.rows.transform(centres, exponent, out[part.begin : part.end], self.n_jobs)
+            own = out[part.begin : part.end]
+            part.rows.transform(centres, shift, exponent, own, self.n_jobs)
         return out
 
     def labels(self) -> Labels:
