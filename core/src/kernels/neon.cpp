@@ -18,7 +18,7 @@ struct Float4 {
     static constexpr int lanes = 4;
     // A unit is two vectors. 24 of the 32 registers accumulate, up to 6 hold centres, and 2 rows.
     static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
-    // Enough chains for four pipes with a latency of two or more.
+    // Eight chains keep two pipes with a latency of four busy.
     static constexpr int thin_vectors = 8;
 
     float32x4_t v;
