@@ -1,61 +1,86 @@
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
-#include "exactmeans/seed/plusplus.hpp"
+#include "exactmeans/seed/csr.hpp"
+#include "exactmeans/seed/dense.hpp"
 
 namespace exactmeans {
 namespace {
 
-// Candidates as given by Python, with their norms added up in the order that seed_norm2 uses.
-struct Seeds {
-    std::vector<double> values, norms2;
-    Candidates view;
+using Words = std::pair<double, double>;
 
-    Seeds(const Block& block, const Array<const double, 2>& given, int exponent) {
-        const Size count = Size(given.shape(0)), d = Size(given.shape(1));
-        const double scale = std::ldexp(1.0, exponent);
-        require(d == column_count(block.rows), "candidates and rows differ in width");
-        values.assign(given.data(), given.data() + count * d);
-        for (double& value : values) value *= scale;
-        for (Size s = 0; s < count; ++s) {
-            double sum = 0;
-            for (Size f = 0; f < d; ++f)
-                sum += values[std::size_t(s * d + f)] * values[std::size_t(s * d + f)];
-            norms2.push_back(sum);
-        }
-        view = {values.data(), count, norms2.data(), scale};
-    }
-};
+Words words(const Mass& mass) { return {mass.high, mass.low}; }
 
-std::vector<ExactSum> potentials(const ClosestSeed& closest, const Block& block,
-                                 const Array<const double, 2>& candidates, int exponent,
-                                 int n_jobs) {
-    require(row_count(block.rows) == Size(closest.d2().size()), "the block has another length");
-    const Seeds seeds(block, candidates, exponent);
+template <class R>
+std::unique_ptr<SeedBlock> make_block(const DenseRows<R>& x, double alpha, double, const Threads&) {
+    return std::make_unique<DenseSeedBlock<R>>(x, alpha);
+}
+template <class R, class I>
+std::unique_ptr<SeedBlock> make_block(const CsrRows<R, I>& x, double alpha, double scale, const Threads& threads) {
+    return std::make_unique<CsrSeedBlock<R, I>>(x, alpha, scale, threads);
+}
+
+std::unique_ptr<SeedBlock> seed_block(const Block& block, double alpha, int exponent, int n_jobs) {
     return unlocked(n_jobs, [&](const Threads& threads) {
-        return std::visit([&](const auto& x) { return closest.potentials(x, seeds.view, threads); },
+        return std::visit([&](const auto& x) { return make_block(x, alpha, std::ldexp(1.0, exponent), threads); },
                           block.rows);
     });
 }
 
-void accept(ClosestSeed& closest, const Block& block, const Array<const double, 2>& seed,
-            int exponent, int n_jobs) {
-    require(row_count(block.rows) == Size(closest.d2().size()), "the block has another length");
-    require(seed.shape(0) == 1, "one seed at a time");
-    const Seeds seeds(block, seed, exponent);
-    unlocked(n_jobs, [&](const Threads& threads) {
-        std::visit([&](const auto& x) { closest.accept(x, seeds.view, threads); }, block.rows);
-    });
+void stage(SeedPoints& points, const Block& block, Size i) {
+    require(points.d() == column_count(block.rows), "points and rows differ in width");
+    std::visit([&](const auto& x) { points.stage(x, i); }, block.rows);
+}
+
+std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs) {
+    const auto left = unlocked(n_jobs, [&](const Threads& threads) { return block.totals_left(points, threads); });
+    std::vector<Words> out;
+    for (const Mass& mass : left) out.push_back(words(mass));
+    return out;
 }
 
 }  // namespace
 
 void bind_seed(nb::module_& m) {
-    nb::class_<ClosestSeed>(m, "ClosestSeed")
-        .def(nb::init<Size>())
-        .def("potentials", &potentials)
-        .def("accept", &accept)
-        .def_prop_ro("d2", [](const ClosestSeed& c) { return to_numpy(c.d2(), {c.d2().size()}); });
+    nb::class_<SeedPoints>(m, "SeedPoints")
+        .def(nb::init<Size, int, bool>())
+        .def_prop_ro("seeds", &SeedPoints::seeds)
+        .def("unstage", &SeedPoints::unstage)
+        .def("stage", &stage)
+        .def("stage_point",
+             [](SeedPoints& points, const Array<const double, 1>& values) {
+                 require(Size(values.shape(0)) == points.d(), "the point has another width");
+                 points.stage_point(values.data());
+             })
+        .def("accept", &SeedPoints::accept);
+    nb::class_<SeedBlock>(m, "SeedBlock")
+        .def_static("make", &seed_block, nb::keep_alive<0, 1>())
+        .def("largest", &SeedBlock::largest)
+        .def("lay_grid",
+             [](SeedBlock& block, double bound, Size n, int n_jobs) {
+                 return unlocked(n_jobs, [&](const Threads& threads) { return words(block.lay_grid(bound, n, threads)); });
+             })
+        .def_prop_ro("total", [](const SeedBlock& block) { return words(block.total()); })
+        .def("find",
+             [](const SeedBlock& block, const Words& before, double target) {
+                 return block.find({before.first, before.second}, target);
+             })
+        .def("totals_left", &totals_left)
+        .def("accept",
+             [](SeedBlock& block, SeedPoints& points, Size s, int n_jobs) {
+                 unlocked(n_jobs, [&](const Threads& threads) { block.accept(points, s, threads); });
+             })
+        .def("absorb",
+             [](SeedBlock& block, SeedPoints& points, int n_jobs) {
+                 unlocked(n_jobs, [&](const Threads& threads) { block.absorb(points, threads); });
+             })
+        .def("exclude", &SeedBlock::exclude)
+        .def("mass", &SeedBlock::mass)
+        .def("refresh", &SeedBlock::refresh)
+        .def_prop_ro("own", [](const SeedBlock& block) { return to_numpy(block.own(), {block.own().size()}); })
+        .def_prop_ro("d2", [](const SeedBlock& block) { return to_numpy(block.d2(), {block.d2().size()}); });
 }
 
 }  // namespace exactmeans

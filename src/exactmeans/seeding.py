@@ -94,23 +94,14 @@ def plus_plus(
 ) -> NDArray[np.intp]:
     """Row numbers of k seeds. Arthur & Vassilvitskii 2007, greedy form; draws as scikit-learn."""
     trials = n_local_trials or 2 + int(np.log(k))
-    weights = engine.weights
     indices = np.empty(k, dtype=np.intp)
     indices[0] = rng.choice(engine.n, p=probabilities(engine))
-    engine.start_seeding()
-    seed = engine.take(indices[:1]).astype(np.float64)
-    potential = engine.potentials(seed, exponent)[0]
-    engine.accept(seed[0], exponent)
+    seeding = engine.seeding(exponent)
+    seeding.start(int(indices[0]))
     for j in range(1, k):
-        closest = engine.closest()
-        mass = np.cumsum(closest if weights is None else weights * closest)
-        drawn = np.searchsorted(mass, rng.uniform(size=trials) * potential)
-        drawn = np.minimum(drawn, engine.n - 1)
-        candidates = engine.take(drawn).astype(np.float64)
-        potentials = engine.potentials(candidates, exponent)
-        best = int(np.argmin(potentials))
-        potential = potentials[best]
-        engine.accept(candidates[best], exponent)
+        drawn = seeding.draw(rng.uniform(size=trials))
+        best = int(np.argmin(seeding.potentials(drawn)))
+        seeding.accept(best)
         indices[j] = drawn[best]
     return indices
 

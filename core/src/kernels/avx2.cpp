@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "isa.hpp"
+#include "seeds.hpp"
 #include "table.hpp"
 
 namespace exactmeans {
@@ -22,10 +23,12 @@ struct Float8 {
     static Float8 splat(float x) { return {_mm256_set1_ps(x)}; }
     void store(float* to) const { _mm256_storeu_ps(to, v); }
     static Float8 add(Float8 a, Float8 b) { return {_mm256_add_ps(a.v, b.v)}; }
+    static Float8 sub(Float8 a, Float8 b) { return {_mm256_sub_ps(a.v, b.v)}; }
     static Float8 fma(Float8 a, Float8 b, Float8 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
     static Float8 iota() { return {_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7)}; }
     static __m256 equal(Float8 a, Float8 b) { return _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ); }
     static __m256 less(Float8 a, Float8 b) { return _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ); }
+    static unsigned bits(__m256 m) { return unsigned(_mm256_movemask_ps(m)); }
     static Float8 select(__m256 m, Float8 a, Float8 b) { return {_mm256_blendv_ps(b.v, a.v, m)}; }
     static Float8 min(Float8 a, Float8 b) { return {_mm256_min_ps(a.v, b.v)}; }
     static Float8 max(Float8 a, Float8 b) { return {_mm256_max_ps(a.v, b.v)}; }
@@ -45,13 +48,17 @@ struct Double4 {
     __m256d v;
 
     static Double4 load(const double* from) { return {_mm256_loadu_pd(from)}; }
+    static Double4 load(const float* from) { return {_mm256_cvtps_pd(_mm_loadu_ps(from))}; }
     static Double4 splat(double x) { return {_mm256_set1_pd(x)}; }
     void store(double* to) const { _mm256_storeu_pd(to, v); }
     static Double4 add(Double4 a, Double4 b) { return {_mm256_add_pd(a.v, b.v)}; }
+    static Double4 sub(Double4 a, Double4 b) { return {_mm256_sub_pd(a.v, b.v)}; }
+    static Double4 mul(Double4 a, Double4 b) { return {_mm256_mul_pd(a.v, b.v)}; }
     static Double4 fma(Double4 a, Double4 b, Double4 c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
     static Double4 iota() { return {_mm256_setr_pd(0, 1, 2, 3)}; }
     static __m256d equal(Double4 a, Double4 b) { return _mm256_cmp_pd(a.v, b.v, _CMP_EQ_OQ); }
     static __m256d less(Double4 a, Double4 b) { return _mm256_cmp_pd(a.v, b.v, _CMP_LT_OQ); }
+    static unsigned bits(__m256d m) { return unsigned(_mm256_movemask_pd(m)); }
     static Double4 select(__m256d m, Double4 a, Double4 b) {
         return {_mm256_blendv_pd(b.v, a.v, m)};
     }
@@ -61,14 +68,20 @@ struct Double4 {
         const __m128d m = _mm_min_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));
         return _mm_cvtsd_f64(_mm_min_sd(m, _mm_unpackhi_pd(m, m)));
     }
+    // (0 + 2) + (1 + 3)
+    static double total(Double4 a) {
+        const __m128d m = _mm_add_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));
+        return _mm_cvtsd_f64(_mm_add_sd(m, _mm_unpackhi_pd(m, m)));
+    }
 };
 
 constexpr Kernels<float> singles = table<Float8>("avx2");
 constexpr Kernels<double> doubles = table<Double4>("avx2");
+constexpr SeedKernels seeds = seed_table<Float8, Double4>();
 
 }  // namespace
 
-const Isa isa_avx2 = {"avx2", singles, doubles};
+const Isa isa_avx2 = {"avx2", singles, doubles, seeds};
 
 }  // namespace exactmeans
 

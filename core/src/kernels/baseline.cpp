@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "isa.hpp"
+#include "seeds.hpp"
 #include "table.hpp"
 
 namespace exactmeans {
@@ -20,8 +21,9 @@ struct Lanes {
 
     R v[lanes];
 
-    static Lanes load(const R* from) {
-        return each([&](int l) { return from[l]; });
+    template <class From>
+    static Lanes load(const From* from) {
+        return each([&](int l) { return R(from[l]); });
     }
     static Lanes splat(R x) {
         return each([&](int) { return x; });
@@ -34,6 +36,12 @@ struct Lanes {
     }
     static Lanes add(const Lanes& a, const Lanes& b) {
         return each([&](int l) { return a.v[l] + b.v[l]; });
+    }
+    static Lanes sub(const Lanes& a, const Lanes& b) {
+        return each([&](int l) { return a.v[l] - b.v[l]; });
+    }
+    static Lanes mul(const Lanes& a, const Lanes& b) {
+        return each([&](int l) { return a.v[l] * b.v[l]; });
     }
     static Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) {
         return each([&](int l) { return std::fma(a.v[l], b.v[l], c.v[l]); });
@@ -48,6 +56,11 @@ struct Lanes {
         for (int l = 0; l < lanes; ++l) m.v[l] = a.v[l] < b.v[l];
         return m;
     }
+    static unsigned bits(const Mask& m) {
+        unsigned bits = 0;
+        for (int l = 0; l < lanes; ++l) bits |= unsigned(m.v[l]) << l;
+        return bits;
+    }
     static Lanes select(const Mask& m, const Lanes& a, const Lanes& b) {
         return each([&](int l) { return m.v[l] ? a.v[l] : b.v[l]; });
     }
@@ -58,6 +71,8 @@ struct Lanes {
         for (int l = 1; l < lanes; ++l) low = a.v[l] < low ? a.v[l] : low;
         return low;
     }
+    // (0 + 2) + (1 + 3)
+    static double total(const Lanes& a) { return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]); }
 
 private:
     template <class Fn>
@@ -70,9 +85,10 @@ private:
 
 constexpr Kernels<float> singles = table<Lanes<float>>("baseline");
 constexpr Kernels<double> doubles = table<Lanes<double>>("baseline");
+constexpr SeedKernels seeds = seed_table<Lanes<float>, Lanes<double>>();
 
 }  // namespace
 
-const Isa isa_baseline = {"baseline", singles, doubles};
+const Isa isa_baseline = {"baseline", singles, doubles, seeds};
 
 }  // namespace exactmeans

@@ -50,6 +50,8 @@ const Kernels<double>& kernels<double>() {
     return active().double_precision;
 }
 
+const SeedKernels& seed_kernels() { return active().seeds; }
+
 std::vector<std::string> usable_isas() {
     std::vector<std::string> names;
     for (const auto& [isa, usable] : compiled)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exactmeans/kernels.hpp"
+#include "exactmeans/seed/kernels.hpp"
 
 namespace exactmeans {
 
@@ -10,6 +11,7 @@ struct Isa {
     const char* name;
     const Kernels<float>& single_precision;
     const Kernels<double>& double_precision;
+    const SeedKernels& seeds;
 };
 
 extern const Isa isa_baseline;

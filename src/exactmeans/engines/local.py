@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans._validation import Double, Matrix, offsets_of, rows_of
+from exactmeans.engines.seeding import LocalSeeding
 
 Labels = NDArray[np.int32]
 
@@ -35,7 +36,6 @@ class _Part:
     labels: Labels = field(init=False)
     summed: Labels = field(init=False)  # the labels that the sums stand for
     assigner: _core.Assigner = field(init=False)
-    closest: _core.ClosestSeed = field(init=False)
 
 
 class LocalEngine:
@@ -119,28 +119,18 @@ class LocalEngine:
         (part,) = self._parts
         return part.block
 
-    # -- k-means++ -----------------------------------------------------------------------------
+    # -- seeding -------------------------------------------------------------------------------
 
-    def start_seeding(self) -> None:
-        for part in self._parts:
-            part.closest = _core.ClosestSeed(part.rows.n)
-
-    def potentials(self, candidates: Double, exponent: int) -> list[float]:
-        """What would be left of the weighted squared distances, per candidate."""
-        sums = [_core.ExactSum() for _ in candidates]
-        for part in self._parts:
-            own = part.closest.potentials(part.rows, candidates, exponent, self.n_jobs)
-            for total, potential in zip(sums, own, strict=True):
-                total.add(potential)
-        return [total.value for total in sums]
-
-    def accept(self, seed: Double, exponent: int) -> None:
-        for part in self._parts:
-            part.closest.accept(part.rows, seed[np.newaxis], exponent, self.n_jobs)
-
-    def closest(self) -> Double:
-        """Squared distances to the nearest seed so far."""
-        return np.concatenate([part.closest.d2 for part in self._parts])
+    def seeding(self, exponent: int, alpha: float = 2.0) -> LocalSeeding:
+        """The rows as seeding sees them; nothing of it outlives what is returned."""
+        return LocalSeeding(
+            [(part.begin, part.end, part.rows) for part in self._parts],
+            (self.n, self.d),
+            sparse=self.sparse,
+            exponent=exponent,
+            alpha=alpha,
+            n_jobs=self.n_jobs,
+        )
 
     # -- an iteration --------------------------------------------------------------------------
 

@@ -1,0 +1,216 @@
+// The rows of one block as seeding sees them: the squared distance to the nearest seed, which seed that is, and what
+// each row weighs in the next draw. How distances are found is left to the layout (dense.hpp, csr.hpp), which
+// reports pairs that come nearer; everything here is a sum over those pairs, so threads and blocks do not matter.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "exactmeans/parallel.hpp"
+#include "exactmeans/rows.hpp"
+#include "exactmeans/seed/mass.hpp"
+#include "exactmeans/seed/points.hpp"
+
+namespace exactmeans {
+
+class SeedBlock {
+  public:
+    // alpha: a row's mass is weight * distance^alpha.
+    SeedBlock(Size n, const double* weights, double alpha)
+        : n_(n), weights_(weights), alpha_(alpha), d2_(std::size_t(n), std::numeric_limits<double>::infinity()),
+          own_(std::size_t(n), -1) {}
+    virtual ~SeedBlock() = default;
+    SeedBlock(const SeedBlock&) = delete;
+    SeedBlock& operator=(const SeedBlock&) = delete;
+
+    Size n() const { return n_; }
+    const std::vector<double>& d2() const { return d2_; }
+    const std::vector<std::int32_t>& own() const { return own_; }
+
+    // The largest mass of a row.
+    double largest() const {
+        double most = 0;
+        for (Size i = 0; i < n_; ++i) most = std::max(most, mass(i));
+        return most;
+    }
+
+    // Lays the grid for masses that add up to at most `bound` over all blocks of n_all rows; gives this block's total.
+    Mass lay_grid(double bound, Size n_all, const Threads& threads) {
+        grid_ = MassGrid(bound, n_all);
+        index_.reset(n_);
+        threads.ranges(n_, MassIndex::chunk, [&](Size begin, Size end, int) {
+            Mass sum;
+            for (Size i = begin; i < end; ++i) sum.add(grid_.split(mass(i)));
+            index_.of_row(begin) = sum;
+        });
+        return total_ = index_.total();
+    }
+    Mass total() const { return total_; }
+
+    // The first row at which `before` and the running total of masses reach the target; n if none does.
+    Size find(Mass before, double target) const {
+        return index_.find(before, target, n_, [&](Size i) { return grid_.split(mass(i)); });
+    }
+
+    // What the total would be after each candidate.
+    std::vector<Mass> totals_left(SeedPoints& points, const Threads& threads) {
+        begin_trial(points.staged(), threads);
+        for (Size first = 0; first < points.staged(); first += most_points)
+            visit(points, first, std::min(most_points, points.staged() - first), threads);
+        trial_ = false;
+        std::vector<Mass> left(std::size_t(points.staged()), total_);
+        for (const Worker& worker : workers_)
+            for (std::size_t s = 0; s < left.size(); ++s) left[s].take(worker.gain[s]);
+        return left;
+    }
+
+    // Rows nearer to candidate s than to their seed get it as their seed. Call before SeedPoints::accept.
+    void accept(SeedPoints& points, Size s, const Threads& threads) {
+        if (forgotten(s)) {
+            next_seed_ = points.seeds();
+            visit(points, s, 1, threads);
+        } else {
+            threads.run(Size(workers_.size()), [&](Size w, int) {
+                Worker& worker = workers_[std::size_t(w)];
+                for (const Nearer& nearer : worker.nearer[std::size_t(s)])
+                    settle(Size(nearer.row), nearer.d2, std::int32_t(points.seeds()));
+            });
+        }
+        total_ = index_.total();
+    }
+
+    // All candidates become seeds at once.
+    void absorb(SeedPoints& points, const Threads& threads) {
+        for (Size first = 0; first < points.staged(); first += most_points) {
+            next_seed_ = points.seeds() + first;
+            visit(points, first, std::min(most_points, points.staged() - first), threads);
+        }
+        total_ = index_.total();
+    }
+
+    // Row i will not be drawn again, whatever its distance.
+    void exclude(Size i) {
+        check_row(i);
+        change(i, [&] { d2_[std::size_t(i)] = -1; });
+    }
+
+    // Brings row i up to date with seeds [from, points.seeds()); for draws by rejection, which look at few rows.
+    double refresh(SeedPoints& points, Size i, Size from) {
+        check_row(i);
+        const double nearest = nearest_seed2(points, i, from);
+        if (nearest < d2_[std::size_t(i)]) change(i, [&] { d2_[std::size_t(i)] = nearest; });
+        return mass(i);
+    }
+
+    double mass(Size i) const { return mass_at(i, d2_[std::size_t(i)]); }
+
+  protected:
+    // Reports, through `found`, candidates [first, first + count) that are nearer to a row than its seed. Each row is
+    // reported by one worker only, for lower candidates first.
+    virtual void visit(SeedPoints& points, Size first, Size count, const Threads& threads) = 0;
+    virtual double nearest_seed2(SeedPoints& points, Size i, Size from) = 0;
+
+    const double* d2_data() const { return d2_.data(); }
+    const std::int32_t* own_data() const { return own_.data(); }
+
+    // A candidate (by its number among all staged) lies nearer to row i than its seed.
+    void found(int worker_number, Size i, Size s, Size first, double d2) {
+        if (!trial_) {
+            if (d2 < d2_[std::size_t(i)]) settle(i, d2, std::int32_t(next_seed_ + s - first));
+            return;
+        }
+        Worker& worker = workers_[std::size_t(worker_number)];
+        Mass gain = grid_.split(mass(i));
+        gain.take(grid_.split(mass_at(i, d2)));
+        worker.gain[std::size_t(s)].add(gain);
+        auto& nearer = worker.nearer[std::size_t(s)];
+        if (nearer.size() < most_kept_) nearer.push_back({std::uint32_t(i), d2});
+        else worker.forgot[std::size_t(s)] = 1;
+    }
+
+    // A row's seed changed; layouts that keep something by row or by seed hear of it.
+    virtual void settled(Size, std::int32_t) {}
+
+  private:
+    struct Nearer {
+        std::uint32_t row;
+        double d2;
+    };
+    struct alignas(64) Worker {
+        std::vector<Mass> gain;
+        std::vector<std::vector<Nearer>> nearer;
+        std::vector<char> forgot;
+    };
+
+    void check_row(Size i) const {
+        if (i < 0 || i >= n_) throw std::invalid_argument("there is no such row");
+    }
+    double mass_at(Size i, double d2) const {
+        if (d2 < 0) return 0;  // excluded
+        const double weight = weights_ ? weights_[i] : 1.0;
+        if (alpha_ == 2) return weight * d2;
+        return weight * (alpha_ == 1 ? std::sqrt(d2) : std::pow(d2, 0.5 * alpha_));
+    }
+
+    template <class Fn>
+    void change(Size i, Fn fn) {
+        Mass& chunk = index_.of_row(i);
+        const Mass before = grid_.split(mass(i));
+        fn();
+        const Mass after = grid_.split(mass(i));
+        chunk.take(before);
+        chunk.add(after);
+        total_.take(before);
+        total_.add(after);
+    }
+
+    // Writes the row's chunk of masses, too: two threads never settle rows of one chunk.
+    void settle(Size i, double d2, std::int32_t seed) {
+        if (index_.size()) {
+            Mass& chunk = index_.of_row(i);
+            chunk.take(grid_.split(mass(i)));
+            d2_[std::size_t(i)] = d2;
+            chunk.add(grid_.split(mass(i)));
+        }
+        d2_[std::size_t(i)] = d2;
+        own_[std::size_t(i)] = seed;
+        settled(i, seed);
+    }
+
+    void begin_trial(Size staged, const Threads& threads) {
+        trial_ = true;
+        workers_.resize(std::size_t(threads.n_jobs));
+        // Rows that come nearer are kept per candidate, within a fixed budget; beyond it the winner is measured again.
+        most_kept_ = kept_bytes / sizeof(Nearer) / (workers_.size() * std::size_t(std::max<Size>(1, staged)));
+        for (Worker& worker : workers_) {
+            worker.gain.assign(std::size_t(staged), Mass{});
+            worker.forgot.assign(std::size_t(staged), 0);
+            worker.nearer.resize(std::size_t(staged));
+            for (auto& list : worker.nearer) list.clear();
+        }
+    }
+    bool forgotten(Size s) const {
+        return std::any_of(workers_.begin(), workers_.end(),
+                           [&](const Worker& worker) { return worker.forgot[std::size_t(s)] != 0; });
+    }
+
+    static constexpr std::size_t kept_bytes = std::size_t(64) << 20;
+
+    Size n_;
+    const double* weights_;
+    double alpha_;
+    std::vector<double> d2_;
+    std::vector<std::int32_t> own_;
+    MassGrid grid_;
+    MassIndex index_;
+    Mass total_;
+    std::vector<Worker> workers_;
+    std::size_t most_kept_ = 0;
+    bool trial_ = false;
+    Size next_seed_ = 0;
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,143 @@
+// Candidates against CSR rows through their transpose: only rows that share a feature with a candidate are touched
+// feature by feature; all others are at |x|^2 + |s|^2, found by one pass over numbers.
+//
+// Rows are cut into slabs whose products fit the second-level cache. Products are added up in ascending order of
+// features, as in a row's own norm, so that equal rows are at distance exactly 0. Memory: a copy of the entries
+// with 16-bit row numbers, and d offsets per slab.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "exactmeans/seed/block.hpp"
+
+namespace exactmeans {
+
+template <class R, class I>
+class CsrSeedBlock final : public SeedBlock {
+  public:
+    CsrSeedBlock(const CsrRows<R, I>& x, double alpha, double scale, const Threads& threads)
+        : SeedBlock(x.n, x.weights, alpha), x_(x), norm2_(static_cast<std::size_t>(x.n)) {
+        threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
+            for (Size i = begin; i < end; ++i) norm2_[std::size_t(i)] = norm2(i, scale);
+        });
+        transpose(threads);
+    }
+
+  protected:
+    void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
+        scratch_.resize(std::size_t(threads.n_jobs));
+        threads.run(Size(slabs_.size()), [&](Size slab, int worker) {
+            Scratch& scratch = scratch_[std::size_t(worker)];
+            scratch.dot.resize(std::size_t(slab_rows_), 0.0);
+            scratch.rows.resize(std::size_t(slab_rows_ + 4));
+            scratch.d2.resize(std::size_t(slab_rows_ + 4));
+            for (Size s = first; s < first + count; ++s)
+                measure(slabs_[std::size_t(slab)], points.sparse_point(s), points.scale(), scratch,
+                        [&](Size i, double d2) { found(worker, i, s, first, d2); });
+        });
+    }
+
+    double nearest_seed2(SeedPoints& points, Size i, Size from) override {
+        double nearest = std::numeric_limits<double>::infinity();
+        for (Size j = from; j < points.seeds(); ++j)
+            nearest = std::min(nearest, distance2(i, points.sparse_seed(j), points.scale()));
+        return nearest;
+    }
+
+  private:
+    // Entries of some consecutive rows, feature by feature.
+    struct Slab {
+        Size begin, end;
+        std::vector<std::uint32_t> offsets;
+        std::vector<std::uint16_t> row;
+        std::vector<R> value;
+    };
+    struct alignas(64) Scratch {
+        std::vector<double> dot, d2;
+        std::vector<std::uint32_t> rows;
+    };
+
+    double norm2(Size i, double scale) const {
+        const auto row = x_.row(i);
+        double sum = 0;
+        for (Size t = 0; t < row.nonzeros; ++t) {
+            const double value = double(row.value[t]) * scale;
+            sum += value * value;
+        }
+        return sum;
+    }
+
+    double distance2(Size i, const SparsePoint& point, double scale) const {
+        const auto row = x_.row(i);
+        double dot = 0;
+        std::size_t p = 0;
+        for (Size t = 0; t < row.nonzeros; ++t) {
+            while (p < point.index.size() && point.index[p] < Size(row.index[t])) ++p;
+            if (p == point.index.size()) break;
+            if (point.index[p] == Size(row.index[t])) dot += double(row.value[t]) * scale * point.value[p];
+        }
+        return std::max(0.0, (norm2_[std::size_t(i)] + point.norm2) - (dot + dot));
+    }
+
+    template <class Fn>
+    void measure(const Slab& slab, const SparsePoint& point, double scale, Scratch& scratch, Fn nearer) const {
+        double* dot = scratch.dot.data();
+        for (std::size_t p = 0; p < point.index.size(); ++p) {
+            const double factor = point.value[p];
+            const std::size_t f = std::size_t(point.index[p]);
+            const std::uint32_t end = slab.offsets[f + 1];
+            for (std::uint32_t t = slab.offsets[f]; t < end; ++t)
+                dot[slab.row[t]] += double(slab.value[t]) * scale * factor;
+        }
+        const Size found = seed_kernels().improved(norm2_.data() + slab.begin, point.norm2, dot,
+                                                   d2_data() + slab.begin, slab.end - slab.begin,
+                                                   scratch.rows.data(), scratch.d2.data());
+        for (Size t = 0; t < found; ++t)
+            nearer(slab.begin + Size(scratch.rows[std::size_t(t)]), scratch.d2[std::size_t(t)]);
+    }
+
+    // Slabs are whole chunks of masses, small enough for the cache and for 16 bits, but large enough that offsets
+    // do not outweigh entries.
+    void transpose(const Threads& threads) {
+        slab_rows_ = 8192;
+        while (slab_rows_ < 65536 && x_.d * (x_.n / slab_rows_) > 2 * x_.nonzeros()) slab_rows_ *= 2;
+        slabs_.resize(std::size_t((x_.n + slab_rows_ - 1) / slab_rows_));
+        threads.run(Size(slabs_.size()), [&](Size s, int) {
+            const Size begin = s * slab_rows_;
+            fill(slabs_[std::size_t(s)], begin, std::min(x_.n, begin + slab_rows_));
+        });
+    }
+
+    void fill(Slab& slab, Size begin, Size end) const {
+        slab.begin = begin;
+        slab.end = end;
+        const Size entries = x_.offsets[end] - x_.offsets[begin];
+        if (entries > Size(std::numeric_limits<std::uint32_t>::max()))
+            throw std::invalid_argument("X has too many entries in consecutive rows");
+        slab.offsets.assign(std::size_t(x_.d + 2), 0);
+        slab.row.resize(std::size_t(entries));
+        slab.value.resize(std::size_t(entries));
+        const I* index = x_.indices + x_.offsets[begin];
+        for (Size t = 0; t < entries; ++t) ++slab.offsets[std::size_t(index[t]) + 2];
+        for (std::size_t f = 2; f < slab.offsets.size(); ++f) slab.offsets[f] += slab.offsets[f - 1];
+        for (Size i = begin; i < end; ++i) {
+            const auto row = x_.row(i);
+            for (Size t = 0; t < row.nonzeros; ++t) {
+                // One behind: when all is filled, it stands where the feature begins.
+                const std::uint32_t at = slab.offsets[std::size_t(row.index[t]) + 1]++;
+                slab.row[at] = std::uint16_t(i - begin);
+                slab.value[at] = row.value[t];
+            }
+        }
+    }
+
+    CsrRows<R, I> x_;
+    std::vector<double> norm2_;
+    Size slab_rows_ = 0;
+    std::vector<Slab> slabs_;
+    std::vector<Scratch> scratch_;
+};
+
+}  // namespace exactmeans
