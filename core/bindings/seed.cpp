@@ -41,6 +41,18 @@ std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs)
     return out;
 }
 
+// points: the origin and a step along each axis, in the data's units.
+void project(SeedBlock& block, const Array<const double, 2>& points, double step, int exponent, int n_jobs) {
+    const Size axes = Size(points.shape(0)) - 1, d = Size(points.shape(1));
+    require(axes >= 1, "there must be an origin and an axis");
+    const double scale = std::ldexp(1.0, exponent);
+    std::vector<double> scaled(points.data(), points.data() + (axes + 1) * d);
+    for (double& value : scaled) value *= scale;
+    unlocked(n_jobs, [&](const Threads& threads) {
+        block.project(Projection(scaled.data(), axes, d, step * scale, scale), threads);
+    });
+}
+
 }  // namespace
 
 void bind_seed(nb::module_& m) {
@@ -57,6 +69,7 @@ void bind_seed(nb::module_& m) {
         .def("accept", &SeedPoints::accept);
     nb::class_<SeedBlock>(m, "SeedBlock")
         .def_static("make", &seed_block, nb::keep_alive<0, 1>())
+        .def("project", &project)
         .def("largest", &SeedBlock::largest)
         .def("lay_grid",
              [](SeedBlock& block, double bound, Size n, int n_jobs) {
@@ -76,6 +89,7 @@ void bind_seed(nb::module_& m) {
              [](SeedBlock& block, SeedPoints& points, int n_jobs) {
                  unlocked(n_jobs, [&](const Threads& threads) { block.absorb(points, threads); });
              })
+        .def_prop_ro("distances", &SeedBlock::distances)
         .def("exclude", &SeedBlock::exclude)
         .def("mass", &SeedBlock::mass)
         .def("refresh", &SeedBlock::refresh)

@@ -96,7 +96,7 @@ def plus_plus(
     trials = n_local_trials or 2 + int(np.log(k))
     indices = np.empty(k, dtype=np.intp)
     indices[0] = rng.choice(engine.n, p=probabilities(engine))
-    seeding = engine.seeding(exponent)
+    seeding = engine.seeding(exponent, candidates=k * trials)
     seeding.start(int(indices[0]))
     for j in range(1, k):
         drawn = seeding.draw(rng.uniform(size=trials))

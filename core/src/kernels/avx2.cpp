@@ -24,6 +24,7 @@ struct Float8 {
     void store(float* to) const { _mm256_storeu_ps(to, v); }
     static Float8 add(Float8 a, Float8 b) { return {_mm256_add_ps(a.v, b.v)}; }
     static Float8 sub(Float8 a, Float8 b) { return {_mm256_sub_ps(a.v, b.v)}; }
+    static Float8 mul(Float8 a, Float8 b) { return {_mm256_mul_ps(a.v, b.v)}; }
     static Float8 fma(Float8 a, Float8 b, Float8 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
     static Float8 iota() { return {_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7)}; }
     static __m256 equal(Float8 a, Float8 b) { return _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ); }

@@ -111,31 +111,55 @@ void seed_reach(const SeedReach& reach, const std::int32_t* own, const double* d
     }
 }
 
-template <class V>
-void seed_bounds(const float* rows, const float* points, Size coordinates, Size count, const float* limit,
-                 std::uint32_t* survives) {
+// Up to Count points at a time, so that a coordinate is loaded once for all of them.
+template <class V, int Count>
+inline void seed_bounds_group(const SeedBounds& bounds, Size first, const float* tile, const float* near,
+                              std::uint32_t* survives) {
     constexpr int vectors = int(bound_rows) / V::lanes;
-    for (Size s = 0; s < count; ++s) {
-        V acc[vectors];
+    V acc[Count][vectors];
 #pragma GCC unroll 8
-        for (int v = 0; v < vectors; ++v) acc[v] = V::splat(0);
-        const float* point = points + s * coordinates;
-        for (Size f = 0; f < coordinates; ++f) {
-            const V c = V::splat(point[f]);
+    for (int c = 0; c < Count; ++c)
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) acc[c][v] = V::splat(0);
+    const float* points = bounds.points + first * bounds.coordinates;
+    for (Size f = 0; f < bounds.coordinates; ++f) {
+        V x[vectors];
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) x[v] = V::load(tile + f * bound_rows + v * V::lanes);
+#pragma GCC unroll 8
+        for (int c = 0; c < Count; ++c) {
+            const V point = V::splat(points[c * bounds.coordinates + f]);
 #pragma GCC unroll 8
             for (int v = 0; v < vectors; ++v) {
-                const V apart = V::sub(V::load(rows + f * bound_rows + v * V::lanes), c);
-                acc[v] = V::fma(apart, apart, acc[v]);
+                const V apart = V::sub(x[v], point);
+                acc[c][v] = V::fma(apart, apart, acc[c][v]);
             }
         }
-        std::uint32_t near = 0;
-#pragma GCC unroll 8
-        for (int v = 0; v < vectors; ++v)
-            near |= std::uint32_t(V::bits(V::less(acc[v], V::load(limit + v * V::lanes)))) << (v * V::lanes);
-        // Most points survive for few rows, so bits are cleared for all and set again for those.
-        for (Size i = 0; i < bound_rows; ++i)
-            if (!((near >> i) & 1)) survives[i] &= ~(std::uint32_t(1) << s);
     }
+#pragma GCC unroll 8
+    for (int c = 0; c < Count; ++c) {
+        std::uint32_t may = 0;
+        const V slack = V::splat(bounds.slack[first + c]), factor = V::splat(bounds.factor);
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) {
+            const V reach = V::add(V::load(near + v * V::lanes), slack);
+            const auto less = V::less(acc[c][v], V::mul(V::mul(reach, reach), factor));
+            may |= std::uint32_t(V::bits(less)) << (v * V::lanes);
+        }
+        const std::uint32_t bit = std::uint32_t(1) << (first + c);
+        if (may == 0)
+            for (Size i = 0; i < bound_rows; ++i) survives[i] &= ~bit;
+        else
+            for (Size i = 0; i < bound_rows; ++i) survives[i] &= ((may >> i) & 1) ? ~std::uint32_t(0) : ~bit;
+    }
+}
+
+template <class V>
+void seed_bounds(const SeedBounds& bounds, const float* tile, const float* near, std::uint32_t* survives) {
+    Size s = 0;
+    for (; s + 4 <= bounds.count; s += 4) seed_bounds_group<V, 4>(bounds, s, tile, near, survives);
+    for (; s + 2 <= bounds.count; s += 2) seed_bounds_group<V, 2>(bounds, s, tile, near, survives);
+    for (; s < bounds.count; ++s) seed_bounds_group<V, 1>(bounds, s, tile, near, survives);
 }
 
 template <class W>

@@ -121,14 +121,16 @@ class LocalEngine:
 
     # -- seeding -------------------------------------------------------------------------------
 
-    def seeding(self, exponent: int, alpha: float = 2.0) -> LocalSeeding:
+    def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> LocalSeeding:
         """The rows as seeding sees them; nothing of it outlives what is returned."""
         return LocalSeeding(
             [(part.begin, part.end, part.rows) for part in self._parts],
+            self.take,
             (self.n, self.d),
             sparse=self.sparse,
             exponent=exponent,
             alpha=alpha,
+            candidates=candidates,
             n_jobs=self.n_jobs,
         )
 

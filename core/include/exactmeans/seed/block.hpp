@@ -13,6 +13,7 @@
 #include "exactmeans/rows.hpp"
 #include "exactmeans/seed/mass.hpp"
 #include "exactmeans/seed/points.hpp"
+#include "exactmeans/seed/projection.hpp"
 
 namespace exactmeans {
 
@@ -29,6 +30,12 @@ class SeedBlock {
     Size n() const { return n_; }
     const std::vector<double>& d2() const { return d2_; }
     const std::vector<std::int32_t>& own() const { return own_; }
+
+    // Row-candidate distances computed so far.
+    Size distances() const { return distances_; }
+
+    // Few coordinates to rule out candidates by; layouts that have no use for them ignore this.
+    virtual void project(Projection, const Threads&) {}
 
     // The largest mass of a row.
     double largest() const {
@@ -73,11 +80,11 @@ class SeedBlock {
             next_seed_ = points.seeds();
             visit(points, s, 1, threads);
         } else {
-            threads.run(Size(workers_.size()), [&](Size w, int) {
-                Worker& worker = workers_[std::size_t(w)];
-                for (const Nearer& nearer : worker.nearer[std::size_t(s)])
+            const auto settle_all = [&](Size w, int) {
+                for (const Nearer& nearer : workers_[std::size_t(w)].nearer[std::size_t(s)])
                     settle(Size(nearer.row), nearer.d2, std::int32_t(points.seeds()));
-            });
+            };
+            Threads{ordered() ? threads.n_jobs : 1, threads.poll}.run(Size(workers_.size()), settle_all);
         }
         total_ = index_.total();
     }
@@ -113,6 +120,7 @@ class SeedBlock {
     virtual void visit(SeedPoints& points, Size first, Size count, const Threads& threads) = 0;
     virtual double nearest_seed2(SeedPoints& points, Size i, Size from) = 0;
 
+    void count(Size distances) { distances_ += distances; }
     const double* d2_data() const { return d2_.data(); }
     const std::int32_t* own_data() const { return own_.data(); }
 
@@ -131,8 +139,11 @@ class SeedBlock {
         else worker.forgot[std::size_t(s)] = 1;
     }
 
-    // A row's seed changed; layouts that keep something by row or by seed hear of it.
-    virtual void settled(Size, std::int32_t) {}
+    // May several workers settle rows at once? Only if one worker saw all rows of a chunk of masses.
+    virtual bool ordered() const { return true; }
+    // A row gets another seed; layouts that keep something by row or by seed hear of it.
+    virtual void settling(Size, std::int32_t, double) {}
+    bool trial() const { return trial_; }
 
   private:
     struct Nearer {
@@ -175,9 +186,9 @@ class SeedBlock {
             d2_[std::size_t(i)] = d2;
             chunk.add(grid_.split(mass(i)));
         }
+        settling(i, seed, d2);
         d2_[std::size_t(i)] = d2;
         own_[std::size_t(i)] = seed;
-        settled(i, seed);
     }
 
     void begin_trial(Size staged, const Threads& threads) {
@@ -210,7 +221,7 @@ class SeedBlock {
     std::vector<Worker> workers_;
     std::size_t most_kept_ = 0;
     bool trial_ = false;
-    Size next_seed_ = 0;
+    Size next_seed_ = 0, distances_ = 0;
 };
 
 }  // namespace exactmeans

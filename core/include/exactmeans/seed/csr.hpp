@@ -37,6 +37,7 @@ class CsrSeedBlock final : public SeedBlock {
                 measure(slabs_[std::size_t(slab)], points.sparse_point(s), points.scale(), scratch,
                         [&](Size i, double d2) { found(worker, i, s, first, d2); });
         });
+        this->count(x_.n * count);
     }
 
     double nearest_seed2(SeedPoints& points, Size i, Size from) override {

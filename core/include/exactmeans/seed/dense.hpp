@@ -3,15 +3,18 @@
 // A pair is skipped when its distance is certain not to be below the row's: by the triangle inequality if the
 // candidate is at least twice as far from the row's seed as the row is (C. Elkan, Using the triangle inequality to
 // accelerate k-means, ICML 2003). What is left is measured in tiles: all candidates at once while most pairs survive,
-// else one candidate against the rows it is left with. Memory: 12 bytes per row.
+// else one candidate against the rows it is left with. Memory: 12 bytes per row, 4 more with lists (clusters.hpp).
 #pragma once
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <vector>
 
 #include "exactmeans/seed/block.hpp"
+#include "exactmeans/seed/clusters.hpp"
 #include "exactmeans/seed/patience.hpp"
+#include "exactmeans/seed/projection.hpp"
 
 namespace exactmeans {
 
@@ -20,34 +23,49 @@ class DenseSeedBlock final : public SeedBlock {
   public:
     DenseSeedBlock(const DenseRows<R>& x, double alpha) : SeedBlock(x.n, x.weights, alpha), x_(x) {}
 
+    void project(Projection projection, const Threads& threads) override {
+        projection_ = std::make_unique<Projection>(std::move(projection));
+        projection_->project(x_, threads);
+        if (!projection_->usable()) return projection_.reset();
+        for (Size i = 0; i < x_.n; ++i) projection_->set_near(i, d2_data()[i]);
+    }
+
   protected:
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
-        const bool triangle = points.seeds() > 1 && own_data()[0] >= 0 && triangle_.worth_a_try();
-        SeedReach reach{};
-        if (triangle) {
-            reach.width = (count + seed_stripes - 1) / seed_stripes * seed_stripes;
-            reach.gaps = points.gaps(first, count, reach.width, threads);
-            // Squared distances are off by less than e = (d + 16) u, relatively; docs/numerics.md shows that 2 e are
-            // enough, and what squares may lose to underflow.
-            reach.factor = 4 * (1 + 4 * double(x_.d + 16) * 0x1p-53);
-            reach.absolute = double(x_.d + 16) * 0x1p-1070;
+        // Where coordinates are of use, they rule out all that the triangle inequality does, and read less memory.
+        const bool triangle = !projection_ && points.seeds() > 1 && triangle_.worth_a_try();
+        const SeedReach reach = triangle ? reach_of(points, first, count, threads) : SeedReach{};
+        Batch batch{points.panel(first, count), first, triangle ? &reach : nullptr, nullptr};
+        SeedBounds bounds{};
+        if (projection_) {
+            bounds = projection_->candidates(batch.panel);
+            if (projection_->usable()) batch.bounds = &bounds;
         }
         scratch_.resize(std::size_t(threads.n_jobs));
-        for (Scratch& scratch : scratch_) scratch.pairs = 0;
-        const SeedPanel panel = points.panel(first, count);
-        threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
-            Scratch& scratch = scratch_[std::size_t(worker)];
-            scratch.survives.assign(std::size_t(end - begin), all(count));
-            if (triangle)
-                seed_kernels().reach(reach, own_data() + begin, d2_data() + begin, end - begin,
-                                     scratch.survives.data());
-            measure(scratch, panel, begin, end, first, worker);
-        });
-        if (triangle) {
-            Size pairs = 0;
-            for (const Scratch& scratch : scratch_) pairs += scratch.pairs;
-            triangle_.judge(double(pairs) < 0.7 * double(x_.n) * double(count));
+        for (Scratch& scratch : scratch_) scratch.pairs = scratch.seen = 0;
+        if (!triangle || !trial()) clusters_.clear();
+        if (clusters_.active())
+            visit_clusters(batch, threads);
+        else
+            visit_all(batch, threads);
+        Size pairs = 0, seen = 0;
+        for (const Scratch& scratch : scratch_) {
+            pairs += scratch.pairs;
+            seen += scratch.seen;
         }
+        this->count(pairs);
+        if (!triangle) return;
+        triangle_.judge(double(pairs) < 0.7 * double(x_.n) * double(count));
+        const bool was_active = clusters_.active();
+        // Lists scatter the rows in memory, so they must leave most rows alone.
+        if (was_active && 2 * pairs > x_.n) clusters_.clear();
+        if (!was_active && trial() && 40 * pairs < count * x_.n && x_.n >= 4096)
+            clusters_.build(own_data(), d2_data(), x_.n, points.seeds());
+    }
+    bool ordered() const override { return !clusters_.active(); }
+    void settling(Size i, std::int32_t seed, double d2) override {
+        if (clusters_.active()) clusters_.move(i, own_data()[i], seed, d2);
+        if (projection_) projection_->set_near(i, d2);
     }
 
     double nearest_seed2(SeedPoints& points, Size i, Size from) override {
@@ -61,51 +79,111 @@ class DenseSeedBlock final : public SeedBlock {
     }
 
   private:
-    static constexpr Size tile_rows = 64;
+    static constexpr Size tile_rows = 24;
 
     struct alignas(64) Scratch {
         std::vector<std::uint32_t> survives;
-        std::vector<Size> ids;
+        std::vector<Size> ids[most_points + 1];  // rows of all points, then of each
         DenseTile<R> tile;
         double out[tile_rows * most_points];
-        Size pairs = 0;
+        Size pairs = 0, seen = 0;
+    };
+    // Candidates from number `first` on, with their distances to the seeds and their coordinates, if those are of use.
+    struct Batch {
+        SeedPanel panel;
+        Size first;
+        const SeedReach* reach;
+        const SeedBounds* bounds;
     };
 
     static std::uint32_t all(Size count) { return ~std::uint32_t(0) >> (32 - count); }
 
+    // Squared distances are off by less than e = (d + 16) u, relatively; docs/numerics.md shows that a margin of 2 e is
+    // enough, and what squares may lose to underflow.
+    SeedReach reach_of(SeedPoints& points, Size first, Size count, const Threads& threads) const {
+        const Size width = (count + seed_stripes - 1) / seed_stripes * seed_stripes;
+        return {points.gaps(first, count, width, threads), width, 4 * (1 + 4 * double(x_.d + 16) * 0x1p-53),
+                double(x_.d + 16) * 0x1p-1070};
+    }
+
+    void visit_clusters(const Batch& batch, const Threads& threads) {
+        clusters_.visit(
+            *batch.reach, batch.panel.count, own_data(), threads,
+            [&](const Size* ids, Size n, Size s, int worker) {
+                Scratch& scratch = scratch_[std::size_t(worker)];
+                scratch.pairs += n;
+                tiles(scratch, ids, n, one(batch.panel, s),
+                      [&](Size i, Size, double d2) { found(worker, i, batch.first + s, batch.first, d2); });
+            });
+    }
+
+    void visit_all(const Batch& batch, const Threads& threads) {
+        threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
+            Scratch& scratch = scratch_[std::size_t(worker)];
+            scratch.survives.assign(std::size_t(MassIndex::chunk), all(batch.panel.count));
+            if (batch.reach)
+                seed_kernels().reach(*batch.reach, own_data() + begin, d2_data() + begin, end - begin,
+                                     scratch.survives.data());
+            if (batch.bounds) apply_bounds(*batch.bounds, begin, end, scratch.survives.data());
+            measure(scratch, batch, begin, end, worker);
+        });
+    }
+
+    void apply_bounds(const SeedBounds& bounds, Size begin, Size end, std::uint32_t* survives) const {
+        static_assert(MassIndex::chunk % bound_rows == 0);
+        for (Size i = begin; i < end; i += bound_rows)
+            seed_kernels().bounds(bounds, projection_->tile(i / bound_rows), projection_->near(i / bound_rows),
+                                  survives + (i - begin));
+    }
+
     // Chunk [begin, end): pairs with their bit set.
-    void measure(Scratch& scratch, const SeedPanel& panel, Size begin, Size end, Size first, int worker) {
+    void measure(Scratch& scratch, const Batch& batch, Size begin, Size end, int worker) {
         const std::uint32_t* survives = scratch.survives.data();
-        scratch.ids.clear();
+        std::vector<Size>& rows = scratch.ids[0];
+        const Size points = batch.panel.count;
+        rows.clear();
         Size pairs = 0;
         for (Size i = begin; i < end; ++i) {
+            if (!survives[i - begin]) continue;
             pairs += std::popcount(survives[i - begin]);
-            if (survives[i - begin]) scratch.ids.push_back(i);
+            rows.push_back(i);
         }
+        const Size seen = Size(rows.size());
         scratch.pairs += pairs;
-        if (2 * pairs >= Size(scratch.ids.size()) * panel.count) {
-            tiles(scratch, panel, [&](Size i, Size s, double d2) { found(worker, i, first + s, first, d2); });
-            return;
-        }
-        for (Size s = 0; s < panel.count; ++s) {
-            scratch.ids.clear();
-            for (Size i = begin; i < end; ++i)
-                if ((survives[i - begin] >> s) & 1) scratch.ids.push_back(i);
-            SeedPanel one = panel;
-            one.points += s * panel.pitch;
-            one.count = 1;
-            tiles(scratch, one, [&](Size i, Size, double d2) { found(worker, i, first + s, first, d2); });
+        scratch.seen += seen;
+        const auto report = [&](Size i, Size s, double d2) { found(worker, i, batch.first + s, batch.first, d2); };
+        if (2 * pairs >= seen * points) return tiles(scratch, rows.data(), seen, batch.panel, report);
+        for (Size s = 0; s < points; ++s) scratch.ids[std::size_t(s) + 1].clear();
+        for (const Size i : rows)
+            for (std::uint32_t bits = survives[i - begin]; bits; bits &= bits - 1)
+                scratch.ids[std::size_t(std::countr_zero(bits)) + 1].push_back(i);
+        for (Size s = 0; s < points; ++s) {
+            const std::vector<Size>& some = scratch.ids[std::size_t(s) + 1];
+            tiles(scratch, some.data(), Size(some.size()), one(batch.panel, s),
+                  [&](Size i, Size, double d2) { report(i, s, d2); });
         }
     }
 
-    // The rows of scratch.ids against the panel; nearer(row, point, d2) for those that come nearer.
+    // Rows that are left over lie anywhere in memory.
+    void fetch(Size i) const {
+        const char* row = reinterpret_cast<const char*>(x_.data + i * x_.row_stride);
+        for (Size at = 0; at < std::min<Size>(512, x_.d * Size(sizeof(R))); at += 64) __builtin_prefetch(row + at);
+    }
+
+    static SeedPanel one(SeedPanel panel, Size s) {
+        panel.points += s * panel.pitch;
+        panel.count = 1;
+        return panel;
+    }
+
+    // Rows `all` against the panel; nearer(row, point, d2) for those that come nearer.
     template <class Fn>
-    void tiles(Scratch& scratch, const SeedPanel& panel, Fn nearer) {
-        const Size n = Size(scratch.ids.size());
+    void tiles(Scratch& scratch, const Size* all, Size n, const SeedPanel& panel, Fn nearer) {
         for (Size begin = 0; begin < n; begin += tile_rows) {
             const Size rows = std::min(tile_rows, n - begin);
-            const Size* ids = scratch.ids.data() + begin;
+            const Size* ids = all + begin;
             scratch.tile.load(x_, nullptr, 0, ids, rows);
+            for (Size t = begin + rows; t < std::min(n, begin + 2 * tile_rows); ++t) fetch(all[t]);
             seed_kernels().distances2(scratch.tile.rows(), rows, panel, scratch.out);
             for (Size t = 0; t < rows; ++t) {
                 const double d2 = d2_data()[ids[t]];
@@ -120,6 +198,8 @@ class DenseSeedBlock final : public SeedBlock {
     DenseRows<R> x_;
     std::vector<Scratch> scratch_;
     Patience triangle_;
+    SeedClusters clusters_;
+    std::unique_ptr<Projection> projection_;
 };
 
 }  // namespace exactmeans

@@ -30,9 +30,16 @@ struct SeedReach {
     double factor, absolute;
 };
 
-// Rows in float32 coordinates that are never farther apart than the rows themselves: `count` coordinates of
-// `bound_rows` rows, coordinate by coordinate.
+// Rows and points in float32 coordinates that bring none of them farther apart (projection.hpp). A tile of rows is
+// stored coordinate by coordinate. A point cannot come nearer to a row than near + slack if their coordinates are
+// farther apart than that; factor covers the rounding of the test itself.
 inline constexpr Size bound_rows = 16;
+struct SeedBounds {
+    const float* points;  // count x coordinates
+    const float* slack;   // count
+    Size coordinates, count;
+    float factor;
+};
 
 struct SeedKernels {
     // out[i * count + s] = |row i - point s|^2
@@ -40,9 +47,8 @@ struct SeedKernels {
     void (*distances2_double)(const double* const* rows, Size n, const SeedPanel& panel, double* out);
     // Bit s of survives[i]: gaps < factor d2 + absolute, so that point s may be nearer than the row's seed.
     void (*reach)(const SeedReach& reach, const std::int32_t* own, const double* d2, Size n, std::uint32_t* survives);
-    // Clears bit s of survives[i] where the coordinates of row i and point s are farther apart than limit[i] (squared).
-    void (*bounds)(const float* rows, const float* points, Size coordinates, Size count, const float* limit,
-                   std::uint32_t* survives);
+    // Clears bit s of survives[i] where the coordinates show that point s cannot come nearer than near[i].
+    void (*bounds)(const SeedBounds& bounds, const float* tile, const float* near, std::uint32_t* survives);
     // Rows with norm2 + point_norm2 - 2 dot < d2, and that distance (not below 0); sets dot back to 0.
     Size (*improved)(const double* norm2, double point_norm2, double* dot, const double* d2, Size n,
                      std::uint32_t* rows, double* distances2);
