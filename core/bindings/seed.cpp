@@ -5,6 +5,7 @@
 #include "bindings.hpp"
 #include "exactmeans/seed/csr.hpp"
 #include "exactmeans/seed/dense.hpp"
+#include "exactmeans/seed/directions.hpp"
 
 namespace exactmeans {
 namespace {
@@ -56,6 +57,12 @@ void project(SeedBlock& block, const Array<const double, 2>& points, double step
 }  // namespace
 
 void bind_seed(nb::module_& m) {
+    m.def("leading_directions", [](const Array<const double, 2>& rows, Size count) {
+        const Size n = Size(rows.shape(0)), d = Size(rows.shape(1));
+        const auto found =
+            unlocked(1, [&](const Threads&) { return Directions::leading(rows.data(), n, d, std::min(count, n)); });
+        return to_numpy(found, {found.size() / std::size_t(d), std::size_t(d)});
+    });
     nb::class_<SeedPoints>(m, "SeedPoints")
         .def(nb::init<Size, int, bool>())
         .def_prop_ro("seeds", &SeedPoints::seeds)

@@ -21,7 +21,7 @@ _FALL = 2.0**-20
 # Numbers of seeds at which it is asked whether a projection would pay, and what it may look like.
 _PROBES = (6, 24, 96)
 _AXES = (4, 8, 16, 32, 64)
-_SAMPLE = 1024
+_SAMPLE = 256
 
 
 @dataclass
@@ -52,7 +52,7 @@ class LocalSeeding:
         self.n_jobs = n_jobs
         self._take = take
         self._exponent = exponent
-        self._planned = 0 if sparse or self.d < 16 or self.n < 4 * _SAMPLE else candidates
+        self._planned = 0 if sparse or self.d < 16 or self.n < 16 * _SAMPLE else candidates
         self._points = _core.SeedPoints(self.d, exponent, sparse)
         self._parts = [
             _Part(begin, end, rows, _core.SeedBlock.make(rows, alpha, exponent, n_jobs))
@@ -194,11 +194,12 @@ def choose_axes(
     norm2 = np.einsum("if,if->i", rows, rows)
     if not (np.isfinite(norm2).all() and norm2.any()):
         return None
-    basis = _leading_directions(rows, min(max(_AXES), d // 2))
-    rows_in, points_in = rows @ basis, points @ basis
+    basis = _core.leading_directions(rows, min(max(_AXES), d // 2))
+    # Not by BLAS: its threads may spin for longer than this takes.
+    rows_in, points_in = (np.einsum("if,mf->im", a, basis) for a in (rows, points))
     best, best_cost = 0, usual * d * planned / 2
     for m in _AXES:
-        if m > basis.shape[1]:
+        if m > len(basis):
             break
         apart2 = np.zeros((len(rows), len(points)))
         for f in range(m):
@@ -215,16 +216,7 @@ def choose_axes(
     if not best:
         return None
     step = 2.0 ** np.round(np.log2(np.sqrt(norm2.mean())))
-    return np.vstack([origin, origin + step * basis[:, :best].T]), float(step)
-
-
-def _leading_directions(rows: Double, m: int) -> Double:
-    """About the m leading principal directions, as orthonormal columns, leading ones first."""
-    basis = np.random.RandomState(0).standard_normal((rows.shape[1], m))
-    for _ in range(4):
-        basis = np.linalg.qr(rows.T @ (rows @ basis))[0]
-    turn = np.linalg.svd(rows @ basis, full_matrices=False)[2]
-    return np.asarray(np.linalg.qr(basis @ turn.T)[0])
+    return np.vstack([origin, origin + step * basis[:best]]), float(step)
 
 
 def _plus(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
