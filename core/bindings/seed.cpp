@@ -78,6 +78,9 @@ void bind_seed(nb::module_& m) {
         .def_static("make", &seed_block, nb::keep_alive<0, 1>())
         .def("project", &project)
         .def("largest", &SeedBlock::largest)
+        .def("farthest", &SeedBlock::farthest)
+        .def("toss", &SeedBlock::toss)
+        .def("set_unit2", &SeedBlock::set_unit2)
         .def("lay_grid",
              [](SeedBlock& block, double bound, Size n, int n_jobs) {
                  return unlocked(n_jobs, [&](const Threads& threads) { return words(block.lay_grid(bound, n, threads)); });
@@ -97,7 +100,6 @@ void bind_seed(nb::module_& m) {
                  unlocked(n_jobs, [&](const Threads& threads) { block.absorb(points, threads); });
              })
         .def_prop_ro("distances", &SeedBlock::distances)
-        .def("exclude", &SeedBlock::exclude)
         .def("mass", &SeedBlock::mass)
         .def("refresh", &SeedBlock::refresh)
         .def_prop_ro("own", [](const SeedBlock& block) { return to_numpy(block.own(), {block.own().size()}); })

@@ -109,6 +109,19 @@ def analyse(engine: LocalEngine, tol: float) -> Problem:
     )
 
 
+def weighted_mean(engine: LocalEngine) -> Double:
+    """The mean of the rows by their weights, to the last bit whatever the order of the rows."""
+    weighted = engine.weights is not None
+    grid = _grid(engine, engine.survey(weighted=weighted).bounds, weighted=weighted)
+    counts = _core.Grid(np.ones(1), engine.n)
+    weight_grid = counts if engine.weights is None else _weight_grid(engine.weights)
+    sums = _core.Sums(1, engine.d, grid, weight_grid)
+    engine.add_all(sums, weighted=weighted)
+    mean = np.empty((1, engine.d))
+    sums.average(mean)
+    return np.asarray(mean[0])
+
+
 def _grid(engine: LocalEngine, bounds: Double, *, weighted: bool) -> _core.Grid:
     grid = _core.Grid(bounds, engine.n)
     grid.words = engine.words_needed(grid, weighted=weighted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,10 @@ from exactmeans._fit import Run, lloyd_loop
 from exactmeans._problem import Frame, Problem, analyse, unscaled
 from exactmeans.callbacks import Callback, Iteration, show
 from exactmeans.engines.local import LocalEngine
-from exactmeans.seeding import plus_plus, random_rows
+from exactmeans.seeding import check_init, check_options, choose
 
 __all__ = ["KMeans"]
 
-_INITS = ("k-means++", "random")
 _METRICS = ("euclidean",)
 _kept = threading.local()
 
@@ -51,10 +50,12 @@ class KMeans(
     ----------
     n_clusters : int, default=8
         How many clusters to form.
-    init : {'k-means++', 'random'}, callable or array-like of shape (n_clusters, n_features), \
-            default='k-means++'
-        Initial centres: greedy k-means++, random rows, given centres, or a callable
-        `init(X, n_clusters, random_state)` that returns them.
+    init : {'k-means++', 'k-means||', 'random', 'furthest'}, ('d', alpha), callable or array-like \
+            of shape (n_clusters, n_features), default='k-means++'
+        Initial centres: greedy k-means++; k-means||; random rows; the mean and then the farthest
+        rows; rows drawn by distance**alpha, 2 being plain k-means++; given centres; or a
+        callable `init(X, n_clusters, random_state)` that returns them. See
+        `exactmeans.seeding`.
     n_init : 'auto' or int, default='auto'
         Runs from different initial centres, of which the one with the lowest inertia is kept.
         'auto' means 10 for random and callable `init`, else 1.
@@ -80,6 +81,9 @@ class KMeans(
         machine's memory. What cannot fit is refused with the bytes it needs.
     callbacks : callable, sequence of callables or None, default=None
         Called with an `Iteration` record after each iteration; returning True stops the run.
+    init_options : dict or None, default=None
+        What `init` takes besides: `oversampling` (2.0) and `rounds` (5) for 'k-means||',
+        `n_local_trials` for 'k-means++'.
     dtype : {'float32', 'float64'} or None, default=None
         What to compute in. None keeps float32 as it is and makes everything else float64.
 
@@ -140,6 +144,7 @@ class KMeans(
         n_jobs: int | None = None,
         memory_limit: int | float | str | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
+        init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -155,6 +160,7 @@ class KMeans(
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.callbacks = callbacks
+        self.init_options = init_options
         self.dtype = dtype
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KMeans:
@@ -198,6 +204,7 @@ class KMeans(
         work = _algorithms.Workload(n, engine.d, k, engine.sparse, engine.dtype.itemsize)
         choice = _algorithms.choose(algorithm, work, memory_limit)
         init, n_init = self._init(k, engine)
+        options = check_options(self.init_options, init)
         rng = self._generator(init)
 
         problem = analyse(engine, tol)
@@ -205,7 +212,7 @@ class KMeans(
         for run in range(n_init):
             outcome = lloyd_loop(
                 problem,
-                self._initial_centres(init, problem, X, k, rng),
+                self._initial_centres(init, options, problem, X, k, rng),
                 algorithm=choice.algorithm,
                 max_iter=max_iter,
                 run=run,
@@ -306,14 +313,17 @@ class KMeans(
     def _init(self, k: int, engine: LocalEngine) -> tuple[Any, int]:
         """`init` as a name, a callable or valid centres, and the number of runs."""
         init: Any = self.init
-        given = not isinstance(init, str) and not callable(init)
+        named = isinstance(init, str) or (
+            isinstance(init, tuple) and len(init) > 0 and isinstance(init[0], str)
+        )
+        given = not named and not callable(init)
         if given:
             init = check.check_centres(init, k, engine.d, engine.dtype)
-        elif isinstance(init, str):
-            check.check_choice("init", init, _INITS)
+        elif named:
+            init = check_init(init)
         if isinstance(self.n_init, str):
             check.check_choice("n_init", self.n_init, ("auto",))
-            return init, 10 if callable(init) or (not given and init == "random") else 1
+            return init, 10 if callable(init) or (named and init == "random") else 1
         n_init = check.check_int("n_init", self.n_init, 1)
         if given and n_init != 1:
             warnings.warn(
@@ -342,7 +352,13 @@ class KMeans(
         return own
 
     def _initial_centres(
-        self, init: Any, problem: Problem, X: Any, k: int, rng: np.random.RandomState
+        self,
+        init: Any,
+        options: Mapping[str, Any],
+        problem: Problem,
+        X: Any,
+        k: int,
+        rng: np.random.RandomState,
     ) -> NDArray[Any]:
         engine = problem.engine
         if callable(init):
@@ -352,11 +368,9 @@ class KMeans(
             return np.asarray(
                 check.check_centres(centres, k, engine.d, engine.dtype, "what init returned")
             )
-        if not isinstance(init, str):
-            return np.asarray(init)
-        if init == "random":
-            return engine.take(random_rows(engine, k, rng))
-        return engine.take(plus_plus(engine, k, rng, problem.frame.exponent))
+        if isinstance(init, np.ndarray):
+            return init
+        return choose(engine, init, k, rng, problem.frame.exponent, options)[0]
 
     def _keep(
         self, best: Run, frame: Frame, choice: _algorithms.Choice, engine: LocalEngine

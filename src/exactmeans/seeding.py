@@ -1,8 +1,14 @@
-"""Initial centres."""
+"""Initial centres: each method as a function that returns centres and row numbers.
+
+Methods only draw and decide; whatever is O(n) is done by the engine. Which to use when, and what
+each costs, is in docs/seeding.md.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import numbers
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +16,26 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from exactmeans import _core
+from exactmeans._problem import weighted_mean
 from exactmeans._validation import (
+    Double,
     as_blocks,
+    check_choice,
     check_int,
     check_n_jobs,
+    check_real,
     check_weights,
     refuse_nonfinite,
 )
 from exactmeans.engines.local import LocalEngine
+from exactmeans.engines.seeding import LocalSeeding
 
-__all__ = ["kmeans_plusplus"]
+__all__ = ["d_sampling", "furthest", "kmeans_parallel", "kmeans_plusplus", "random"]
+
+Seeds: TypeAlias = tuple[NDArray[Any], NDArray[np.intp]]  # centres, and which rows they are
+
+NAMES = ("k-means++", "k-means||", "random", "furthest")
+_OPTIONS = {"k-means++": ("n_local_trials",), "k-means||": ("oversampling", "rounds")}
 
 
 def kmeans_plusplus(
@@ -30,7 +46,7 @@ def kmeans_plusplus(
     x_squared_norms: Any = None,
     random_state: Any = None,
     n_local_trials: int | None = None,
-) -> tuple[NDArray[Any], NDArray[np.intp]]:
+) -> Seeds:
     """Choose initial centres by greedy k-means++, with scikit-learn's very draws.
 
     Parameters
@@ -64,25 +80,239 @@ def kmeans_plusplus(
     >>> indices
     array([3, 2])
     """
+    engine, k, exponent = _ready(X, n_clusters, sample_weight)
+    if n_local_trials is not None:
+        check_int("n_local_trials", n_local_trials, 1)
+    if x_squared_norms is not None and np.shape(x_squared_norms) != (engine.n,):
+        raise ValueError(
+            f"The length of x_squared_norms {np.shape(x_squared_norms)} should be equal to the "
+            f"length of n_samples {engine.n}."
+        )
+    rng = check_random_state(random_state)
+    indices = plus_plus(engine, k, rng, exponent, n_local_trials)
+    return engine.take(indices), indices
+
+
+def kmeans_parallel(
+    X: Any,
+    n_clusters: int,
+    *,
+    oversampling: float = 2.0,
+    rounds: int = 5,
+    sample_weight: Any = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> Seeds:
+    """Choose initial centres by k-means||: a few passes over the rows, however many centres.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+        The rows to pick from.
+    n_clusters : int
+        How many to pick.
+    oversampling : float, default=2.0
+        Candidates expected per round, as a multiple of `n_clusters`.
+    rounds : int, default=5
+        Passes in which candidates are gathered; greedy k-means++ then chooses among them.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows.
+    random_state : int, RandomState instance or None, default=None
+        Makes the choice reproducible.
+    n_jobs : int or None, default=None
+        Threads to use; the choice does not depend on it.
+
+    Returns
+    -------
+    centers : ndarray of shape (n_clusters, n_features)
+    indices : ndarray of shape (n_clusters,)
+        Which rows they are.
+
+    References
+    ----------
+    B. Bahmani et al., "Scalable k-means++", VLDB 2012.
+    """
+    engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
+    options = check_options({"oversampling": oversampling, "rounds": rounds}, "k-means||", "")
+    return choose(engine, "k-means||", k, check_random_state(random_state), exponent, options)
+
+
+def random(
+    X: Any,
+    n_clusters: int,
+    *,
+    sample_weight: Any = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> Seeds:
+    """Choose distinct rows at random, by weight: what `init="random"` starts from.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+    n_clusters : int
+    sample_weight : array-like of shape (n_samples,), default=None
+    random_state : int, RandomState instance or None, default=None
+    n_jobs : int or None, default=None
+
+    Returns
+    -------
+    centers : ndarray of shape (n_clusters, n_features)
+    indices : ndarray of shape (n_clusters,)
+    """
+    engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
+    return choose(engine, "random", k, check_random_state(random_state), exponent, {})
+
+
+def furthest(
+    X: Any, n_clusters: int, *, sample_weight: Any = None, n_jobs: int | None = None
+) -> Seeds:
+    """Start from the mean of the rows, then always take the row farthest from all centres.
+
+    Nothing is drawn, so there is no `random_state`. Weights move the mean and leave out rows of
+    weight 0; otherwise they do not matter.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+    n_clusters : int
+    sample_weight : array-like of shape (n_samples,), default=None
+    n_jobs : int or None, default=None
+
+    Returns
+    -------
+    centers : ndarray of shape (n_clusters, n_features)
+    indices : ndarray of shape (n_clusters,)
+        Which rows they are; -1 for the mean, which is none.
+    """
+    engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
+    return choose(engine, "furthest", k, np.random.RandomState(0), exponent, {})
+
+
+def d_sampling(
+    X: Any,
+    n_clusters: int,
+    alpha: float = 2.0,
+    *,
+    sample_weight: Any = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> Seeds:
+    """Draw rows one by one with probability proportional to weight * distance**alpha.
+
+    The distance is that to the nearest centre so far. `alpha=2` is plain k-means++ (one candidate
+    per step, unlike the greedy `kmeans_plusplus`), 0 draws by weight alone, infinity takes the
+    farthest row. Plain k-means++ is drawn by rejection, which looks at few rows.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+    n_clusters : int
+    alpha : float, default=2.0
+        From 0 to infinity.
+    sample_weight : array-like of shape (n_samples,), default=None
+    random_state : int, RandomState instance or None, default=None
+    n_jobs : int or None, default=None
+
+    Returns
+    -------
+    centers : ndarray of shape (n_clusters, n_features)
+    indices : ndarray of shape (n_clusters,)
+    """
+    engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
+    init = ("d", check_alpha("alpha", alpha))
+    return choose(engine, init, k, check_random_state(random_state), exponent, {})
+
+
+# What KMeans calls --------------------------------------------------------------------------------
+
+
+def check_init(init: str | tuple[str, float]) -> str | tuple[str, float]:
+    """A name, or ("d", alpha)."""
+    if isinstance(init, str):
+        return check_choice("init", init, NAMES)
+    if len(init) != 2:
+        raise ValueError(f"init must be ('d', alpha) if it is a tuple with a name, not {init!r}.")
+    check_choice("init[0]", init[0], ("d",))
+    return "d", check_alpha("init[1]", init[1])
+
+
+def check_options(
+    options: Mapping[str, Any] | None, init: Any, what: str = "init_options"
+) -> dict[str, Any]:
+    """The options that this init takes, each checked."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise ValueError(f"{what} must be None or a dict, but it is {options!r}.")
+    allowed = _OPTIONS.get(init, ()) if isinstance(init, str) else ()
+    checked: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in allowed:
+            known = ", ".join(map(repr, allowed)) if allowed else "nothing"
+            raise ValueError(f"{what} must hold {known} for init={init!r}, not {name!r}.")
+        shown = f"{what}[{name!r}]" if what else name
+        if name == "oversampling":
+            checked[name] = check_real(shown, value, 0)
+            if checked[name] == 0:
+                raise ValueError(f"{shown} must be above 0, but it is {value!r}.")
+        else:
+            checked[name] = check_int(shown, value, 1)
+    return checked
+
+
+def check_alpha(name: str, alpha: Any) -> float:
+    """From 0 to infinity, both included."""
+    if not isinstance(alpha, numbers.Real) or isinstance(alpha, bool) or not alpha >= 0:
+        raise ValueError(f"{name} must be a number from 0 to infinity, but it is {alpha!r}.")
+    return float(alpha)
+
+
+def choose(
+    engine: LocalEngine,
+    init: str | tuple[str, float],
+    k: int,
+    rng: np.random.RandomState,
+    exponent: int,
+    options: Mapping[str, Any],
+) -> Seeds:
+    """Centres and row numbers by a checked `init` and its checked options."""
+    mean: Double | None = None
+    if isinstance(init, tuple):
+        indices = d_alpha(engine, k, rng, exponent, init[1])
+    elif init == "k-means++":
+        indices = plus_plus(engine, k, rng, exponent, **options)
+    elif init == "k-means||":
+        indices = parallel(engine, k, rng, exponent, **options)
+    elif init == "random":
+        indices = random_rows(engine, k, rng)
+    else:
+        mean = weighted_mean(engine)
+        indices = farthest_rows(engine, k, exponent, mean)
+    if mean is None:
+        return engine.take(indices), indices
+    centres = np.empty((k, engine.d), dtype=engine.dtype)
+    centres[0] = mean
+    centres[1:] = engine.take(indices[1:])
+    return centres, indices
+
+
+def _ready(
+    X: Any, n_clusters: Any, sample_weight: Any, n_jobs: int | None = None
+) -> tuple[LocalEngine, int, int]:
+    """The rows behind an engine, the number of centres and the frame's exponent."""
     blocks = as_blocks(BaseEstimator(), X, reset=True)
     n = sum(block.shape[0] for block in blocks)
     k = check_int("n_clusters", n_clusters, 1)
     if n < k:
         raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
-    if n_local_trials is not None:
-        check_int("n_local_trials", n_local_trials, 1)
-    if x_squared_norms is not None and np.shape(x_squared_norms) != (n,):
-        raise ValueError(
-            f"The length of x_squared_norms {np.shape(x_squared_norms)} should be equal to the "
-            f"length of n_samples {n}."
-        )
-    engine = LocalEngine(blocks, check_weights(sample_weight, n), check_n_jobs(None))
+    engine = LocalEngine(blocks, check_weights(sample_weight, n), check_n_jobs(n_jobs))
     survey = engine.survey(weighted=False)
     refuse_nonfinite(survey)
-    exponent = _core.safe_exponent(survey.largest, engine.dtype == np.float32)
-    rng = check_random_state(random_state)
-    indices = plus_plus(engine, k, rng, exponent, n_local_trials)
-    return engine.take(indices), indices
+    return engine, k, _core.safe_exponent(survey.largest, engine.dtype == np.float32)
+
+
+# The methods --------------------------------------------------------------------------------------
 
 
 def plus_plus(
@@ -104,6 +334,120 @@ def plus_plus(
         seeding.accept(best)
         indices[j] = drawn[best]
     return indices
+
+
+def parallel(
+    engine: LocalEngine,
+    k: int,
+    rng: np.random.RandomState,
+    exponent: int,
+    oversampling: float = 2.0,
+    rounds: int = 5,
+) -> NDArray[np.intp]:
+    """Row numbers of k seeds by k-means||. Bahmani et al. 2012; coins as in seed/coins.hpp."""
+    expected = oversampling * k
+    seeding = engine.seeding(exponent, candidates=int(expected * rounds))
+    chosen = [int(rng.choice(engine.n, p=probabilities(engine)))]
+    keys = rng.randint(2**32, size=rounds, dtype=np.uint32)
+    seeding.start(chosen[0])
+    for key in keys.tolist():
+        if seeding.potential > 0:
+            kept = seeding.toss(key, expected)
+            seeding.absorb(kept)
+            chosen += kept
+    # Copies of a candidate stand for no row. What is drawn here is apart from all candidates.
+    distinct = len(np.unique(seeding.owners()))
+    while distinct < k and seeding.potential > 0:
+        (row,) = seeding.draw(rng.uniform(size=1))
+        seeding.absorb([row])
+        chosen.append(row)
+        distinct += 1
+    weights = np.bincount(seeding.owners(), engine.weights, minlength=len(chosen))
+    stand = np.flatnonzero(weights)
+    rows = np.array(chosen, dtype=np.intp)[stand]
+    if len(rows) < k:
+        return filled_up(engine, rows.tolist(), k)
+    order = np.argsort(rows)
+    rows = rows[order]
+    few = LocalEngine([engine.pick(rows)], weights[stand][order].astype(np.float64), engine.n_jobs)
+    return np.asarray(rows[plus_plus(few, k, rng, exponent)])
+
+
+def d_alpha(
+    engine: LocalEngine,
+    k: int,
+    rng: np.random.RandomState,
+    exponent: int,
+    alpha: float,
+    *,
+    by_rejection: bool | None = None,
+) -> NDArray[np.intp]:
+    """Row numbers of k seeds, each drawn by weight * distance**alpha among those not chosen."""
+    if alpha == 0:
+        return random_rows(engine, k, rng)
+    first = int(rng.choice(engine.n, p=probabilities(engine)))
+    seeding = engine.seeding(exponent, candidates=k, alpha=2.0 if alpha == np.inf else alpha)
+    seeding.start(first)
+    if alpha == np.inf:
+        chosen = _by_distance(seeding, [first], k)
+    elif by_rejection or (by_rejection is None and alpha == 2):
+        chosen = _by_rejection(seeding, [first], k, rng)
+    else:
+        chosen = [first]
+        while len(chosen) < k and seeding.potential > 0:
+            (row,) = seeding.draw(rng.uniform(size=1))
+            seeding.absorb([row])
+            chosen.append(row)
+    return filled_up(engine, chosen, k)
+
+
+def _by_rejection(
+    seeding: LocalSeeding, chosen: list[int], k: int, rng: np.random.RandomState
+) -> list[int]:
+    """Propose by masses that may be out of date, accept with the share that is left of them.
+
+    Masses only shrink, so a row is accepted with probability proportional to its mass now. All rows
+    are brought up to date only when the distances spent on proposals would have paid for it:
+    about k**2 / 2 distances in place of n * k, unless masses fall quickly.
+    """
+    spent = 0
+    while len(chosen) < k and seeding.potential > 0:
+        (row,) = seeding.draw(rng.uniform(size=1))
+        before, now = seeding.refresh(row)
+        spent += seeding.pending
+        if rng.uniform() * before < now:
+            seeding.put_off(row)
+            seeding.refresh(row)
+            chosen.append(row)
+        elif 4 * spent > seeding.n * seeding.pending:
+            seeding.catch_up()
+            spent = 0
+    return chosen
+
+
+def _by_distance(seeding: LocalSeeding, chosen: list[int], k: int) -> list[int]:
+    while len(chosen) < k and (row := seeding.farthest()) >= 0:
+        seeding.absorb([row])
+        chosen.append(row)
+    return chosen
+
+
+def farthest_rows(engine: LocalEngine, k: int, exponent: int, mean: Double) -> NDArray[np.intp]:
+    """-1 for the mean, then row numbers: each the farthest from all before it."""
+    seeding = engine.seeding(exponent, candidates=k)
+    seeding.start(mean)
+    return filled_up(engine, _by_distance(seeding, [-1], k), k)
+
+
+def filled_up(engine: LocalEngine, chosen: list[int], k: int) -> NDArray[np.intp]:
+    """As many as asked for: when every row sits on a seed, any row repeats one."""
+    rows = np.array(chosen, dtype=np.intp)
+    if len(rows) < k:
+        left = np.setdiff1d(np.arange(engine.n), rows)
+        if engine.weights is not None:
+            left = left[np.argsort(engine.weights[left] == 0, kind="stable")]
+        rows = np.concatenate([rows, left[: k - len(rows)]])
+    return rows
 
 
 def random_rows(engine: LocalEngine, k: int, rng: np.random.RandomState) -> NDArray[np.intp]:

@@ -70,10 +70,10 @@ class LocalEngine:
         """How many words of the grid the exact sums take."""
         return max(self._rows(p, weighted).words_needed(grid, self.n_jobs) for p in self._parts)
 
-    def add_all(self, sums: _core.Sums) -> None:
-        """Put every row, unweighted, into cluster 0 of `sums`."""
+    def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
+        """Put every row into cluster 0 of `sums`."""
         for part in self._parts:
-            sums.relabel(part.plain, None, _unlabelled(part.rows.n), self.n_jobs)
+            sums.relabel(self._rows(part, weighted), None, _unlabelled(part.rows.n), self.n_jobs)
 
     def scatter(
         self, points: NDArray[Any], exponent: int, *, labelled: bool
@@ -96,6 +96,14 @@ class LocalEngine:
                 rows = part.block[ids[here] - part.begin]
                 out[here] = rows.toarray() if self.sparse else rows
         return out
+
+    def pick(self, ids: NDArray[np.intp]) -> Matrix:
+        """Rows by their ascending number, in the layout of the data."""
+        rows = [
+            part.block[ids[(ids >= part.begin) & (ids < part.end)] - part.begin]
+            for part in self._parts
+        ]
+        return sp.vstack(rows, format="csr") if self.sparse else np.concatenate(rows)
 
     def slots(self) -> NDArray[np.uint32] | None:
         """Where the core should keep each feature of sparse centres: frequent ones together.

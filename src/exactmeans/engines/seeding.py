@@ -22,6 +22,8 @@ _FALL = 2.0**-20
 _PROBES = (6, 24, 96)
 _AXES = (4, 8, 16, 32, 64)
 _SAMPLE = 256
+# Seeds that are measured together when there is nothing to choose between them.
+_BATCH = 8
 
 
 @dataclass
@@ -52,8 +54,12 @@ class LocalSeeding:
         self.n_jobs = n_jobs
         self._take = take
         self._exponent = exponent
-        self._planned = 0 if sparse or self.d < 16 or self.n < 16 * _SAMPLE else candidates
-        self._points = _core.SeedPoints(self.d, exponent, sparse)
+        self._planned = candidates
+        self._probes = [] if sparse or self.d < 16 or self.n < 16 * _SAMPLE else list(_PROBES)
+        self._sparse = sparse
+        self._alpha = alpha
+        self._points, self._late = self._new_points(), self._new_points()
+        self._late_rows: list[int] = []
         self._parts = [
             _Part(begin, end, rows, _core.SeedBlock.make(rows, alpha, exponent, n_jobs))
             for begin, end, rows in parts
@@ -81,8 +87,7 @@ class LocalSeeding:
         for part in self._parts:
             part.block.absorb(self._points, self.n_jobs)
         self._points.accept(0)
-        self._lay_grid(self.n * max(part.block.largest() for part in self._parts))
-        self._refine_grid()
+        self._first_grid()
 
     def draw(self, places: Double) -> list[int]:
         """Rows at which the running total of masses reaches these shares of the potential."""
@@ -92,8 +97,7 @@ class LocalSeeding:
         """What each of these rows would leave of the potential; `accept` takes one of them."""
         rows = list(rows)
         self._stage(rows)
-        if self._planned and self.seeds in _PROBES:
-            self._consider_projection(rows)
+        self._consider_projection(rows)
         self._seen = self.distances()
         left = [part.block.totals_left(self._points, self.n_jobs) for part in self._parts]
         return [sum(w[0] for w in words) + sum(w[1] for w in words) for words in zip(*left)]
@@ -106,15 +110,67 @@ class LocalSeeding:
 
     def absorb(self, rows: list[int]) -> None:
         """All of these rows become seeds."""
-        self._stage(rows)
-        for part in self._parts:
-            part.block.absorb(self._points, self.n_jobs)
-        for candidate in range(len(rows)):
-            self._points.accept(candidate)
+        for begin in range(0, len(rows), _BATCH):
+            batch = rows[begin : begin + _BATCH]
+            self._stage(batch)
+            self._consider_projection(batch)
+            self._seen = self.distances()
+            for part in self._parts:
+                part.block.absorb(self._points, self.n_jobs)
+            for candidate in range(len(batch)):
+                self._points.accept(candidate)
         self._refine_grid()
 
+    def farthest(self) -> int:
+        """The row farthest from its nearest seed, the first of several; -1 if none is apart."""
+        best, most = -1, 0.0
+        for part in self._parts:
+            row, d2 = part.block.farthest()
+            if d2 > most:
+                best, most = part.begin + row, d2
+        return best
+
+    def toss(self, key: int, expected: float) -> list[int]:
+        """Rows kept by independent coins, about `expected` of them, by their share of the mass."""
+        factor = expected / self.potential
+        return [
+            part.begin + row
+            for part in self._parts
+            for row in part.block.toss(key, part.begin, factor)
+        ]
+
+    # Draws by rejection: seeds that have been put off are not yet known to the rows, whose masses
+    # are therefore too large, until a row is asked for.
+
+    @property
+    def pending(self) -> int:
+        return self._late.seeds
+
+    def put_off(self, row: int) -> None:
+        """Make this row a seed without telling the others."""
+        part = self._part_of(row)
+        self._late.unstage()
+        self._late.stage(part.rows, row - part.begin)
+        self._late.accept(0)
+        self._late_rows.append(row)
+
+    def refresh(self, row: int) -> tuple[float, float]:
+        """The mass of a row as it is listed, and what it is now, which is listed from now on."""
+        part = self._part_of(row)
+        i = row - part.begin
+        before = part.block.mass(i)
+        now = part.block.refresh(self._late, i)
+        self._add_up()
+        return before, now
+
+    def catch_up(self) -> None:
+        """Tell all rows of the seeds that were put off."""
+        rows, self._late_rows = self._late_rows, []
+        self._late = self._new_points()
+        self.absorb(rows)
+
     def nearest2(self) -> Double:
-        """Squared distances to the nearest seed, on the frame's scale; below 0 if excluded."""
+        """Squared distances to the nearest seed, on the frame's scale."""
         return np.concatenate([part.block.d2 for part in self._parts])
 
     def owners(self) -> NDArray[np.int32]:
@@ -127,6 +183,9 @@ class LocalSeeding:
 
     def _consider_projection(self, rows: list[int]) -> None:
         """Ask a sample whether few coordinates would rule out most candidates; if so, use them."""
+        if not self._probes or self.seeds < self._probes[0]:
+            return
+        self._probes = [probe for probe in self._probes if probe > self.seeds]
         sample = np.linspace(0, self.n - 1, _SAMPLE).astype(np.intp)
         near2 = np.ldexp(self.nearest2()[sample], -2 * self._exponent)
         seen = self.distances()
@@ -140,10 +199,13 @@ class LocalSeeding:
         )
         if axes is None:
             return
-        self._planned = 0
+        self._probes = []
         points, step = axes
         for part in self._parts:
             part.block.project(points, step, self._exponent, self.n_jobs)
+
+    def _new_points(self) -> _core.SeedPoints:
+        return _core.SeedPoints(self.d, self._exponent, self._sparse)
 
     def _find(self, target: float) -> int:
         before = (0.0, 0.0)
@@ -169,10 +231,19 @@ class LocalSeeding:
             part.block.lay_grid(bound, self.n, self.n_jobs)
         self._add_up()
 
-    def _refine_grid(self) -> None:
-        self._add_up()
+    def _first_grid(self) -> None:
+        if self._alpha not in (1.0, 2.0):
+            unit2 = max((part.block.farthest()[1] for part in self._parts), default=0.0)
+            for part in self._parts:
+                part.block.set_unit2(unit2 if unit2 > 0 else 1.0)
+        self._lay_grid(self.n * max(part.block.largest() for part in self._parts))
         if 0 < self.potential < self._bound * _FALL:
             self._lay_grid(2 * self.potential)
+
+    def _refine_grid(self) -> None:
+        self._add_up()
+        if self.potential < self._bound * _FALL and self._bound > 0:
+            self._first_grid()
 
     def _add_up(self) -> None:
         self._total = (0.0, 0.0)

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
+#include "exactmeans/seed/coins.hpp"
 #include "exactmeans/seed/mass.hpp"
 #include "exactmeans/seed/points.hpp"
 #include "exactmeans/seed/projection.hpp"
@@ -43,6 +45,26 @@ class SeedBlock {
         for (Size i = 0; i < n_; ++i) most = std::max(most, mass(i));
         return most;
     }
+
+    // The farthest row of positive weight, the first of several, and its squared distance; -1 if there is none.
+    std::pair<Size, double> farthest() const {
+        std::pair<Size, double> most{-1, -1.0};
+        for (Size i = 0; i < n_; ++i)
+            if (d2_[std::size_t(i)] > most.second && !(weights_ && weights_[i] == 0)) most = {i, d2_[std::size_t(i)]};
+        return most;
+    }
+
+    // Rows kept by coins that are tossed for `first_row + i`: with probability factor * mass.
+    std::vector<Size> toss(std::uint64_t key, Size first_row, double factor) const {
+        const Coins coins(key);
+        std::vector<Size> kept;
+        for (Size i = 0; i < n_; ++i)
+            if (coins(first_row + i) < factor * mass(i)) kept.push_back(i);
+        return kept;
+    }
+
+    // Masses are taken of d2 / unit2: high powers of a distance would overflow, or all vanish.
+    void set_unit2(double unit2) { unit2_ = unit2; }
 
     // Lays the grid for masses that add up to at most `bound` over all blocks of n_all rows; gives this block's total.
     Mass lay_grid(double bound, Size n_all, const Threads& threads) {
@@ -98,17 +120,17 @@ class SeedBlock {
         total_ = index_.total();
     }
 
-    // Row i will not be drawn again, whatever its distance.
-    void exclude(Size i) {
+    // Brings row i up to date with the seeds of `points`; for draws by rejection, which look at few rows.
+    double refresh(SeedPoints& points, Size i) {
         check_row(i);
-        change(i, [&] { d2_[std::size_t(i)] = -1; });
-    }
-
-    // Brings row i up to date with seeds [from, points.seeds()); for draws by rejection, which look at few rows.
-    double refresh(SeedPoints& points, Size i, Size from) {
-        check_row(i);
-        const double nearest = nearest_seed2(points, i, from);
-        if (nearest < d2_[std::size_t(i)]) change(i, [&] { d2_[std::size_t(i)] = nearest; });
+        own_known_ = false;
+        const double nearest = nearest_seed2(points, i);
+        count(points.seeds());
+        if (nearest < d2_[std::size_t(i)]) {
+            total_.take(grid_.split(mass(i)));
+            settle(i, nearest, own_[std::size_t(i)]);
+            total_.add(grid_.split(mass(i)));
+        }
         return mass(i);
     }
 
@@ -118,7 +140,7 @@ class SeedBlock {
     // Reports, through `found`, candidates [first, first + count) that are nearer to a row than its seed. Each row is
     // reported by one worker only, for lower candidates first.
     virtual void visit(SeedPoints& points, Size first, Size count, const Threads& threads) = 0;
-    virtual double nearest_seed2(SeedPoints& points, Size i, Size from) = 0;
+    virtual double nearest_seed2(SeedPoints& points, Size i) = 0;
 
     void count(Size distances) { distances_ += distances; }
     const double* d2_data() const { return d2_.data(); }
@@ -144,6 +166,8 @@ class SeedBlock {
     // A row gets another seed; layouts that keep something by row or by seed hear of it.
     virtual void settling(Size, std::int32_t, double) {}
     bool trial() const { return trial_; }
+    // Is own[i] the seed at distance d2[i]? Not after a refresh: what is known about seeds then says nothing of rows.
+    bool own_known() const { return own_known_; }
 
   private:
     struct Nearer {
@@ -160,22 +184,9 @@ class SeedBlock {
         if (i < 0 || i >= n_) throw std::invalid_argument("there is no such row");
     }
     double mass_at(Size i, double d2) const {
-        if (d2 < 0) return 0;  // excluded
         const double weight = weights_ ? weights_[i] : 1.0;
         if (alpha_ == 2) return weight * d2;
-        return weight * (alpha_ == 1 ? std::sqrt(d2) : std::pow(d2, 0.5 * alpha_));
-    }
-
-    template <class Fn>
-    void change(Size i, Fn fn) {
-        Mass& chunk = index_.of_row(i);
-        const Mass before = grid_.split(mass(i));
-        fn();
-        const Mass after = grid_.split(mass(i));
-        chunk.take(before);
-        chunk.add(after);
-        total_.take(before);
-        total_.add(after);
+        return weight * (alpha_ == 1 ? std::sqrt(d2) : std::pow(d2 / unit2_, 0.5 * alpha_));
     }
 
     // Writes the row's chunk of masses, too: two threads never settle rows of one chunk.
@@ -212,7 +223,7 @@ class SeedBlock {
 
     Size n_;
     const double* weights_;
-    double alpha_;
+    double alpha_, unit2_ = 1;
     std::vector<double> d2_;
     std::vector<std::int32_t> own_;
     MassGrid grid_;
@@ -220,7 +231,7 @@ class SeedBlock {
     Mass total_;
     std::vector<Worker> workers_;
     std::size_t most_kept_ = 0;
-    bool trial_ = false;
+    bool trial_ = false, own_known_ = true;
     Size next_seed_ = 0, distances_ = 0;
 };
 

@@ -40,9 +40,9 @@ class CsrSeedBlock final : public SeedBlock {
         this->count(x_.n * count);
     }
 
-    double nearest_seed2(SeedPoints& points, Size i, Size from) override {
+    double nearest_seed2(SeedPoints& points, Size i) override {
         double nearest = std::numeric_limits<double>::infinity();
-        for (Size j = from; j < points.seeds(); ++j)
+        for (Size j = 0; j < points.seeds(); ++j)
             nearest = std::min(nearest, distance2(i, points.sparse_seed(j), points.scale()));
         return nearest;
     }

@@ -33,7 +33,7 @@ class DenseSeedBlock final : public SeedBlock {
   protected:
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
         // Where coordinates are of use, they rule out all that the triangle inequality does, and read less memory.
-        const bool triangle = !projection_ && points.seeds() > 1 && triangle_.worth_a_try();
+        const bool triangle = !projection_ && own_known() && points.seeds() > 1 && triangle_.worth_a_try();
         const SeedReach reach = triangle ? reach_of(points, first, count, threads) : SeedReach{};
         Batch batch{points.panel(first, count), first, triangle ? &reach : nullptr, nullptr};
         SeedBounds bounds{};
@@ -68,14 +68,12 @@ class DenseSeedBlock final : public SeedBlock {
         if (projection_) projection_->set_near(i, d2);
     }
 
-    double nearest_seed2(SeedPoints& points, Size i, Size from) override {
+    double nearest_seed2(SeedPoints& points, Size i) override {
         DenseTile<R> tile;
         tile.load(x_, nullptr, i, nullptr, 1);
-        double nearest = std::numeric_limits<double>::infinity();
-        std::vector<double> out(static_cast<std::size_t>(points.seeds() - from));
-        seed_kernels().distances2(tile.rows(), 1, points.seed_panel(from, points.seeds() - from), out.data());
-        for (const double d2 : out) nearest = std::min(nearest, d2);
-        return nearest;
+        std::vector<double> out(static_cast<std::size_t>(points.seeds()));
+        seed_kernels().distances2(tile.rows(), 1, points.seed_panel(), out.data());
+        return out.empty() ? std::numeric_limits<double>::infinity() : *std::min_element(out.begin(), out.end());
     }
 
   private:

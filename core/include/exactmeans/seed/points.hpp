@@ -81,9 +81,7 @@ class SeedPoints {
     SeedPanel panel(Size first, Size count) const {
         return {staged_dense_.data() + first * pitch_, count, d_, pitch_, scale_};
     }
-    SeedPanel seed_panel(Size first, Size count) const {
-        return {seeds_dense_.data() + first * pitch_, count, d_, pitch_, scale_};
-    }
+    SeedPanel seed_panel() const { return {seeds_dense_.data(), seeds_, d_, pitch_, scale_}; }
     const SparsePoint& sparse_point(Size s) const { return staged_sparse_[std::size_t(s)]; }
     const SparsePoint& sparse_seed(Size j) const { return seeds_sparse_[std::size_t(j)]; }
 
