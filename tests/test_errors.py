@@ -198,7 +198,11 @@ add(
 
 # init ---------------------------------------------------------------------------------------------
 for value in ("kmeans", "K-MEANS++", "", "auto"):
-    fit(repr(value), r"must be one of 'k-means\+\+', 'random'", init=value)
+    fit(
+        repr(value),
+        r"must be one of 'k-means\+\+', 'k-means\|\|', 'random', 'furthest'",
+        init=value,
+    )
 fit("None", "must ", init=None)
 fit("number", "must ", init=3)
 fit("NaN", "must be finite", init=put(np.nan)[2:5])

@@ -1,4 +1,4 @@
-"""Seeding against slow and obvious versions of itself, enumerated chances and a proved guarantee."""
+"""Seeding against slow and obvious versions of it, enumerated chances and a proved guarantee."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ INITS: list[Any] = [
 ]
 
 
-def text(n: int = 3000, d: int = 400, seed: int = 0) -> sp.csr_matrix:
+def text(n: int = 3000, d: int = 400, seed: int = 0) -> Any:
     """Unit rows over skewed features, some of them empty, some twice."""
     rng = np.random.default_rng(seed)
     counts = rng.poisson(0.02, (n, d)) * (rng.random(d) < 20 / (1 + np.arange(d)))
@@ -61,8 +61,12 @@ def lattice(n: int = 5000, d: int = 20, seed: int = 2) -> NDArray[np.float64]:
     return X
 
 
+def as_dense(rows: Any) -> NDArray[Any]:
+    return np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray())
+
+
 def dist2(X: Any, row: int) -> NDArray[np.float64]:
-    if sp.issparse(X):
+    if not isinstance(X, np.ndarray):
         x = X.astype(np.float64)
         norm2 = np.asarray(x.multiply(x).sum(axis=1)).ravel()
         product = np.asarray((x @ x[[row]].T).todense()).ravel()
@@ -106,8 +110,7 @@ def test_greedy_is_what_measuring_everything_gives(name: str, dtype: str, weight
     for seed in range(2):
         centres, indices = kmeans_plusplus(X, 40, sample_weight=w, random_state=seed)
         assert indices.tolist() == greedy(X, 40, seed, w)
-        picked = X[indices].toarray() if sp.issparse(X) else X[indices]
-        np.testing.assert_array_equal(centres, picked)
+        np.testing.assert_array_equal(centres, as_dense(X[indices]))
 
 
 def test_few_features_and_many_seeds() -> None:
@@ -160,7 +163,7 @@ def test_far_from_the_origin_distances_stay_exact() -> None:
 
 def _seeds(X: Any, k: int, init: Any, weights: Any = None, n_jobs: int = 2) -> Any:
     engine = LocalEngine(X if isinstance(X, list) else [X], weights, n_jobs)
-    return seeding.seed(engine, seeding.check_init(init), k, np.random.RandomState(7), 0, {})
+    return seeding.choose(engine, seeding.check_init(init), k, np.random.RandomState(7), 0, {})
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -182,7 +185,7 @@ def test_threads_and_blocks_do_not_matter(init: Any, name: str, weighted: bool) 
 def test_seeds_are_rows(name: str, init: Any) -> None:
     X = DATA[name]()
     centres, indices = _seeds(X, 15, init)
-    rows = np.array(X[indices[indices >= 0]].toarray() if sp.issparse(X) else X[indices[indices >= 0]])
+    rows = as_dense(X[indices[indices >= 0]])
     np.testing.assert_array_equal(centres[indices >= 0], rows)
     assert (indices >= 0).sum() == (14 if init == "furthest" else 15)
     distinct = len(np.unique(indices))
@@ -198,7 +201,7 @@ def test_rows_without_weight_are_never_seeds(init: Any) -> None:
     for seed in range(5):
         engine = LocalEngine([X], w, 2)
         rng = np.random.RandomState(seed)
-        _, indices = seeding.seed(engine, seeding.check_init(init), 20, rng, 0, {})
+        _, indices = seeding.choose(engine, seeding.check_init(init), 20, rng, 0, {})
         assert (w[indices[indices >= 0]] > 0).all()
 
 
@@ -262,7 +265,7 @@ def test_the_processor_does_not_matter() -> None:
 def test_furthest_starts_from_the_mean(name: str) -> None:
     X = DATA[name](800) if name == "wide" else text(800)
     w = np.random.default_rng(0).uniform(0, 2, 800)
-    rows = X.toarray() if sp.issparse(X) else X
+    rows = as_dense(X)
     mean = w @ rows / w.sum()
     centres, indices = seeding.furthest(X, 9, sample_weight=w)
     np.testing.assert_allclose(centres[0], mean, rtol=1e-12, atol=1e-15)
@@ -349,7 +352,7 @@ def test_rejection_looks_at_few_rows() -> None:
 
 
 def test_guarantee_of_plain_kmeans_plusplus() -> None:
-    """E potential <= 8 (ln k + 2) optimum (Arthur & Vassilvitskii 2007), where the optimum is known.
+    """E potential <= 8 (ln k + 2) optimum (Arthur & Vassilvitskii 2007), which is known here.
 
     k groups far apart: any optimal clustering has the groups for clusters.
     """

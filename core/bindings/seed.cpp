@@ -19,14 +19,16 @@ std::unique_ptr<SeedBlock> make_block(const DenseRows<R>& x, double alpha, doubl
     return std::make_unique<DenseSeedBlock<R>>(x, alpha);
 }
 template <class R, class I>
-std::unique_ptr<SeedBlock> make_block(const CsrRows<R, I>& x, double alpha, double scale, const Threads& threads) {
+std::unique_ptr<SeedBlock> make_block(const CsrRows<R, I>& x, double alpha, double scale,
+                                      const Threads& threads) {
     return std::make_unique<CsrSeedBlock<R, I>>(x, alpha, scale, threads);
 }
 
 std::unique_ptr<SeedBlock> seed_block(const Block& block, double alpha, int exponent, int n_jobs) {
     return unlocked(n_jobs, [&](const Threads& threads) {
-        return std::visit([&](const auto& x) { return make_block(x, alpha, std::ldexp(1.0, exponent), threads); },
-                          block.rows);
+        return std::visit(
+            [&](const auto& x) { return make_block(x, alpha, std::ldexp(1.0, exponent), threads); },
+            block.rows);
     });
 }
 
@@ -36,14 +38,16 @@ void stage(SeedPoints& points, const Block& block, Size i) {
 }
 
 std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs) {
-    const auto left = unlocked(n_jobs, [&](const Threads& threads) { return block.totals_left(points, threads); });
+    const auto left = unlocked(
+        n_jobs, [&](const Threads& threads) { return block.totals_left(points, threads); });
     std::vector<Words> out;
     for (const Mass& mass : left) out.push_back(words(mass));
     return out;
 }
 
 // points: the origin and a step along each axis, in the data's units.
-void project(SeedBlock& block, const Array<const double, 2>& points, double step, int exponent, int n_jobs) {
+void project(SeedBlock& block, const Array<const double, 2>& points, double step, int exponent,
+             int n_jobs) {
     const Size axes = Size(points.shape(0)) - 1, d = Size(points.shape(1));
     require(axes >= 1, "there must be an origin and an axis");
     const double scale = std::ldexp(1.0, exponent);
@@ -59,8 +63,9 @@ void project(SeedBlock& block, const Array<const double, 2>& points, double step
 void bind_seed(nb::module_& m) {
     m.def("leading_directions", [](const Array<const double, 2>& rows, Size count) {
         const Size n = Size(rows.shape(0)), d = Size(rows.shape(1));
-        const auto found =
-            unlocked(1, [&](const Threads&) { return Directions::leading(rows.data(), n, d, std::min(count, n)); });
+        const auto found = unlocked(1, [&](const Threads&) {
+            return Directions::leading(rows.data(), n, d, std::min(count, n));
+        });
         return to_numpy(found, {found.size() / std::size_t(d), std::size_t(d)});
     });
     nb::class_<SeedPoints>(m, "SeedPoints")
@@ -83,7 +88,9 @@ void bind_seed(nb::module_& m) {
         .def("set_unit2", &SeedBlock::set_unit2)
         .def("lay_grid",
              [](SeedBlock& block, double bound, Size n, int n_jobs) {
-                 return unlocked(n_jobs, [&](const Threads& threads) { return words(block.lay_grid(bound, n, threads)); });
+                 return unlocked(n_jobs, [&](const Threads& threads) {
+                     return words(block.lay_grid(bound, n, threads));
+                 });
              })
         .def_prop_ro("total", [](const SeedBlock& block) { return words(block.total()); })
         .def("find",
@@ -93,7 +100,8 @@ void bind_seed(nb::module_& m) {
         .def("totals_left", &totals_left)
         .def("accept",
              [](SeedBlock& block, SeedPoints& points, Size s, int n_jobs) {
-                 unlocked(n_jobs, [&](const Threads& threads) { block.accept(points, s, threads); });
+                 unlocked(n_jobs,
+                          [&](const Threads& threads) { block.accept(points, s, threads); });
              })
         .def("absorb",
              [](SeedBlock& block, SeedPoints& points, int n_jobs) {
@@ -102,8 +110,11 @@ void bind_seed(nb::module_& m) {
         .def_prop_ro("distances", &SeedBlock::distances)
         .def("mass", &SeedBlock::mass)
         .def("refresh", &SeedBlock::refresh)
-        .def_prop_ro("own", [](const SeedBlock& block) { return to_numpy(block.own(), {block.own().size()}); })
-        .def_prop_ro("d2", [](const SeedBlock& block) { return to_numpy(block.d2(), {block.d2().size()}); });
+        .def_prop_ro(
+            "own",
+            [](const SeedBlock& block) { return to_numpy(block.own(), {block.own().size()}); })
+        .def_prop_ro(
+            "d2", [](const SeedBlock& block) { return to_numpy(block.d2(), {block.d2().size()}); });
 }
 
 }  // namespace exactmeans

@@ -263,7 +263,8 @@ def check_options(
 
 def check_alpha(name: str, alpha: Any) -> float:
     """From 0 to infinity, both included."""
-    if not isinstance(alpha, numbers.Real) or isinstance(alpha, bool) or not alpha >= 0:
+    real = isinstance(alpha, numbers.Real) and not isinstance(alpha, bool)
+    if not real or not float(alpha) >= 0:
         raise ValueError(f"{name} must be a number from 0 to infinity, but it is {alpha!r}.")
     return float(alpha)
 

@@ -1,5 +1,6 @@
-// Squared distances to candidate seeds and the tests that avoid them, written once in terms of two vector types: W of
-// doubles and V of floats. The order of additions is that of exactmeans/seed/kernels.hpp.
+// Squared distances to candidate seeds and the tests that avoid them, written once in terms of two
+// vector types: W of doubles and V of floats. The order of additions is that of
+// exactmeans/seed/kernels.hpp.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@ namespace exactmeans {
 
 // Rows x Count pairs, all in registers.
 template <class W, class R, int Rows, int Count, bool Scaled>
-inline void seed_tile(const R* const* rows, const SeedPanel& panel, const double* points, double* out) {
+inline void seed_tile(const R* const* rows, const SeedPanel& panel, const double* points,
+                      double* out) {
     constexpr int parts = int(seed_stripes) / W::lanes;
     W acc[parts][Rows][Count];
 #pragma GCC unroll 4
@@ -63,14 +65,17 @@ inline void seed_tile(const R* const* rows, const SeedPanel& panel, const double
 }
 
 template <class W, class R, int Count, bool Scaled>
-inline void seed_group(const R* const* rows, Size n, const SeedPanel& panel, Size first, double* out) {
+inline void seed_group(const R* const* rows, Size n, const SeedPanel& panel, Size first,
+                       double* out) {
     // Twelve accumulators and what feeds them fill sixteen registers.
     constexpr int step = Count == 1 ? 6 : Count == 2 ? 4 : 2;
     const double* points = panel.points + first * panel.pitch;
     Size i = 0;
     for (; i + step <= n; i += step)
-        seed_tile<W, R, step, Count, Scaled>(rows + i, panel, points, out + i * panel.count + first);
-    for (; i < n; ++i) seed_tile<W, R, 1, Count, Scaled>(rows + i, panel, points, out + i * panel.count + first);
+        seed_tile<W, R, step, Count, Scaled>(rows + i, panel, points,
+                                             out + i * panel.count + first);
+    for (; i < n; ++i)
+        seed_tile<W, R, 1, Count, Scaled>(rows + i, panel, points, out + i * panel.count + first);
 }
 
 template <class W, class R, bool Scaled>
@@ -80,12 +85,24 @@ inline void seed_groups(const R* const* rows, Size n, const SeedPanel& panel, do
     for (Size g = 0; g < groups; ++g) {
         const Size first = g * panel.count / groups, count = (g + 1) * panel.count / groups - first;
         switch (count) {
-            case 1: seed_group<W, R, 1, Scaled>(rows, n, panel, first, out); break;
-            case 2: seed_group<W, R, 2, Scaled>(rows, n, panel, first, out); break;
-            case 3: seed_group<W, R, 3, Scaled>(rows, n, panel, first, out); break;
-            case 4: seed_group<W, R, 4, Scaled>(rows, n, panel, first, out); break;
-            case 5: seed_group<W, R, 5, Scaled>(rows, n, panel, first, out); break;
-            default: seed_group<W, R, 6, Scaled>(rows, n, panel, first, out); break;
+            case 1:
+                seed_group<W, R, 1, Scaled>(rows, n, panel, first, out);
+                break;
+            case 2:
+                seed_group<W, R, 2, Scaled>(rows, n, panel, first, out);
+                break;
+            case 3:
+                seed_group<W, R, 3, Scaled>(rows, n, panel, first, out);
+                break;
+            case 4:
+                seed_group<W, R, 4, Scaled>(rows, n, panel, first, out);
+                break;
+            case 5:
+                seed_group<W, R, 5, Scaled>(rows, n, panel, first, out);
+                break;
+            default:
+                seed_group<W, R, 6, Scaled>(rows, n, panel, first, out);
+                break;
         }
     }
 }
@@ -113,8 +130,8 @@ void seed_reach(const SeedReach& reach, const std::int32_t* own, const double* d
 
 // Up to Count points at a time, so that a coordinate is loaded once for all of them.
 template <class V, int Count>
-inline void seed_bounds_group(const SeedBounds& bounds, Size first, const float* tile, const float* near,
-                              std::uint32_t* survives) {
+inline void seed_bounds_group(const SeedBounds& bounds, Size first, const float* tile,
+                              const float* near, std::uint32_t* survives) {
     constexpr int vectors = int(bound_rows) / V::lanes;
     V acc[Count][vectors];
 #pragma GCC unroll 8
@@ -150,12 +167,14 @@ inline void seed_bounds_group(const SeedBounds& bounds, Size first, const float*
         if (may == 0)
             for (Size i = 0; i < bound_rows; ++i) survives[i] &= ~bit;
         else
-            for (Size i = 0; i < bound_rows; ++i) survives[i] &= ((may >> i) & 1) ? ~std::uint32_t(0) : ~bit;
+            for (Size i = 0; i < bound_rows; ++i)
+                survives[i] &= ((may >> i) & 1) ? ~std::uint32_t(0) : ~bit;
     }
 }
 
 template <class V>
-void seed_bounds(const SeedBounds& bounds, const float* tile, const float* near, std::uint32_t* survives) {
+void seed_bounds(const SeedBounds& bounds, const float* tile, const float* near,
+                 std::uint32_t* survives) {
     Size s = 0;
     for (; s + 4 <= bounds.count; s += 4) seed_bounds_group<V, 4>(bounds, s, tile, near, survives);
     for (; s + 2 <= bounds.count; s += 2) seed_bounds_group<V, 2>(bounds, s, tile, near, survives);
@@ -170,7 +189,8 @@ Size seed_improved(const double* norm2, double point_norm2, double* dot, const d
     Size i = 0;
     for (; i + W::lanes <= n; i += W::lanes) {
         const W product = W::load(dot + i);
-        const W apart = W::max(W::sub(W::add(W::load(norm2 + i), other), W::add(product, product)), zero);
+        const W apart =
+            W::max(W::sub(W::add(W::load(norm2 + i), other), W::add(product, product)), zero);
         zero.store(dot + i);
         const unsigned bits = W::bits(W::less(apart, W::load(d2 + i)));
         if (!bits) continue;
@@ -183,7 +203,8 @@ Size seed_improved(const double* norm2, double point_norm2, double* dot, const d
         }
     }
     for (; i < n; ++i) {
-        const double gap = (norm2[i] + point_norm2) - (dot[i] + dot[i]), apart = gap > 0 ? gap : 0.0;
+        const double gap = (norm2[i] + point_norm2) - (dot[i] + dot[i]),
+                     apart = gap > 0 ? gap : 0.0;
         dot[i] = 0;
         if (!(apart < d2[i])) continue;
         rows[found] = std::uint32_t(i);
@@ -195,8 +216,8 @@ Size seed_improved(const double* norm2, double point_norm2, double* dot, const d
 // V of floats, W of doubles.
 template <class V, class W>
 constexpr SeedKernels seed_table() {
-    return {&seed_distances2<W, float>, &seed_distances2<W, double>, &seed_reach<W>, &seed_bounds<V>,
-            &seed_improved<W>};
+    return {&seed_distances2<W, float>, &seed_distances2<W, double>, &seed_reach<W>,
+            &seed_bounds<V>, &seed_improved<W>};
 }
 
 }  // namespace exactmeans

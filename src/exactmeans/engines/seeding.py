@@ -100,7 +100,8 @@ class LocalSeeding:
         self._consider_projection(rows)
         self._seen = self.distances()
         left = [part.block.totals_left(self._points, self.n_jobs) for part in self._parts]
-        return [sum(w[0] for w in words) + sum(w[1] for w in words) for words in zip(*left)]
+        sums = np.array(left).sum(axis=0)  # of words, so in any order
+        return [float(high + low) for high, low in sums]
 
     def accept(self, candidate: int) -> None:
         for part in self._parts:

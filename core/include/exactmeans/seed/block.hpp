@@ -1,6 +1,7 @@
-// The rows of one block as seeding sees them: the squared distance to the nearest seed, which seed that is, and what
-// each row weighs in the next draw. How distances are found is left to the layout (dense.hpp, csr.hpp), which
-// reports pairs that come nearer; everything here is a sum over those pairs, so threads and blocks do not matter.
+// The rows of one block as seeding sees them: the squared distance to the nearest seed, which seed
+// that is, and what each row weighs in the next draw. How distances are found is left to the layout
+// (dense.hpp, csr.hpp), which reports pairs that come nearer; everything here is a sum over those
+// pairs, so threads and blocks do not matter.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +21,13 @@
 namespace exactmeans {
 
 class SeedBlock {
-  public:
+public:
     // alpha: a row's mass is weight * distance^alpha.
     SeedBlock(Size n, const double* weights, double alpha)
-        : n_(n), weights_(weights), alpha_(alpha), d2_(std::size_t(n), std::numeric_limits<double>::infinity()),
+        : n_(n),
+          weights_(weights),
+          alpha_(alpha),
+          d2_(std::size_t(n), std::numeric_limits<double>::infinity()),
           own_(std::size_t(n), -1) {}
     virtual ~SeedBlock() = default;
     SeedBlock(const SeedBlock&) = delete;
@@ -46,11 +50,13 @@ class SeedBlock {
         return most;
     }
 
-    // The farthest row of positive weight, the first of several, and its squared distance; -1 if there is none.
+    // The farthest row of positive weight, the first of several, and its squared distance; -1 if
+    // there is none.
     std::pair<Size, double> farthest() const {
         std::pair<Size, double> most{-1, -1.0};
         for (Size i = 0; i < n_; ++i)
-            if (d2_[std::size_t(i)] > most.second && !(weights_ && weights_[i] == 0)) most = {i, d2_[std::size_t(i)]};
+            if (d2_[std::size_t(i)] > most.second && !(weights_ && weights_[i] == 0))
+                most = {i, d2_[std::size_t(i)]};
         return most;
     }
 
@@ -66,7 +72,8 @@ class SeedBlock {
     // Masses are taken of d2 / unit2: high powers of a distance would overflow, or all vanish.
     void set_unit2(double unit2) { unit2_ = unit2; }
 
-    // Lays the grid for masses that add up to at most `bound` over all blocks of n_all rows; gives this block's total.
+    // Lays the grid for masses that add up to at most `bound` over all blocks of n_all rows; gives
+    // this block's total.
     Mass lay_grid(double bound, Size n_all, const Threads& threads) {
         grid_ = MassGrid(bound, n_all);
         index_.reset(n_);
@@ -79,7 +86,8 @@ class SeedBlock {
     }
     Mass total() const { return total_; }
 
-    // The first row at which `before` and the running total of masses reach the target; n if none does.
+    // The first row at which `before` and the running total of masses reach the target; n if none
+    // does.
     Size find(Mass before, double target) const {
         return index_.find(before, target, n_, [&](Size i) { return grid_.split(mass(i)); });
     }
@@ -96,7 +104,8 @@ class SeedBlock {
         return left;
     }
 
-    // Rows nearer to candidate s than to their seed get it as their seed. Call before SeedPoints::accept.
+    // Rows nearer to candidate s than to their seed get it as their seed. Call before
+    // SeedPoints::accept.
     void accept(SeedPoints& points, Size s, const Threads& threads) {
         if (forgotten(s)) {
             next_seed_ = points.seeds();
@@ -106,7 +115,8 @@ class SeedBlock {
                 for (const Nearer& nearer : workers_[std::size_t(w)].nearer[std::size_t(s)])
                     settle(Size(nearer.row), nearer.d2, std::int32_t(points.seeds()));
             };
-            Threads{ordered() ? threads.n_jobs : 1, threads.poll}.run(Size(workers_.size()), settle_all);
+            Threads{ordered() ? threads.n_jobs : 1, threads.poll}.run(Size(workers_.size()),
+                                                                      settle_all);
         }
         total_ = index_.total();
     }
@@ -120,7 +130,8 @@ class SeedBlock {
         total_ = index_.total();
     }
 
-    // Brings row i up to date with the seeds of `points`; for draws by rejection, which look at few rows.
+    // Brings row i up to date with the seeds of `points`; for draws by rejection, which look at few
+    // rows.
     double refresh(SeedPoints& points, Size i) {
         check_row(i);
         own_known_ = false;
@@ -136,9 +147,9 @@ class SeedBlock {
 
     double mass(Size i) const { return mass_at(i, d2_[std::size_t(i)]); }
 
-  protected:
-    // Reports, through `found`, candidates [first, first + count) that are nearer to a row than its seed. Each row is
-    // reported by one worker only, for lower candidates first.
+protected:
+    // Reports, through `found`, candidates [first, first + count) that are nearer to a row than its
+    // seed. Each row is reported by one worker only, for lower candidates first.
     virtual void visit(SeedPoints& points, Size first, Size count, const Threads& threads) = 0;
     virtual double nearest_seed2(SeedPoints& points, Size i) = 0;
 
@@ -157,19 +168,23 @@ class SeedBlock {
         gain.take(grid_.split(mass_at(i, d2)));
         worker.gain[std::size_t(s)].add(gain);
         auto& nearer = worker.nearer[std::size_t(s)];
-        if (nearer.size() < most_kept_) nearer.push_back({std::uint32_t(i), d2});
-        else worker.forgot[std::size_t(s)] = 1;
+        if (nearer.size() < most_kept_)
+            nearer.push_back({std::uint32_t(i), d2});
+        else
+            worker.forgot[std::size_t(s)] = 1;
     }
 
-    // May several workers settle rows at once? Only if one worker saw all rows of a chunk of masses.
+    // May several workers settle rows at once? Only if one worker saw all rows of a chunk of
+    // masses.
     virtual bool ordered() const { return true; }
     // A row gets another seed; layouts that keep something by row or by seed hear of it.
     virtual void settling(Size, std::int32_t, double) {}
     bool trial() const { return trial_; }
-    // Is own[i] the seed at distance d2[i]? Not after a refresh: what is known about seeds then says nothing of rows.
+    // Is own[i] the seed at distance d2[i]? Not after a refresh: what is known about seeds then
+    // says nothing of rows.
     bool own_known() const { return own_known_; }
 
-  private:
+private:
     struct Nearer {
         std::uint32_t row;
         double d2;
@@ -205,8 +220,10 @@ class SeedBlock {
     void begin_trial(Size staged, const Threads& threads) {
         trial_ = true;
         workers_.resize(std::size_t(threads.n_jobs));
-        // Rows that come nearer are kept per candidate, within a fixed budget; beyond it the winner is measured again.
-        most_kept_ = kept_bytes / sizeof(Nearer) / (workers_.size() * std::size_t(std::max<Size>(1, staged)));
+        // Rows that come nearer are kept per candidate, within a fixed budget; beyond it the winner
+        // is measured again.
+        most_kept_ = kept_bytes / sizeof(Nearer) /
+                     (workers_.size() * std::size_t(std::max<Size>(1, staged)));
         for (Worker& worker : workers_) {
             worker.gain.assign(std::size_t(staged), Mass{});
             worker.forgot.assign(std::size_t(staged), 0);
@@ -215,8 +232,9 @@ class SeedBlock {
         }
     }
     bool forgotten(Size s) const {
-        return std::any_of(workers_.begin(), workers_.end(),
-                           [&](const Worker& worker) { return worker.forgot[std::size_t(s)] != 0; });
+        return std::any_of(workers_.begin(), workers_.end(), [&](const Worker& worker) {
+            return worker.forgot[std::size_t(s)] != 0;
+        });
     }
 
     static constexpr std::size_t kept_bytes = std::size_t(64) << 20;

@@ -1,7 +1,8 @@
-// Rows listed by their nearest seed, farthest first: a candidate at least twice as far from the seed as a row cannot
-// come nearer to that row or to any behind it, and if the first row is such a row, the whole list is skipped. A row's
-// distance only changes when it goes to another list, so a list is sorted once. Once there are many seeds, a step
-// looks at little more than the rows it has to measure. Rows that have left stay in a list until it is half empty.
+// Rows listed by their nearest seed, farthest first: a candidate at least twice as far from the
+// seed as a row cannot come nearer to that row or to any behind it, and if the first row is such a
+// row, the whole list is skipped. A row's distance only changes when it goes to another list, so a
+// list is sorted once. Once there are many seeds, a step looks at little more than the rows it has
+// to measure. Rows that have left stay in a list until it is half empty.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace exactmeans {
 
 class SeedClusters {
-  public:
+public:
     bool active() const { return !clusters_.empty(); }
     void clear() { clusters_.clear(); }
 
@@ -32,7 +33,8 @@ class SeedClusters {
 
     // rows(ids, count, point, worker) for the rows of a list that a point may reach.
     template <class Fn>
-    void visit(const SeedReach& reach, Size points, const std::int32_t* own, const Threads& threads, Fn rows) {
+    void visit(const SeedReach& reach, Size points, const std::int32_t* own, const Threads& threads,
+               Fn rows) {
         plan(reach, points, own);
         std::vector<std::vector<Size>> ids(std::size_t(threads.n_jobs));
         threads.run(Size(tasks_.size()), [&](Size t, int worker) {
@@ -44,7 +46,7 @@ class SeedClusters {
         });
     }
 
-  private:
+private:
     struct Member {
         double d2;
         std::uint32_t row;
@@ -79,9 +81,11 @@ class SeedClusters {
         for (std::size_t j = 0; j < clusters_.size(); ++j) {
             Cluster& cluster = clusters_[j];
             bool near = false;
-            for (Size s = 0; s < points && !near; ++s) near = within(reach, Size(j), s, cluster.radius2);
+            for (Size s = 0; s < points && !near; ++s)
+                near = within(reach, Size(j), s, cluster.radius2);
             if (!near || cluster.members.empty()) continue;
-            if (!cluster.sorted || 2 * cluster.gone > Size(cluster.members.size())) tidy(cluster, j, own);
+            if (!cluster.sorted || 2 * cluster.gone > Size(cluster.members.size()))
+                tidy(cluster, j, own);
             near_.push_back(std::int32_t(j));
             size += Size(cluster.members.size());
             if (size < 1024) continue;
@@ -93,7 +97,8 @@ class SeedClusters {
     }
 
     static void tidy(Cluster& cluster, std::size_t seed, const std::int32_t* own) {
-        std::erase_if(cluster.members, [&](const Member& m) { return own[m.row] != std::int32_t(seed); });
+        std::erase_if(cluster.members,
+                      [&](const Member& m) { return own[m.row] != std::int32_t(seed); });
         if (!cluster.sorted)
             std::sort(cluster.members.begin(), cluster.members.end(),
                       [](const Member& a, const Member& b) { return a.d2 > b.d2; });

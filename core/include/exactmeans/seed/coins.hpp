@@ -1,6 +1,7 @@
-// Coins of k-means|| (B. Bahmani et al., Scalable k-means++, VLDB 2012): in a round, row i is kept with probability
-// min(1, l w d^2 / potential), independently of all others. A coin is a function of key and row number alone
-// (splitmix64 of both; G. L. Steele et al., OOPSLA 2014), so that neither threads nor blocks change what is kept.
+// Coins of k-means|| (B. Bahmani et al., Scalable k-means++, VLDB 2012): in a round, row i is kept
+// with probability min(1, l w d^2 / potential), independently of all others. A coin is a function
+// of key and row number alone (splitmix64 of both; G. L. Steele et al., OOPSLA 2014), so that
+// neither threads nor blocks change what is kept.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 namespace exactmeans {
 
 class Coins {
-  public:
+public:
     explicit Coins(std::uint64_t key) : key_(mix(key + golden)) {}
 
     // Uniform in [0, 1).
@@ -18,7 +19,7 @@ class Coins {
         return double(mix(mix(key_ + golden * std::uint64_t(row)) ^ key_) >> 11) * 0x1p-53;
     }
 
-  private:
+private:
     static constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
 
     static std::uint64_t mix(std::uint64_t z) {

@@ -1,9 +1,10 @@
-// Candidates against CSR rows through their transpose: only rows that share a feature with a candidate are touched
-// feature by feature; all others are at |x|^2 + |s|^2, found by one pass over numbers.
+// Candidates against CSR rows through their transpose: only rows that share a feature with a
+// candidate are touched feature by feature; all others are at |x|^2 + |s|^2, found by one pass over
+// numbers.
 //
-// Rows are cut into slabs whose products fit the second-level cache. Products are added up in ascending order of
-// features, as in a row's own norm, so that equal rows are at distance exactly 0. Memory: a copy of the entries
-// with 16-bit row numbers, and d offsets per slab.
+// Rows are cut into slabs whose products fit the second-level cache. Products are added up in
+// ascending order of features, as in a row's own norm, so that equal rows are at distance exactly
+// 0. Memory: a copy of the entries with 16-bit row numbers, and d offsets per slab.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace exactmeans {
 
 template <class R, class I>
 class CsrSeedBlock final : public SeedBlock {
-  public:
+public:
     CsrSeedBlock(const CsrRows<R, I>& x, double alpha, double scale, const Threads& threads)
         : SeedBlock(x.n, x.weights, alpha), x_(x), norm2_(static_cast<std::size_t>(x.n)) {
         threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
@@ -25,7 +26,7 @@ class CsrSeedBlock final : public SeedBlock {
         transpose(threads);
     }
 
-  protected:
+protected:
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
         scratch_.resize(std::size_t(threads.n_jobs));
         threads.run(Size(slabs_.size()), [&](Size slab, int worker) {
@@ -47,7 +48,7 @@ class CsrSeedBlock final : public SeedBlock {
         return nearest;
     }
 
-  private:
+private:
     // Entries of some consecutive rows, feature by feature.
     struct Slab {
         Size begin, end;
@@ -77,13 +78,15 @@ class CsrSeedBlock final : public SeedBlock {
         for (Size t = 0; t < row.nonzeros; ++t) {
             while (p < point.index.size() && point.index[p] < Size(row.index[t])) ++p;
             if (p == point.index.size()) break;
-            if (point.index[p] == Size(row.index[t])) dot += double(row.value[t]) * scale * point.value[p];
+            if (point.index[p] == Size(row.index[t]))
+                dot += double(row.value[t]) * scale * point.value[p];
         }
         return std::max(0.0, (norm2_[std::size_t(i)] + point.norm2) - (dot + dot));
     }
 
     template <class Fn>
-    void measure(const Slab& slab, const SparsePoint& point, double scale, Scratch& scratch, Fn nearer) const {
+    void measure(const Slab& slab, const SparsePoint& point, double scale, Scratch& scratch,
+                 Fn nearer) const {
         double* dot = scratch.dot.data();
         for (std::size_t p = 0; p < point.index.size(); ++p) {
             const double factor = point.value[p];
@@ -99,11 +102,12 @@ class CsrSeedBlock final : public SeedBlock {
             nearer(slab.begin + Size(scratch.rows[std::size_t(t)]), scratch.d2[std::size_t(t)]);
     }
 
-    // Slabs are whole chunks of masses, small enough for the cache and for 16 bits, but large enough that offsets
-    // do not outweigh entries.
+    // Slabs are whole chunks of masses, small enough for the cache and for 16 bits, but large
+    // enough that offsets do not outweigh entries.
     void transpose(const Threads& threads) {
         slab_rows_ = 8192;
-        while (slab_rows_ < 65536 && x_.d * (x_.n / slab_rows_) > 2 * x_.nonzeros()) slab_rows_ *= 2;
+        while (slab_rows_ < 65536 && x_.d * (x_.n / slab_rows_) > 2 * x_.nonzeros())
+            slab_rows_ *= 2;
         slabs_.resize(std::size_t((x_.n + slab_rows_ - 1) / slab_rows_));
         threads.run(Size(slabs_.size()), [&](Size s, int) {
             const Size begin = s * slab_rows_;
@@ -122,7 +126,8 @@ class CsrSeedBlock final : public SeedBlock {
         slab.value.resize(std::size_t(entries));
         const I* index = x_.indices + x_.offsets[begin];
         for (Size t = 0; t < entries; ++t) ++slab.offsets[std::size_t(index[t]) + 2];
-        for (std::size_t f = 2; f < slab.offsets.size(); ++f) slab.offsets[f] += slab.offsets[f - 1];
+        for (std::size_t f = 2; f < slab.offsets.size(); ++f)
+            slab.offsets[f] += slab.offsets[f - 1];
         for (Size i = begin; i < end; ++i) {
             const auto row = x_.row(i);
             for (Size t = 0; t < row.nonzeros; ++t) {

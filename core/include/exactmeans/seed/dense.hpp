@@ -1,9 +1,10 @@
 // Candidates against dense rows, a chunk of rows at a time.
 //
-// A pair is skipped when its distance is certain not to be below the row's: by the triangle inequality if the
-// candidate is at least twice as far from the row's seed as the row is (C. Elkan, Using the triangle inequality to
-// accelerate k-means, ICML 2003). What is left is measured in tiles: all candidates at once while most pairs survive,
-// else one candidate against the rows it is left with. Memory: 12 bytes per row, 4 more with lists (clusters.hpp).
+// A pair is skipped when its distance is certain not to be below the row's: by the triangle
+// inequality if the candidate is at least twice as far from the row's seed as the row is (C. Elkan,
+// Using the triangle inequality to accelerate k-means, ICML 2003). What is left is measured in
+// tiles: all candidates at once while most pairs survive, else one candidate against the rows it is
+// left with. Memory: 12 bytes per row, 4 more with lists (clusters.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace exactmeans {
 
 template <class R>
 class DenseSeedBlock final : public SeedBlock {
-  public:
+public:
     DenseSeedBlock(const DenseRows<R>& x, double alpha) : SeedBlock(x.n, x.weights, alpha), x_(x) {}
 
     void project(Projection projection, const Threads& threads) override {
@@ -30,10 +31,12 @@ class DenseSeedBlock final : public SeedBlock {
         for (Size i = 0; i < x_.n; ++i) projection_->set_near(i, d2_data()[i]);
     }
 
-  protected:
+protected:
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
-        // Where coordinates are of use, they rule out all that the triangle inequality does, and read less memory.
-        const bool triangle = !projection_ && own_known() && points.seeds() > 1 && triangle_.worth_a_try();
+        // Where coordinates are of use, they rule out all that the triangle inequality does, and
+        // read less memory.
+        const bool triangle =
+            !projection_ && own_known() && points.seeds() > 1 && triangle_.worth_a_try();
         const SeedReach reach = triangle ? reach_of(points, first, count, threads) : SeedReach{};
         Batch batch{points.panel(first, count), first, triangle ? &reach : nullptr, nullptr};
         SeedBounds bounds{};
@@ -73,10 +76,11 @@ class DenseSeedBlock final : public SeedBlock {
         tile.load(x_, nullptr, i, nullptr, 1);
         std::vector<double> out(static_cast<std::size_t>(points.seeds()));
         seed_kernels().distances2(tile.rows(), 1, points.seed_panel(), out.data());
-        return out.empty() ? std::numeric_limits<double>::infinity() : *std::min_element(out.begin(), out.end());
+        return out.empty() ? std::numeric_limits<double>::infinity()
+                           : *std::min_element(out.begin(), out.end());
     }
 
-  private:
+private:
     static constexpr Size tile_rows = 24;
 
     struct alignas(64) Scratch {
@@ -86,7 +90,8 @@ class DenseSeedBlock final : public SeedBlock {
         double out[tile_rows * most_points];
         Size pairs = 0, seen = 0;
     };
-    // Candidates from number `first` on, with their distances to the seeds and their coordinates, if those are of use.
+    // Candidates from number `first` on, with their distances to the seeds and their coordinates,
+    // if those are of use.
     struct Batch {
         SeedPanel panel;
         Size first;
@@ -96,23 +101,24 @@ class DenseSeedBlock final : public SeedBlock {
 
     static std::uint32_t all(Size count) { return ~std::uint32_t(0) >> (32 - count); }
 
-    // Squared distances are off by less than e = (d + 16) u, relatively; docs/numerics.md shows that a margin of 2 e is
-    // enough, and what squares may lose to underflow.
+    // Squared distances are off by less than e = (d + 16) u, relatively; docs/numerics.md shows
+    // that a margin of 2 e is enough, and what squares may lose to underflow.
     SeedReach reach_of(SeedPoints& points, Size first, Size count, const Threads& threads) const {
         const Size width = (count + seed_stripes - 1) / seed_stripes * seed_stripes;
-        return {points.gaps(first, count, width, threads), width, 4 * (1 + 4 * double(x_.d + 16) * 0x1p-53),
-                double(x_.d + 16) * 0x1p-1070};
+        return {points.gaps(first, count, width, threads), width,
+                4 * (1 + 4 * double(x_.d + 16) * 0x1p-53), double(x_.d + 16) * 0x1p-1070};
     }
 
     void visit_clusters(const Batch& batch, const Threads& threads) {
-        clusters_.visit(
-            *batch.reach, batch.panel.count, own_data(), threads,
-            [&](const Size* ids, Size n, Size s, int worker) {
-                Scratch& scratch = scratch_[std::size_t(worker)];
-                scratch.pairs += n;
-                tiles(scratch, ids, n, one(batch.panel, s),
-                      [&](Size i, Size, double d2) { found(worker, i, batch.first + s, batch.first, d2); });
-            });
+        clusters_.visit(*batch.reach, batch.panel.count, own_data(), threads,
+                        [&](const Size* ids, Size n, Size s, int worker) {
+                            Scratch& scratch = scratch_[std::size_t(worker)];
+                            scratch.pairs += n;
+                            tiles(scratch, ids, n, one(batch.panel, s),
+                                  [&](Size i, Size, double d2) {
+                                      found(worker, i, batch.first + s, batch.first, d2);
+                                  });
+                        });
     }
 
     void visit_all(const Batch& batch, const Threads& threads) {
@@ -120,18 +126,19 @@ class DenseSeedBlock final : public SeedBlock {
             Scratch& scratch = scratch_[std::size_t(worker)];
             scratch.survives.assign(std::size_t(MassIndex::chunk), all(batch.panel.count));
             if (batch.reach)
-                seed_kernels().reach(*batch.reach, own_data() + begin, d2_data() + begin, end - begin,
-                                     scratch.survives.data());
+                seed_kernels().reach(*batch.reach, own_data() + begin, d2_data() + begin,
+                                     end - begin, scratch.survives.data());
             if (batch.bounds) apply_bounds(*batch.bounds, begin, end, scratch.survives.data());
             measure(scratch, batch, begin, end, worker);
         });
     }
 
-    void apply_bounds(const SeedBounds& bounds, Size begin, Size end, std::uint32_t* survives) const {
+    void apply_bounds(const SeedBounds& bounds, Size begin, Size end,
+                      std::uint32_t* survives) const {
         static_assert(MassIndex::chunk % bound_rows == 0);
         for (Size i = begin; i < end; i += bound_rows)
-            seed_kernels().bounds(bounds, projection_->tile(i / bound_rows), projection_->near(i / bound_rows),
-                                  survives + (i - begin));
+            seed_kernels().bounds(bounds, projection_->tile(i / bound_rows),
+                                  projection_->near(i / bound_rows), survives + (i - begin));
     }
 
     // Chunk [begin, end): pairs with their bit set.
@@ -149,8 +156,11 @@ class DenseSeedBlock final : public SeedBlock {
         const Size seen = Size(rows.size());
         scratch.pairs += pairs;
         scratch.seen += seen;
-        const auto report = [&](Size i, Size s, double d2) { found(worker, i, batch.first + s, batch.first, d2); };
-        if (2 * pairs >= seen * points) return tiles(scratch, rows.data(), seen, batch.panel, report);
+        const auto report = [&](Size i, Size s, double d2) {
+            found(worker, i, batch.first + s, batch.first, d2);
+        };
+        if (2 * pairs >= seen * points)
+            return tiles(scratch, rows.data(), seen, batch.panel, report);
         for (Size s = 0; s < points; ++s) scratch.ids[std::size_t(s) + 1].clear();
         for (const Size i : rows)
             for (std::uint32_t bits = survives[i - begin]; bits; bits &= bits - 1)
@@ -165,7 +175,8 @@ class DenseSeedBlock final : public SeedBlock {
     // Rows that are left over lie anywhere in memory.
     void fetch(Size i) const {
         const char* row = reinterpret_cast<const char*>(x_.data + i * x_.row_stride);
-        for (Size at = 0; at < std::min<Size>(512, x_.d * Size(sizeof(R))); at += 64) __builtin_prefetch(row + at);
+        for (Size at = 0; at < std::min<Size>(512, x_.d * Size(sizeof(R))); at += 64)
+            __builtin_prefetch(row + at);
     }
 
     static SeedPanel one(SeedPanel panel, Size s) {

@@ -1,6 +1,6 @@
-// About the leading principal directions of a few rows, by subspace iteration on the products of the rows with each
-// other. Written here rather than left to LAPACK, whose threads spin for seconds on a busy machine over a task of
-// milliseconds. They need not be exact, only orthonormal.
+// About the leading principal directions of a few rows, by subspace iteration on the products of
+// the rows with each other. Written here rather than left to LAPACK, whose threads spin for seconds
+// on a busy machine over a task of milliseconds. They need not be exact, only orthonormal.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +13,21 @@
 namespace exactmeans {
 
 class Directions {
-  public:
+public:
     // rows: n x d, centred. Gives up to m directions, one after the other, leading ones first.
     static std::vector<double> leading(const double* rows, Size n, Size d, Size m) {
         std::vector<double> gram(std::size_t(n * n));
         for (Size i = 0; i < n; ++i)
             for (Size j = 0; j <= i; ++j)
-                gram[std::size_t(i * n + j)] = gram[std::size_t(j * n + i)] = dot(rows + i * d, rows + j * d, d);
+                gram[std::size_t(i * n + j)] = gram[std::size_t(j * n + i)] =
+                    dot(rows + i * d, rows + j * d, d);
         std::vector<double> basis = some_vectors(m, n);
-        for (int round = 0; round < 6; ++round) basis = orthonormal(times(basis, gram.data(), n, n), n);
+        for (int round = 0; round < 6; ++round)
+            basis = orthonormal(times(basis, gram.data(), n, n), n);
         return orthonormal(times(basis, rows, n, d), d);
     }
 
-  private:
+private:
     static double dot(const double* a, const double* b, Size d) {
         double part[4] = {};
         Size f = 0;
@@ -46,7 +48,8 @@ class Directions {
     }
 
     // Vectors of length n times an n x d matrix.
-    static std::vector<double> times(const std::vector<double>& vectors, const double* matrix, Size n, Size d) {
+    static std::vector<double> times(const std::vector<double>& vectors, const double* matrix,
+                                     Size n, Size d) {
         const Size m = Size(vectors.size()) / n;
         std::vector<double> out(std::size_t(m * d), 0.0);
         for (Size v = 0; v < m; ++v)

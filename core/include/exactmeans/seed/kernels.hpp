@@ -1,7 +1,7 @@
-// The arithmetic of seeding, compiled once per instruction set like the kernels of scores. Squared distances are
-// float64 for every dtype. They decide which rows become seeds, so their value must not depend on who asks: features
-// are dealt out to four stripes in turn, each stripe is one multiply-add chain, and the stripes are added as
-// (0 + 2) + (1 + 3).
+// The arithmetic of seeding, compiled once per instruction set like the kernels of scores. Squared
+// distances are float64 for every dtype. They decide which rows become seeds, so their value must
+// not depend on who asks: features are dealt out to four stripes in turn, each stripe is one
+// multiply-add chain, and the stripes are added as (0 + 2) + (1 + 3).
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,26 @@ inline constexpr Size seed_stripes = 4;
 // Up to this many points are compared with at once: a row's survivors are one word of bits.
 inline constexpr Size most_points = 32;
 
-// Points to measure rows against: `count` float64 vectors, zeros behind the last feature up to `pitch`. Rows are
-// multiplied by `scale`, a power of two; points already are.
+// Points to measure rows against: `count` float64 vectors, zeros behind the last feature up to
+// `pitch`. Rows are multiplied by `scale`, a power of two; points already are.
 struct SeedPanel {
     const double* points;
     Size count, d, pitch;
     double scale;
 };
 
-// Rows whose nearest seed is own[i], at squared distance d2[i], against points that are `gaps[seed * width + point]`
-// (squared) away from the seeds.
+// Rows whose nearest seed is own[i], at squared distance d2[i], against points that are `gaps[seed
+// * width + point]` (squared) away from the seeds.
 struct SeedReach {
     const double* gaps;
     Size width;  // points, padded to whole stripes
     double factor, absolute;
 };
 
-// Rows and points in float32 coordinates that bring none of them farther apart (projection.hpp). A tile of rows is
-// stored coordinate by coordinate. A point cannot come nearer to a row than near + slack if their coordinates are
-// farther apart than that; factor covers the rounding of the test itself.
+// Rows and points in float32 coordinates that bring none of them farther apart (projection.hpp). A
+// tile of rows is stored coordinate by coordinate. A point cannot come nearer to a row than near +
+// slack if their coordinates are farther apart than that; factor covers the rounding of the test
+// itself.
 inline constexpr Size bound_rows = 16;
 struct SeedBounds {
     const float* points;  // count x coordinates
@@ -43,13 +44,20 @@ struct SeedBounds {
 
 struct SeedKernels {
     // out[i * count + s] = |row i - point s|^2
-    void (*distances2_single)(const float* const* rows, Size n, const SeedPanel& panel, double* out);
-    void (*distances2_double)(const double* const* rows, Size n, const SeedPanel& panel, double* out);
-    // Bit s of survives[i]: gaps < factor d2 + absolute, so that point s may be nearer than the row's seed.
-    void (*reach)(const SeedReach& reach, const std::int32_t* own, const double* d2, Size n, std::uint32_t* survives);
-    // Clears bit s of survives[i] where the coordinates show that point s cannot come nearer than near[i].
-    void (*bounds)(const SeedBounds& bounds, const float* tile, const float* near, std::uint32_t* survives);
-    // Rows with norm2 + point_norm2 - 2 dot < d2, and that distance (not below 0); sets dot back to 0.
+    void (*distances2_single)(const float* const* rows, Size n, const SeedPanel& panel,
+                              double* out);
+    void (*distances2_double)(const double* const* rows, Size n, const SeedPanel& panel,
+                              double* out);
+    // Bit s of survives[i]: gaps < factor d2 + absolute, so that point s may be nearer than the
+    // row's seed.
+    void (*reach)(const SeedReach& reach, const std::int32_t* own, const double* d2, Size n,
+                  std::uint32_t* survives);
+    // Clears bit s of survives[i] where the coordinates show that point s cannot come nearer than
+    // near[i].
+    void (*bounds)(const SeedBounds& bounds, const float* tile, const float* near,
+                   std::uint32_t* survives);
+    // Rows with norm2 + point_norm2 - 2 dot < d2, and that distance (not below 0); sets dot back to
+    // 0.
     Size (*improved)(const double* norm2, double point_norm2, double* dot, const double* d2, Size n,
                      std::uint32_t* rows, double* distances2);
 

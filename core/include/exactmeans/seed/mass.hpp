@@ -1,6 +1,7 @@
-// What rows weigh in a draw, as sums that do not depend on order. A row's mass is cut into two words on a grid that is
-// laid for the total: masses only shrink, so no sum of words ever exceeds what the grid was laid for, and no addition
-// or subtraction of words rounds (docs/numerics.md, "Seeding"; the idea is that of grid.hpp).
+// What rows weigh in a draw, as sums that do not depend on order. A row's mass is cut into two
+// words on a grid that is laid for the total: masses only shrink, so no sum of words ever exceeds
+// what the grid was laid for, and no addition or subtraction of words rounds (docs/numerics.md,
+// "Seeding"; the idea is that of grid.hpp).
 #pragma once
 
 #include <algorithm>
@@ -26,15 +27,16 @@ struct Mass {
 };
 
 class MassGrid {
-  public:
+public:
     MassGrid() = default;
-    // For n masses of sum at most `bound`. The high word has 50 bits below the sum; what it leaves of a mass is at most
-    // half its unit, and n of those fit the low word.
+    // For n masses of sum at most `bound`. The high word has 50 bits below the sum; what it leaves
+    // of a mass is at most half its unit, and n of those fit the low word.
     MassGrid(double bound, Size n) {
         int top, count_bits = 3;
         std::frexp(bound, &top);
         while (count_bits < 62 && (Size(1) << count_bits) < n) ++count_bits;
-        // Every double is a multiple of 2^-1074: a finer unit is never needed and could not be written down.
+        // Every double is a multiple of 2^-1074: a finer unit is never needed and could not be
+        // written down.
         const int high_unit = std::max(top - 50, -1074);
         const int low_unit = std::max(high_unit - 1 + count_bits - 53, -1074);
         high_ = std::ldexp(1.5, high_unit + 52);
@@ -46,13 +48,14 @@ class MassGrid {
         return {high, (rest + low_) - low_};
     }
 
-  private:
+private:
     double high_ = 1.5, low_ = 1.5;
 };
 
-// Sums of masses by chunk of rows: finding the row at a given place of the running total takes n / chunk steps.
+// Sums of masses by chunk of rows: finding the row at a given place of the running total takes n /
+// chunk steps.
 class MassIndex {
-  public:
+public:
     static constexpr Size chunk = 1024;
 
     void reset(Size n) { chunks_.assign(std::size_t((n + chunk - 1) / chunk), Mass{}); }
@@ -81,7 +84,7 @@ class MassIndex {
         return n;
     }
 
-  private:
+private:
     std::vector<Mass> chunks_;
 };
 

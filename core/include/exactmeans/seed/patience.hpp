@@ -1,5 +1,5 @@
-// Whether a test that may or may not pay is worth its cost: it is used while it pays, and after it did not, left alone
-// for longer and longer before it gets another chance.
+// Whether a test that may or may not pay is worth its cost: it is used while it pays, and after it
+// did not, left alone for longer and longer before it gets another chance.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace exactmeans {
 
 class Patience {
-  public:
+public:
     bool worth_a_try() {
         if (wait_ == 0) return true;
         --wait_;
@@ -18,7 +18,7 @@ class Patience {
         next_ = paid ? 4 : std::min(2 * next_, 256);
     }
 
-  private:
+private:
     int wait_ = 0, next_ = 4;
 };
 

@@ -1,4 +1,5 @@
-// Seeds chosen so far and the candidates for the next one, in float64 on the frame's scale; shared by all blocks.
+// Seeds chosen so far and the candidates for the next one, in float64 on the frame's scale; shared
+// by all blocks.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +29,11 @@ struct SparsePoint {
 };
 
 class SeedPoints {
-  public:
+public:
     SeedPoints(Size d, int exponent, bool sparse)
-        : d_(d), pitch_((d + seed_stripes - 1) / seed_stripes * seed_stripes), sparse_(sparse),
+        : d_(d),
+          pitch_((d + seed_stripes - 1) / seed_stripes * seed_stripes),
+          sparse_(sparse),
           scale_(std::ldexp(1.0, exponent)) {}
 
     Size d() const { return d_; }
@@ -53,7 +56,8 @@ class SeedPoints {
         } else {
             const auto row = x.row(i);
             SparsePoint point;
-            for (Size t = 0; t < row.nonzeros; ++t) point.add(Size(row.index[t]), double(row.value[t]) * scale_);
+            for (Size t = 0; t < row.nonzeros; ++t)
+                point.add(Size(row.index[t]), double(row.value[t]) * scale_);
             stage_sparse(std::move(point));
         }
     }
@@ -85,8 +89,8 @@ class SeedPoints {
     const SparsePoint& sparse_point(Size s) const { return staged_sparse_[std::size_t(s)]; }
     const SparsePoint& sparse_seed(Size j) const { return seeds_sparse_[std::size_t(j)]; }
 
-    // Squared distances from every seed to candidates [first, first + count), dense data only. `width` entries per
-    // seed; those that stand for no candidate are infinite.
+    // Squared distances from every seed to candidates [first, first + count), dense data only.
+    // `width` entries per seed; those that stand for no candidate are infinite.
     const double* gaps(Size first, Size count, Size width, const Threads& threads) {
         if (gaps_known_ && gaps_first_ == first) return gaps_.data();
         gaps_.assign(std::size_t(seeds_ * width), std::numeric_limits<double>::infinity());
@@ -98,14 +102,15 @@ class SeedPoints {
             for (Size j = begin; j < end; ++j) rows[j - begin] = seeds_dense_.data() + j * pitch_;
             seed_kernels().distances2(rows, end - begin, among, out);
             for (Size j = begin; j < end; ++j)
-                std::copy(out + (j - begin) * count, out + (j - begin + 1) * count, gaps_.data() + j * width);
+                std::copy(out + (j - begin) * count, out + (j - begin + 1) * count,
+                          gaps_.data() + j * width);
         });
         gaps_known_ = true;
         gaps_first_ = first;
         return gaps_.data();
     }
 
-  private:
+private:
     template <class Value>
     void stage_values(Value value) {
         staged_dense_.resize(std::size_t((staged_ + 1) * pitch_), 0.0);

@@ -1,10 +1,12 @@
-// Few coordinates in place of many: rows projected on m orthonormal directions about an origin, and the length of what
-// is left as one coordinate more. By Pythagoras and Cauchy-Schwarz no two rows get farther apart, so coordinates that
-// are farther apart than a row and its seed rule a candidate out. Memory: 4 (m + 2) bytes per row.
+// Few coordinates in place of many: rows projected on m orthonormal directions about an origin, and
+// the length of what is left as one coordinate more. By Pythagoras and Cauchy-Schwarz no two rows
+// get farther apart, so coordinates that are farther apart than a row and its seed rule a candidate
+// out. Memory: 4 (m + 2) bytes per row.
 //
-// Coordinates come from the distances to the origin and to one point on each axis, by the kernel that measures
-// everything else: with R = |x - o| and a step h along axis q, x.q = (R^2 + h^2 - |x - o - h q|^2) / 2h.
-// They are float32 in units of h. Rounding is covered by a slack per row and per point (docs/numerics.md, "Seeding").
+// Coordinates come from the distances to the origin and to one point on each axis, by the kernel
+// that measures everything else: with R = |x - o| and a step h along axis q, x.q = (R^2 + h^2 - |x
+// - o - h q|^2) / 2h. They are float32 in units of h. Rounding is covered by a slack per row and
+// per point (docs/numerics.md, "Seeding").
 #pragma once
 
 #include <algorithm>
@@ -16,12 +18,18 @@
 namespace exactmeans {
 
 class Projection {
-  public:
-    // points: the origin, then origin + step * axis for each axis, on the frame's scale; step is a power of two.
+public:
+    // points: the origin, then origin + step * axis for each axis, on the frame's scale; step is a
+    // power of two.
     Projection(const double* points, Size axes, Size d, double step, double scale)
-        : axes_(axes), d_(d), pitch_((d + seed_stripes - 1) / seed_stripes * seed_stripes), step_(step), scale_(scale),
+        : axes_(axes),
+          d_(d),
+          pitch_((d + seed_stripes - 1) / seed_stripes * seed_stripes),
+          step_(step),
+          scale_(scale),
           points_(std::size_t((axes + 1) * pitch_), 0.0) {
-        for (Size p = 0; p <= axes; ++p) std::copy(points + p * d, points + (p + 1) * d, points_.data() + p * pitch_);
+        for (Size p = 0; p <= axes; ++p)
+            std::copy(points + p * d, points + (p + 1) * d, points_.data() + p * pitch_);
         // The square of a distance is off by at most e relatively: see the header of kernels.hpp.
         error_ = double(d + 32) * 0x1p-52;
     }
@@ -46,8 +54,9 @@ class Projection {
                 tile.load(x, nullptr, t * bound_rows, nullptr, count);
                 seed_kernels().distances2(tile.rows(), count, panel(scale_), out.data());
                 for (Size r = 0; r < count; ++r) {
-                    const double radius = coordinates_of(out.data() + r * (axes_ + 1), coordinate(t, r), bound_rows,
-                                                         slack_[std::size_t(t * bound_rows + r)]);
+                    const double radius =
+                        coordinates_of(out.data() + r * (axes_ + 1), coordinate(t, r), bound_rows,
+                                       slack_[std::size_t(t * bound_rows + r)]);
                     farthest[std::size_t(worker)] = std::max(farthest[std::size_t(worker)], radius);
                 }
             }
@@ -79,7 +88,7 @@ class Projection {
     const float* tile(Size t) const { return tiles_.data() + t * coordinates() * bound_rows; }
     const float* near(Size t) const { return near_.data() + t * bound_rows; }
 
-  private:
+private:
     static float up(double value) { return float(value) * (1 + 0x1p-22f); }
 
     SeedPanel panel(double scale) const { return {points_.data(), axes_ + 1, d_, pitch_, scale}; }
@@ -87,7 +96,8 @@ class Projection {
 
     // From squared distances to origin and axes; returns the distance to the origin, in steps.
     double coordinates_of(const double* out, float* to, Size stride, float& slack) const {
-        const double unit2 = 1 / (step_ * step_), radius2 = out[0] * unit2, radius = std::sqrt(radius2);
+        const double unit2 = 1 / (step_ * step_), radius2 = out[0] * unit2,
+                     radius = std::sqrt(radius2);
         double rest2 = radius2;
         for (Size a = 0; a < axes_; ++a) {
             const double along = 0.5 * (radius2 + 1 - out[a + 1] * unit2);
@@ -95,10 +105,12 @@ class Projection {
             rest2 -= along * along;
         }
         to[axes_ * stride] = float(std::sqrt(std::max(0.0, rest2)));
-        // Each coordinate is off by at most e (R^2 + 1 + (R + 1)^2) / 2 <= 2 e (R + 1)^2; the axes are orthonormal to
-        // within e; the square of the rest by what that makes of R^2 and of the squared coordinates.
+        // Each coordinate is off by at most e (R^2 + 1 + (R + 1)^2) / 2 <= 2 e (R + 1)^2; the axes
+        // are orthonormal to within e; the square of the rest by what that makes of R^2 and of the
+        // squared coordinates.
         const double off = 2 * error_ * (radius + 1) * (radius + 1), count = double(axes_ + 1);
-        const double rest_off2 = error_ * radius2 + count * off * (2 * radius + off) + count * error_ * radius2;
+        const double rest_off2 =
+            error_ * radius2 + count * off * (2 * radius + off) + count * error_ * radius2;
         slack = up(0x1p-22 * radius + std::sqrt(count) * off + std::sqrt(rest_off2));
         return radius;
     }

@@ -1,0 +1,257 @@
+// Seeding against plain loops: every distance, in the order that seed/kernels.hpp writes down.
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "../src/kernels/isa.hpp"
+#include "check.hpp"
+#include "exactmeans/seed/csr.hpp"
+#include "exactmeans/seed/dense.hpp"
+#include "exactmeans/seed/directions.hpp"
+#include "samples.hpp"
+
+using namespace exactmeans;
+using namespace samples;
+
+namespace {
+
+std::vector<const SeedKernels*> tables() {
+    std::vector<const SeedKernels*> out{&isa_baseline.seeds};
+    if (seed_kernels().reach != isa_baseline.seeds.reach) out.push_back(&seed_kernels());
+    return out;
+}
+
+template <class R>
+double plain_distance2(const R* x, const double* point, Size d, double scale) {
+    double stripe[4] = {};
+    for (Size f = 0; f < d; ++f) {
+        const double apart = double(x[f]) * scale - point[f];
+        stripe[f % 4] = std::fma(apart, apart, stripe[f % 4]);
+    }
+    return (stripe[0] + stripe[2]) + (stripe[1] + stripe[3]);
+}
+
+template <class R>
+void check_distances(double scale) {
+    Random random(1);
+    for (const Size d : {1, 2, 3, 4, 5, 7, 8, 54, 101}) {
+        for (const Size count : {1, 2, 3, 4, 5, 6, 7, 8, 13, 32}) {
+            const Matrix<R> x(9, d, [&] { return random.normal(); });
+            const Size pitch = (d + 3) / 4 * 4;
+            std::vector<double> points(std::size_t(count * pitch), 0.0);
+            for (Size s = 0; s < count; ++s)
+                for (Size f = 0; f < d; ++f) points[std::size_t(s * pitch + f)] = random.normal();
+            std::vector<const R*> rows;
+            for (Size i = 0; i < x.n; ++i) rows.push_back(x.row(i));
+            for (const SeedKernels* kernels : tables()) {
+                std::vector<double> out(std::size_t(x.n * count));
+                kernels->distances2(rows.data(), x.n, {points.data(), count, d, pitch, scale},
+                                    out.data());
+                for (Size i = 0; i < x.n; ++i)
+                    for (Size s = 0; s < count; ++s)
+                        CHECK(same_bits(
+                            out[std::size_t(i * count + s)],
+                            plain_distance2(x.row(i), points.data() + s * pitch, d, scale)));
+            }
+        }
+    }
+}
+
+// Rows in clusters, some of them equal.
+Matrix<double> clustered(Random& random, Size n, Size d) {
+    Matrix<double> centres(20, d, [&] { return 10 * random.normal(); }), x(n, d);
+    for (Size i = 0; i < n; ++i) {
+        const Size c = random.below(20);
+        for (Size f = 0; f < d; ++f) x(i, f) = centres(c, f) + random.normal();
+        if (i % 50 == 49) std::copy(x.row(i - 1), x.row(i - 1) + d, &x(i, 0));
+    }
+    return x;
+}
+
+std::unique_ptr<SeedBlock> block_of(const DenseRows<double>& x, const Threads&) {
+    return std::make_unique<DenseSeedBlock<double>>(x, 2.0);
+}
+std::unique_ptr<SeedBlock> block_of(const CsrRows<double, std::int32_t>& x,
+                                    const Threads& threads) {
+    return std::make_unique<CsrSeedBlock<double, std::int32_t>>(x, 2.0, 1.0, threads);
+}
+
+Projection projection_of(const Matrix<double>& x, Size axes) {
+    std::vector<double> origin(std::size_t(x.d), 0.0), rows;
+    for (Size i = 0; i < 64; ++i) rows.insert(rows.end(), x.row(i), x.row(i) + x.d);
+    std::vector<double> points = origin;
+    for (const double v : Directions::leading(rows.data(), 64, x.d, axes)) points.push_back(8 * v);
+    return Projection(points.data(), Size(points.size()) / x.d - 1, x.d, 8, 1);
+}
+
+// A greedy run in which every answer is compared with that of measuring everything.
+template <class Rows>
+Size check_greedy(const Rows& x, Size steps, int n_jobs, const Projection* projection) {
+    const Threads threads{n_jobs};
+    Random random(5);
+    SeedPoints points(x.d, 0, !is_dense<Rows>);
+    const auto run = block_of(x, threads), plain = block_of(x, Threads{});
+    for (SeedBlock* block : {run.get(), plain.get()}) {
+        points.unstage();
+        points.stage(x, 3);
+        block->absorb(points, threads);
+        block->lay_grid(double(x.n) * block->largest(), x.n, threads);
+    }
+    points.accept(0);
+    if (projection) run->project(*projection, threads);
+    for (Size step = 0; step < steps; ++step) {
+        // Points without seeds: whoever is asked about these measures every pair.
+        SeedPoints alone(x.d, 0, !is_dense<Rows>);
+        points.unstage();
+        for (int s = 0; s < 5; ++s) {
+            const Size row = run->find({}, random.unit() * run->total().value());
+            CHECK(row < x.n);
+            points.stage(x, row);
+            alone.stage(x, row);
+        }
+        const std::vector<Mass> left = run->totals_left(points, threads);
+        Size best = 0;
+        for (Size s = 1; s < 5; ++s)
+            if (left[std::size_t(s)].value() < left[std::size_t(best)].value()) best = s;
+        const double wanted = left[std::size_t(best)].value();
+        run->accept(points, best, threads);
+        CHECK(same_bits(run->total().value(), wanted));
+        const std::vector<Mass> again = plain->totals_left(alone, Threads{});
+        for (Size s = 0; s < 5; ++s)
+            CHECK(same_bits(again[std::size_t(s)].value(), left[std::size_t(s)].value()));
+        plain->accept(alone, best, Threads{});
+        points.accept(best);
+        CHECK(same_bits(run->d2(), plain->d2()));
+    }
+    return run->distances();
+}
+
+}  // namespace
+
+TEST(distances_of_every_instruction_set_are_the_plain_ones) {
+    check_distances<float>(1);
+    check_distances<double>(1);
+    check_distances<float>(0.25);
+    check_distances<double>(0x1p20);
+}
+
+TEST(words_of_masses_add_up_exactly_in_any_order) {
+    Random random(2);
+    std::vector<double> masses;
+    for (int i = 0; i < 5000; ++i) masses.push_back(std::exp(20 * random.normal()));
+    double total = 0;
+    for (const double mass : masses) total += mass;
+    const MassGrid grid(2 * total, Size(masses.size()));
+    Mass forth, back;
+    for (const double mass : masses) forth.add(grid.split(mass));
+    for (std::size_t i = masses.size(); i-- > 0;) back.add(grid.split(masses[i]));
+    CHECK(same_bits(forth.high, back.high) && same_bits(forth.low, back.low));
+    CHECK(std::fabs(forth.value() - total) < 1e-9 * total);
+    for (const double mass : masses) forth.take(grid.split(mass));
+    CHECK_EQ(forth.high, 0.0);
+    CHECK_EQ(forth.low, 0.0);
+}
+
+TEST(draws_find_the_row_where_the_running_total_gets_there) {
+    Random random(3);
+    const Matrix<double> x = clustered(random, 3000, 4);
+    const auto block = block_of(x.rows(), Threads{});
+    SeedPoints points(4, 0, false);
+    points.stage(x.rows(), 0);
+    block->absorb(points, Threads{});
+    points.accept(0);
+    block->lay_grid(3000 * block->largest(), 3000, Threads{2});
+    const double total = block->total().value();
+    for (int t = 0; t < 200; ++t) {
+        const double target = random.unit() * total;
+        double sum = 0;
+        Size row = 0;
+        while ((sum += block->mass(row)) < target) ++row;
+        CHECK_EQ(block->find({}, target), row);
+    }
+    CHECK_EQ(block->find({}, 0.0), Size(0));
+    CHECK_EQ(block->find({}, 2 * total), Size(3000));
+}
+
+TEST(skipping_changes_nothing_and_skips_most) {
+    Random random(4);
+    for (const Size d : {2, 30}) {
+        const Matrix<double> x = clustered(random, 6000, d);
+        const Projection projection = projection_of(x, std::min<Size>(d, 12));
+        for (const int n_jobs : {1, 3}) {
+            CHECK(check_greedy(x.rows(), 40, n_jobs, nullptr) < 6000 * 5 * 40 / 3);
+            CHECK(check_greedy(x.rows(), 40, n_jobs, &projection) < 6000 * 5 * 40 / 3);
+        }
+    }
+}
+
+TEST(transposed_rows_give_the_distances_of_rows) {
+    Random random(6);
+    Matrix<double> x(9000, 30, [&] { return random.below(4) ? 0.0 : random.normal(); });
+    const Csr<double, std::int32_t> csr(x);
+    for (const int n_jobs : {1, 3}) check_greedy(csr.rows(), 10, n_jobs, nullptr);
+    SeedPoints points(30, 0, true);
+    const auto block = block_of(csr.rows(), Threads{});
+    points.stage(csr.rows(), 17);
+    block->absorb(points, Threads{});
+    for (Size i = 0; i < x.n; ++i) {
+        double wanted = 0;
+        for (Size f = 0; f < x.d; ++f) wanted += (x(i, f) - x(17, f)) * (x(i, f) - x(17, f));
+        CHECK(std::fabs(block->d2()[std::size_t(i)] - wanted) <= 1e-12 * (1 + wanted));
+    }
+    CHECK_EQ(block->d2()[17], 0.0);
+}
+
+TEST(a_refreshed_row_knows_the_seeds_that_were_put_off) {
+    Random random(7);
+    const Matrix<double> x = clustered(random, 500, 5);
+    const auto block = block_of(x.rows(), Threads{});
+    SeedPoints points(5, 0, false), late(5, 0, false);
+    points.stage(x.rows(), 0);
+    block->absorb(points, Threads{});
+    points.accept(0);
+    block->lay_grid(500 * block->largest(), 500, Threads{});
+    for (const Size row : {7, 90, 410}) {
+        late.unstage();
+        late.stage(x.rows(), row);
+        late.accept(0);
+    }
+    for (const Size i : {7, 8, 200}) {
+        double wanted = block->mass(i);
+        for (const Size row : {7, 90, 410})
+            wanted = std::min(wanted, plain_distance2(x.row(i), x.row(row), 5, 1));
+        CHECK(same_bits(block->refresh(late, i), wanted));
+    }
+    CHECK_THROWS(block->refresh(late, 500), std::invalid_argument);
+}
+
+TEST(directions_are_orthonormal_and_lead) {
+    Random random(8);
+    const Size n = 80, d = 40;
+    Matrix<double> x(n, d, [&] { return random.normal(); });
+    for (Size i = 0; i < n; ++i) x(i, 7) *= 100;
+    const std::vector<double> found = Directions::leading(x.values.data(), n, d, 6);
+    CHECK_EQ(found.size(), std::size_t(6 * d));
+    for (Size a = 0; a < 6; ++a)
+        for (Size b = 0; b <= a; ++b) {
+            double dot = 0;
+            for (Size f = 0; f < d; ++f)
+                dot += found[std::size_t(a * d + f)] * found[std::size_t(b * d + f)];
+            CHECK(std::fabs(dot - (a == b)) < 1e-14);
+        }
+    CHECK(std::fabs(found[7]) > 0.99);
+}
+
+TEST(coins_are_uniform_and_depend_on_key_and_row_alone) {
+    const Coins coins(11), same(11), other(12);
+    double sum = 0, both = 0;
+    const Size n = 100000;
+    for (Size row = 0; row < n; ++row) {
+        CHECK(same_bits(coins(row), same(row)));
+        CHECK(coins(row) >= 0 && coins(row) < 1);
+        sum += coins(row);
+        both += (coins(row) < 0.5) == (other(row) < 0.5);
+    }
+    CHECK(std::fabs(sum / double(n) - 0.5) < 0.005);
+    CHECK(std::fabs(both / double(n) - 0.5) < 0.01);
+}
