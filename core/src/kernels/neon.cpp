@@ -8,6 +8,7 @@
 #include <arm_neon.h>
 
 #include "isa.hpp"
+#include "seeds.hpp"
 #include "table.hpp"
 
 namespace exactmeans {
@@ -27,6 +28,8 @@ struct Float4 {
     static Float4 splat(float x) { return {vdupq_n_f32(x)}; }
     void store(float* to) const { vst1q_f32(to, v); }
     static Float4 add(Float4 a, Float4 b) { return {vaddq_f32(a.v, b.v)}; }
+    static Float4 sub(Float4 a, Float4 b) { return {vsubq_f32(a.v, b.v)}; }
+    static Float4 mul(Float4 a, Float4 b) { return {vmulq_f32(a.v, b.v)}; }
     static Float4 fma(Float4 a, Float4 b, Float4 c) { return {vfmaq_f32(c.v, a.v, b.v)}; }
     static Float4 iota() {
         constexpr float numbers[lanes] = {0, 1, 2, 3};
@@ -34,6 +37,10 @@ struct Float4 {
     }
     static uint32x4_t equal(Float4 a, Float4 b) { return vceqq_f32(a.v, b.v); }
     static uint32x4_t less(Float4 a, Float4 b) { return vcltq_f32(a.v, b.v); }
+    static unsigned bits(uint32x4_t m) {
+        constexpr std::uint32_t place[lanes] = {1, 2, 4, 8};
+        return vaddvq_u32(vandq_u32(m, vld1q_u32(place)));
+    }
     static Float4 select(uint32x4_t m, Float4 a, Float4 b) { return {vbslq_f32(m, a.v, b.v)}; }
     static Float4 min(Float4 a, Float4 b) { return {vminnmq_f32(a.v, b.v)}; }
     static Float4 max(Float4 a, Float4 b) { return {vmaxnmq_f32(a.v, b.v)}; }
@@ -49,9 +56,12 @@ struct Double2 {
     float64x2_t v;
 
     static Double2 load(const double* from) { return {vld1q_f64(from)}; }
+    static Double2 load(const float* from) { return {vcvt_f64_f32(vld1_f32(from))}; }
     static Double2 splat(double x) { return {vdupq_n_f64(x)}; }
     void store(double* to) const { vst1q_f64(to, v); }
     static Double2 add(Double2 a, Double2 b) { return {vaddq_f64(a.v, b.v)}; }
+    static Double2 sub(Double2 a, Double2 b) { return {vsubq_f64(a.v, b.v)}; }
+    static Double2 mul(Double2 a, Double2 b) { return {vmulq_f64(a.v, b.v)}; }
     static Double2 fma(Double2 a, Double2 b, Double2 c) { return {vfmaq_f64(c.v, a.v, b.v)}; }
     static Double2 iota() {
         constexpr double numbers[lanes] = {0, 1};
@@ -59,18 +69,23 @@ struct Double2 {
     }
     static uint64x2_t equal(Double2 a, Double2 b) { return vceqq_f64(a.v, b.v); }
     static uint64x2_t less(Double2 a, Double2 b) { return vcltq_f64(a.v, b.v); }
+    static unsigned bits(uint64x2_t m) {
+        return unsigned(vgetq_lane_u64(m, 0) & 1) | unsigned(vgetq_lane_u64(m, 1) & 2);
+    }
     static Double2 select(uint64x2_t m, Double2 a, Double2 b) { return {vbslq_f64(m, a.v, b.v)}; }
     static Double2 min(Double2 a, Double2 b) { return {vminnmq_f64(a.v, b.v)}; }
     static Double2 max(Double2 a, Double2 b) { return {vmaxnmq_f64(a.v, b.v)}; }
     static double lowest(Double2 a) { return vminnmvq_f64(a.v); }
+    static double total(Double2 a) { return vgetq_lane_f64(a.v, 0) + vgetq_lane_f64(a.v, 1); }
 };
 
 constexpr Kernels<float> singles = table<Float4>("neon");
 constexpr Kernels<double> doubles = table<Double2>("neon");
+constexpr SeedKernels seeds = seed_table<Float4, Double2>();
 
 }  // namespace
 
-const Isa isa_neon = {"neon", singles, doubles};
+const Isa isa_neon = {"neon", singles, doubles, seeds};
 
 }  // namespace exactmeans
 
