@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from . import probes, report
+from . import probes, report, seeding
 from .peers import PEERS
 from .race import Row, race
 from .suites import RACES, Case
 from .worker import limit_affinity
 
-SUITES = ("roofline", *RACES, "memory")
+SUITES = ("roofline", *RACES, "seeding_quality", "memory")
 
 
 def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
@@ -23,6 +23,8 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield probes.roofline(options.threads, options.quick)
     elif suite == "memory":
         yield probes.memory(options.ours or "exactmeans", options.threads, options.quick)
+    elif suite == "seeding_quality":
+        yield from seeding.quality(options.threads, options.quick)
     if suite == "small":
         yield probes.imports(options.rounds)
     cases = [case for case in RACES.get(suite, ()) if (options.only or "") in case.name]

@@ -17,6 +17,7 @@ FOLDER = Path(
 # short name -> (file, rows kept)
 DENSE: dict[str, tuple[str, int | None]] = {
     "birch1": ("birch1.npz", None),
+    "cloud": ("cloud.npz", None),
     "covtype": ("covtype.npz", 150_000),
     "glove": ("glove100_wink_top100k.npz", None),
     "kdd": ("kddcup99_10pct_num38.npz", None),
@@ -52,6 +53,9 @@ def load(name: str, dtype: str, max_rows: int | None = None) -> Any:
     elif name.startswith("normal-"):
         n, d = map(int, name.removeprefix("normal-").split("x"))
         X = np.random.default_rng(0).standard_normal((n, d))
+    elif name == "norm25":  # 25 unit Gaussians around centres drawn in a cube of side 500
+        rng = np.random.default_rng(25)
+        X = rng.uniform(0, 500, (25, 15))[np.arange(10_000) % 25] + rng.normal(size=(10_000, 15))
     elif name in TEXT:
         from sklearn.feature_extraction.text import TfidfTransformer
 

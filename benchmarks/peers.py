@@ -66,6 +66,10 @@ class Peer:
         """A call that labels X by fixed centres (None: it does the arithmetic only)."""
         raise NotImplementedError("does not assign")
 
+    def seeder(self, X: Any, work: Work) -> Callable[[], Any]:
+        """A call that chooses centres by greedy k-means++ and says which rows they are."""
+        raise NotImplementedError("does not seed")
+
 
 class SklearnLike(Peer):
     """scikit-learn and everything with its interface. One run (n_init=1) from the given centres;
@@ -77,7 +81,8 @@ class SklearnLike(Peer):
         super().__init__(threads)
         self.package = package
         self.options = {"algorithm": algorithm, **options}
-        self.KMeans: Any = importlib.import_module(module).KMeans
+        self.module: Any = importlib.import_module(module)
+        self.KMeans: Any = self.module.KMeans
 
     def estimator(self, work: Work) -> Any:
         return self.KMeans(
@@ -97,6 +102,9 @@ class SklearnLike(Peer):
     def assigner(self, X: Any, work: Work) -> Callable[[], Any]:
         model = self.estimator(work).fit(X)
         return partial(model.predict, X)
+
+    def seeder(self, X: Any, work: Work) -> Callable[[], Any]:
+        return partial(self.module.kmeans_plusplus, X, work.k, random_state=work.seed)
 
 
 class ExactMeans(SklearnLike):

@@ -21,7 +21,8 @@ class Case:
     dtype: str
     contenders: tuple[str, ...]
     targets: Mapping[str, float] = field(default_factory=dict)
-    op: str = "fit"  # fit: a whole fit; iteration: per iteration; assign: labels by fixed centres
+    # fit: a whole fit; iteration: per iteration; assign: labels by fixed centres; seed: k-means++
+    op: str = "fit"
     ours: str = "exactmeans"
     init: str = "rows"
     iters: tuple[int, int] = (2, 20)  # the second is max_iter; "iteration" takes the difference
@@ -30,7 +31,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        seeded = " with seeding" if self.init != "rows" else ""
+        seeded = " with seeding" if self.init != "rows" and self.op != "seed" else ""
         return f"{self.data} k={self.k} {self.dtype}{seeded}"
 
     def quick(self) -> Case:
@@ -65,6 +66,12 @@ def default(data: str, k: int, dtype: str, peers: tuple[str, ...], **least: floa
     return replace(case, init="k-means++", tol=1e-4)
 
 
+def seeds(data: str, k: int, dtype: str, least: float) -> Case:
+    """kmeans_plusplus alone."""
+    case = lloyd(data, k, dtype, ("scikit-learn",), scikit_learn=least)
+    return replace(case, op="seed", init="k-means++")
+
+
 def product(d: int, dtype: str) -> Case:
     peers = ("gemm", "gemm-blocks", "scikit-learn")
     return Case(f"normal-20000x{d}", 1000, dtype, peers, {"gemm": 1.0}, op="assign", iters=(1, 1))
@@ -74,6 +81,10 @@ DENSE_ITERATION = {"covtype": 1.2, "mnist": 1.2, "glove": 1.2, "letter": 2.0, "b
 DENSE_FIT = {
     **{("birch1", 100): 8.0, ("birch1", 1000): 25.0, ("covtype", 100): 4.0, ("covtype", 1000): 7.0},
     **{("mnist", 100): 2.2, ("mnist", 1000): 5.0, ("glove", 1000): 1.3, ("kdd", 100): 3.0},
+}
+SEEDING = {
+    **{("acl", 100): 12.0, ("acl", 1000): 25.0, ("covtype", 100): 5.0, ("covtype", 1000): 12.0},
+    **{("mnist", 100): 5.0, ("mnist", 1000): 20.0, ("glove", 100): 3.5},
 }
 SPARSE_LLOYD = ("scikit-learn", "sparsekmeans", "intelex")
 
@@ -89,6 +100,11 @@ RACES: dict[str, list[Case]] = {
         for dtype in REALS
     ],
     "gemm": [product(d, dtype) for d in (54, 784) for dtype in REALS],
+    "seeding": [
+        seeds(data, k, dtype, 20.0 if (data, k, dtype) == ("acl", 100, "float32") else least)
+        for (data, k), least in SEEDING.items()
+        for dtype in REALS
+    ],
     "small": [default("iris", 8, "float64", ("scikit-learn",), scikit_learn=4)],
     "threads": [
         replace(lloyd(data, 100, dtype, ("exactmeans@1",)), targets={"exactmeans@1": 1.8})

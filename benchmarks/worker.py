@@ -98,9 +98,11 @@ def _serve(pipe: Connection, name: str, case: Case, threads: int) -> None:
             raise ContenderError(reason)
         work = Work(case.k, init, case.iters[1], case.tol, seed)
         fewer = replace(work, max_iter=case.iters[0])
+        first = replace(work, k=2) if case.op == "seed" else work
         assign = peer.assigner(X, work) if case.op == "assign" else None
+        seeds = peer.seeder(X, work) if case.op == "seed" else None
         # The first call loads code and wakes threads.
-        _ = assign() if assign else peer.fit(X, replace(work, max_iter=1))
+        _ = assign() if assign else peer.fit(X, replace(first, max_iter=1))
         pipe.send("ready")
         while True:
             want_answer = pipe.recv()
@@ -108,6 +110,10 @@ def _serve(pipe: Connection, name: str, case: Case, threads: int) -> None:
             if assign:
                 seconds, labels = _timed(assign)
                 answer = Answer(labels, 0.0, None)
+            elif seeds:
+                seconds, (centres, rows) = _timed(seeds)
+                if want_answer:  # which rows, and what they leave of the potential
+                    answer = replace(_judge(X, Fitted(None, centres)), labels=rows)
             else:
                 seconds, fitted = _timed(lambda: peer.fit(X, work))
                 if case.op == "iteration":

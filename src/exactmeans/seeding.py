@@ -408,21 +408,22 @@ def _by_rejection(
     """Propose by masses that may be out of date, accept with the share that is left of them.
 
     Masses only shrink, so a row is accepted with probability proportional to its mass now. All rows
-    are brought up to date only when the distances spent on proposals would have paid for it:
-    about k**2 / 2 distances in place of n * k, unless masses fall quickly.
+    are brought up to date only when proposals have cost about as much as that would: some k**2 / 2
+    distances in place of n * k, unless masses fall quickly. Costs are in proposals, each worth
+    80,000 multiplications made in bulk; they decide nothing but the time it takes.
     """
-    spent = 0
+    spent = 0.0
     while len(chosen) < k and seeding.potential > 0:
         (row,) = seeding.draw(rng.uniform(size=1))
         before, now = seeding.refresh(row)
-        spent += seeding.pending
+        spent += 1 + seeding.pending * seeding.width / 16_000
         if rng.uniform() * before < now:
             seeding.put_off(row)
             seeding.refresh(row)
             chosen.append(row)
-        elif 4 * spent > seeding.n * seeding.pending:
+        elif seeding.pending and spent > 2 + seeding.n * seeding.pending * seeding.width / 80_000:
             seeding.catch_up()
-            spent = 0
+            spent = 0.0
     return chosen
 
 

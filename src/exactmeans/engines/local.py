@@ -139,6 +139,7 @@ class LocalEngine:
             exponent=exponent,
             alpha=alpha,
             candidates=candidates,
+            width=self.nonzeros / self.n,
             n_jobs=self.n_jobs,
         )
 

@@ -20,7 +20,7 @@ from exactmeans._validation import Double
 _FALL = 2.0**-20
 # Numbers of seeds at which it is asked whether a projection would pay, and what it may look like.
 _PROBES = (6, 24, 96)
-_AXES = (4, 8, 16, 32, 64)
+_AXES = (4, 8, 16, 32, 48, 64, 80, 96, 128)
 _SAMPLE = 256
 # Seeds that are measured together when there is nothing to choose between them.
 _BATCH = 8
@@ -47,9 +47,14 @@ class LocalSeeding:
         exponent: int,
         alpha: float,
         candidates: int,
+        width: float,
         n_jobs: int,
     ) -> None:
-        """`candidates`: about how many will be looked at, so that preparations can be weighed."""
+        """`candidates`: about how many will be looked at, so that preparations can be weighed.
+
+        `width`: entries per row.
+        """
+        self.width = width
         self.n, self.d = shape
         self.n_jobs = n_jobs
         self._take = take
@@ -266,7 +271,7 @@ def choose_axes(
     norm2 = np.einsum("if,if->i", rows, rows)
     if not (np.isfinite(norm2).all() and norm2.any()):
         return None
-    basis = _core.leading_directions(rows, min(max(_AXES), d // 2))
+    basis = _core.leading_directions(rows, min(max(_AXES), d))
     # Not by BLAS: its threads may spin for longer than this takes.
     rows_in, points_in = (np.einsum("if,mf->im", a, basis) for a in (rows, points))
     best, best_cost = 0, usual * d * planned / 2

@@ -17,6 +17,7 @@
 #include "exactmeans/seed/mass.hpp"
 #include "exactmeans/seed/points.hpp"
 #include "exactmeans/seed/projection.hpp"
+#include "exactmeans/seed/trial.hpp"
 
 namespace exactmeans {
 
@@ -94,32 +95,34 @@ public:
 
     // What the total would be after each candidate.
     std::vector<Mass> totals_left(SeedPoints& points, const Threads& threads) {
-        begin_trial(points.staged(), threads);
+        trial_.begin(points.staged(), threads.n_jobs);
+        on_trial_ = true;
         for (Size first = 0; first < points.staged(); first += most_points)
             visit(points, first, std::min(most_points, points.staged() - first), threads);
-        trial_ = false;
+        on_trial_ = false;
         std::vector<Mass> left(std::size_t(points.staged()), total_);
-        for (const Worker& worker : workers_)
-            for (std::size_t s = 0; s < left.size(); ++s) left[s].take(worker.gain[s]);
+        for (Size s = 0; s < points.staged(); ++s) left[std::size_t(s)].take(trial_.gain(s));
         return left;
     }
 
     // Rows nearer to candidate s than to their seed get it as their seed. Call before
     // SeedPoints::accept.
     void accept(SeedPoints& points, Size s, const Threads& threads) {
-        if (forgotten(s)) {
-            next_seed_ = points.seeds();
+        next_seed_ = points.seeds();
+        if (trial_.forgot(s)) {
             visit(points, s, 1, threads);
         } else {
-            const auto settle_all = [&](Size w, int) {
-                for (const Nearer& nearer : workers_[std::size_t(w)].nearer[std::size_t(s)])
-                    settle(Size(nearer.row), nearer.d2, std::int32_t(points.seeds()));
+            const auto settle_all = [&](Size worker, int) {
+                for (const Trial::Nearer& nearer : trial_.nearer(worker, s))
+                    settle(Size(nearer.row), nearer.d2, std::int32_t(next_seed_));
             };
-            Threads{ordered() ? threads.n_jobs : 1, threads.poll}.run(Size(workers_.size()),
-                                                                      settle_all);
+            Threads{ordered() ? threads.n_jobs : 1, threads.poll}.run(trial_.workers(), settle_all);
         }
         total_ = index_.total();
     }
+
+    // Memory for rows that a trial keeps, in bytes.
+    void set_budget(std::size_t bytes) { trial_.set_budget(bytes); }
 
     // All candidates become seeds at once.
     void absorb(SeedPoints& points, const Threads& threads) {
@@ -158,20 +161,14 @@ protected:
     const std::int32_t* own_data() const { return own_.data(); }
 
     // A candidate (by its number among all staged) lies nearer to row i than its seed.
-    void found(int worker_number, Size i, Size s, Size first, double d2) {
-        if (!trial_) {
+    void found(int worker, Size i, Size s, Size first, double d2) {
+        if (!on_trial_) {
             if (d2 < d2_[std::size_t(i)]) settle(i, d2, std::int32_t(next_seed_ + s - first));
             return;
         }
-        Worker& worker = workers_[std::size_t(worker_number)];
         Mass gain = grid_.split(mass(i));
         gain.take(grid_.split(mass_at(i, d2)));
-        worker.gain[std::size_t(s)].add(gain);
-        auto& nearer = worker.nearer[std::size_t(s)];
-        if (nearer.size() < most_kept_)
-            nearer.push_back({std::uint32_t(i), d2});
-        else
-            worker.forgot[std::size_t(s)] = 1;
+        trial_.note(worker, s, {std::uint32_t(i), d2}, gain);
     }
 
     // May several workers settle rows at once? Only if one worker saw all rows of a chunk of
@@ -179,22 +176,12 @@ protected:
     virtual bool ordered() const { return true; }
     // A row gets another seed; layouts that keep something by row or by seed hear of it.
     virtual void settling(Size, std::int32_t, double) {}
-    bool trial() const { return trial_; }
+    bool on_trial() const { return on_trial_; }
     // Is own[i] the seed at distance d2[i]? Not after a refresh: what is known about seeds then
     // says nothing of rows.
     bool own_known() const { return own_known_; }
 
 private:
-    struct Nearer {
-        std::uint32_t row;
-        double d2;
-    };
-    struct alignas(64) Worker {
-        std::vector<Mass> gain;
-        std::vector<std::vector<Nearer>> nearer;
-        std::vector<char> forgot;
-    };
-
     void check_row(Size i) const {
         if (i < 0 || i >= n_) throw std::invalid_argument("there is no such row");
     }
@@ -217,28 +204,6 @@ private:
         own_[std::size_t(i)] = seed;
     }
 
-    void begin_trial(Size staged, const Threads& threads) {
-        trial_ = true;
-        workers_.resize(std::size_t(threads.n_jobs));
-        // Rows that come nearer are kept per candidate, within a fixed budget; beyond it the winner
-        // is measured again.
-        most_kept_ = kept_bytes / sizeof(Nearer) /
-                     (workers_.size() * std::size_t(std::max<Size>(1, staged)));
-        for (Worker& worker : workers_) {
-            worker.gain.assign(std::size_t(staged), Mass{});
-            worker.forgot.assign(std::size_t(staged), 0);
-            worker.nearer.resize(std::size_t(staged));
-            for (auto& list : worker.nearer) list.clear();
-        }
-    }
-    bool forgotten(Size s) const {
-        return std::any_of(workers_.begin(), workers_.end(), [&](const Worker& worker) {
-            return worker.forgot[std::size_t(s)] != 0;
-        });
-    }
-
-    static constexpr std::size_t kept_bytes = std::size_t(64) << 20;
-
     Size n_;
     const double* weights_;
     double alpha_, unit2_ = 1;
@@ -247,9 +212,8 @@ private:
     MassGrid grid_;
     MassIndex index_;
     Mass total_;
-    std::vector<Worker> workers_;
-    std::size_t most_kept_ = 0;
-    bool trial_ = false, own_known_ = true;
+    Trial trial_;
+    bool on_trial_ = false, own_known_ = true;
     Size next_seed_ = 0, distances_ = 0;
 };
 

@@ -92,8 +92,12 @@ private:
             const double factor = point.value[p];
             const std::size_t f = std::size_t(point.index[p]);
             const std::uint32_t end = slab.offsets[f + 1];
-            for (std::uint32_t t = slab.offsets[f]; t < end; ++t)
-                dot[slab.row[t]] += double(slab.value[t]) * scale * factor;
+            if (scale == 1)
+                for (std::uint32_t t = slab.offsets[f]; t < end; ++t)
+                    dot[slab.row[t]] += double(slab.value[t]) * factor;
+            else
+                for (std::uint32_t t = slab.offsets[f]; t < end; ++t)
+                    dot[slab.row[t]] += double(slab.value[t]) * scale * factor;
         }
         const Size found = seed_kernels().improved(norm2_.data() + slab.begin, point.norm2, dot,
                                                    d2_data() + slab.begin, slab.end - slab.begin,
@@ -102,10 +106,11 @@ private:
             nearer(slab.begin + Size(scratch.rows[std::size_t(t)]), scratch.d2[std::size_t(t)]);
     }
 
-    // Slabs are whole chunks of masses, small enough for the cache and for 16 bits, but large
-    // enough that offsets do not outweigh entries.
+    // Slabs are whole chunks of masses, small enough for the cache and for 16 bits, several if
+    // there are rows for several threads, but large enough that offsets do not outweigh entries.
     void transpose(const Threads& threads) {
-        slab_rows_ = 8192;
+        slab_rows_ = 32768;
+        while (slab_rows_ > 4 * MassIndex::chunk && x_.n < 4 * slab_rows_) slab_rows_ /= 2;
         while (slab_rows_ < 65536 && x_.d * (x_.n / slab_rows_) > 2 * x_.nonzeros())
             slab_rows_ *= 2;
         slabs_.resize(std::size_t((x_.n + slab_rows_ - 1) / slab_rows_));
@@ -141,7 +146,7 @@ private:
 
     CsrRows<R, I> x_;
     std::vector<double> norm2_;
-    Size slab_rows_ = 0;
+    Size slab_rows_ = 65536;
     std::vector<Slab> slabs_;
     std::vector<Scratch> scratch_;
 };

@@ -46,7 +46,7 @@ protected:
         }
         scratch_.resize(std::size_t(threads.n_jobs));
         for (Scratch& scratch : scratch_) scratch.pairs = scratch.seen = 0;
-        if (!triangle || !trial()) clusters_.clear();
+        if (!triangle || !on_trial()) clusters_.clear();
         if (clusters_.active())
             visit_clusters(batch, threads);
         else
@@ -62,7 +62,7 @@ protected:
         const bool was_active = clusters_.active();
         // Lists scatter the rows in memory, so they must leave most rows alone.
         if (was_active && 2 * pairs > x_.n) clusters_.clear();
-        if (!was_active && trial() && 40 * pairs < count * x_.n && x_.n >= 4096)
+        if (!was_active && on_trial() && 40 * pairs < count * x_.n && x_.n >= 4096)
             clusters_.build(own_data(), d2_data(), x_.n, points.seeds());
     }
     bool ordered() const override { return !clusters_.active(); }

@@ -92,7 +92,7 @@ public:
     // Squared distances from every seed to candidates [first, first + count), dense data only.
     // `width` entries per seed; those that stand for no candidate are infinite.
     const double* gaps(Size first, Size count, Size width, const Threads& threads) {
-        if (gaps_known_ && gaps_first_ == first) return gaps_.data();
+        if (gaps_known_ && gaps_first_ == first && gaps_width_ == width) return gaps_.data();
         gaps_.assign(std::size_t(seeds_ * width), std::numeric_limits<double>::infinity());
         SeedPanel among = panel(first, count);
         among.scale = 1;  // both sides are scaled already
@@ -107,6 +107,7 @@ public:
         });
         gaps_known_ = true;
         gaps_first_ = first;
+        gaps_width_ = width;
         return gaps_.data();
     }
 
@@ -131,7 +132,7 @@ private:
     std::vector<double> seeds_dense_, staged_dense_, gaps_;
     std::vector<SparsePoint> seeds_sparse_, staged_sparse_;
     bool gaps_known_ = false;
-    Size gaps_first_ = 0;
+    Size gaps_first_ = 0, gaps_width_ = 0;
 };
 
 }  // namespace exactmeans

@@ -1,0 +1,72 @@
+// What a trial of candidates has found: by how much each would lower the total, and which rows it
+// would take, so that the winner need not be measured again. Rows are kept within a fixed budget;
+// a candidate that takes too many is measured once more if it wins.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "exactmeans/seed/mass.hpp"
+
+namespace exactmeans {
+
+class Trial {
+public:
+    struct Nearer {
+        std::uint32_t row;
+        double d2;
+    };
+
+    void set_budget(std::size_t bytes) { budget_ = bytes; }
+
+    void begin(Size candidates, int workers) {
+        workers_.resize(std::size_t(workers));
+        const std::size_t lists = workers_.size() * std::size_t(std::max<Size>(1, candidates));
+        most_kept_ = budget_ / sizeof(Nearer) / lists;
+        for (Worker& worker : workers_) {
+            worker.gain.assign(std::size_t(candidates), Mass{});
+            worker.forgot.assign(std::size_t(candidates), 0);
+            worker.nearer.resize(std::size_t(candidates));
+            for (auto& list : worker.nearer) list.clear();
+        }
+    }
+
+    // A worker writes to its own lists only.
+    void note(int worker_number, Size candidate, const Nearer& row, const Mass& gain) {
+        Worker& worker = workers_[std::size_t(worker_number)];
+        worker.gain[std::size_t(candidate)].add(gain);
+        auto& nearer = worker.nearer[std::size_t(candidate)];
+        if (nearer.size() < most_kept_)
+            nearer.push_back(row);
+        else
+            worker.forgot[std::size_t(candidate)] = 1;
+    }
+
+    Mass gain(Size candidate) const {
+        Mass sum;
+        for (const Worker& worker : workers_) sum.add(worker.gain[std::size_t(candidate)]);
+        return sum;
+    }
+    bool forgot(Size candidate) const {
+        return std::any_of(workers_.begin(), workers_.end(), [&](const Worker& worker) {
+            return worker.forgot[std::size_t(candidate)] != 0;
+        });
+    }
+    Size workers() const { return Size(workers_.size()); }
+    const std::vector<Nearer>& nearer(Size worker, Size candidate) const {
+        return workers_[std::size_t(worker)].nearer[std::size_t(candidate)];
+    }
+
+private:
+    struct alignas(64) Worker {
+        std::vector<Mass> gain;
+        std::vector<std::vector<Nearer>> nearer;
+        std::vector<char> forgot;
+    };
+
+    std::size_t budget_ = std::size_t(64) << 20, most_kept_ = 0;
+    std::vector<Worker> workers_;
+};
+
+}  // namespace exactmeans
