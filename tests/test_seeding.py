@@ -342,7 +342,7 @@ def test_draws_without_distances() -> None:
 
 
 def test_rejection_looks_at_few_rows() -> None:
-    X = wide(20000, 16)
+    X = wide(20000, 400)
     engine = LocalEngine([X], None, 2)
     run = engine.seeding(0, candidates=50)
     rng = np.random.RandomState(0)
