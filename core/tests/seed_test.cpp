@@ -206,6 +206,20 @@ TEST(transposed_rows_give_the_distances_of_rows) {
     CHECK_EQ(block->d2()[17], 0.0);
 }
 
+TEST(frequent_features_come_last_and_change_nothing) {
+    // A few features in many rows with little weight, many in few: like words.
+    Random random(9);
+    Matrix<double> x(5000, 120);
+    for (Size i = 0; i < x.n; ++i) {
+        const Size topic = random.below(30);
+        for (Size f = 0; f < 6; ++f) x(i, f) = random.below(2) ? 0.05 * random.unit() : 0.0;
+        for (Size t = 0; t < 3; ++t) x(i, 6 + topic * 3 + t) = 0.5 + random.unit();
+    }
+    const Csr<double, std::int32_t> csr(x);
+    for (const int n_jobs : {1, 3})
+        CHECK(check_greedy(csr.rows(), 120, n_jobs, nullptr) < 5000 * 5 * 90);
+}
+
 TEST(a_refreshed_row_knows_the_seeds_that_were_put_off) {
     Random random(7);
     const Matrix<double> x = clustered(random, 500, 5);

@@ -213,11 +213,40 @@ Size seed_improved(const double* norm2, double point_norm2, double* dot, const d
     return found;
 }
 
+template <class W>
+Size seed_reachable(const SparseTest& test, double* dot, const double* d2, Size n,
+                    std::uint32_t* rows) {
+    Size found = 0;
+    const W norm2 = W::splat(test.point_norm2), most = W::splat(test.point_frequent);
+    const W keep = W::splat(test.keep), zero = W::splat(0);
+    Size i = 0;
+    for (; i + W::lanes <= n; i += W::lanes) {
+        const W product = W::fma(W::load(test.frequent + i), most, W::load(dot + i));
+        const W sum = W::mul(W::add(W::load(test.norm2 + i), norm2), keep);
+        zero.store(dot + i);
+        const unsigned bits =
+            W::bits(W::less(W::sub(sum, W::add(product, product)), W::load(d2 + i)));
+        if (!bits) continue;
+        for (int l = 0; l < W::lanes; ++l) {
+            rows[found] = std::uint32_t(i + l);
+            found += (bits >> l) & 1;
+        }
+    }
+    for (; i < n; ++i) {
+        const double product = dot[i] + test.frequent[i] * test.point_frequent;
+        const double sum = (test.norm2[i] + test.point_norm2) * test.keep;
+        dot[i] = 0;
+        if (sum - (product + product) < d2[i]) rows[found++] = std::uint32_t(i);
+    }
+    return found;
+}
+
 // V of floats, W of doubles.
 template <class V, class W>
 constexpr SeedKernels seed_table() {
-    return {&seed_distances2<W, float>, &seed_distances2<W, double>, &seed_reach<W>,
-            &seed_bounds<V>, &seed_improved<W>};
+    return {
+        &seed_distances2<W, float>, &seed_distances2<W, double>, &seed_reach<W>, &seed_bounds<V>,
+        &seed_improved<W>,          &seed_reachable<W>};
 }
 
 }  // namespace exactmeans

@@ -2,16 +2,22 @@
 // candidate are touched feature by feature; all others are at |x|^2 + |s|^2, found by one pass over
 // numbers.
 //
+// Later, when rows are near their seeds, features that many rows share are left out at first: their
+// part of a product is bounded by norms (Cauchy-Schwarz), which rules most rows out, and the few
+// that remain are measured one by one. What is shared by many weighs little and costs most.
+//
 // Rows are cut into slabs whose products fit the second-level cache. Products are added up in
 // ascending order of features, as in a row's own norm, so that equal rows are at distance exactly
 // 0. Memory: a copy of the entries with 16-bit row numbers, and d offsets per slab.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "exactmeans/seed/block.hpp"
+#include "exactmeans/seed/patience.hpp"
 
 namespace exactmeans {
 
@@ -29,16 +35,23 @@ public:
 protected:
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
         scratch_.resize(std::size_t(threads.n_jobs));
+        for (Scratch& scratch : scratch_) scratch.prepare(slab_rows_, x_.d);
+        const bool in_two_steps = promising(points, first, threads);
         threads.run(Size(slabs_.size()), [&](Size slab, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
-            scratch.dot.resize(std::size_t(slab_rows_), 0.0);
-            scratch.rows.resize(std::size_t(slab_rows_ + 4));
-            scratch.d2.resize(std::size_t(slab_rows_ + 4));
-            for (Size s = first; s < first + count; ++s)
-                measure(slabs_[std::size_t(slab)], points.sparse_point(s), points.scale(), scratch,
-                        [&](Size i, double d2) { found(worker, i, s, first, d2); });
+            for (Size s = first; s < first + count; ++s) {
+                const auto nearer = [&](Size i, double d2) { found(worker, i, s, first, d2); };
+                if (in_two_steps)
+                    sift(slabs_[std::size_t(slab)], points.sparse_point(s), points.scale(), scratch,
+                         nearer);
+                else
+                    measure(slabs_[std::size_t(slab)], points.sparse_point(s), points.scale(),
+                            scratch, nearer);
+            }
         });
-        this->count(x_.n * count);
+        Size sifted = 0;
+        for (const Scratch& scratch : scratch_) sifted += scratch.sifted;
+        this->count(in_two_steps ? sifted : x_.n * count);
     }
 
     double nearest_seed2(SeedPoints& points, Size i) override {
@@ -49,6 +62,8 @@ protected:
     }
 
 private:
+    static constexpr Size frequent_share = 16;
+
     // Entries of some consecutive rows, feature by feature.
     struct Slab {
         Size begin, end;
@@ -59,6 +74,16 @@ private:
     struct alignas(64) Scratch {
         std::vector<double> dot, d2;
         std::vector<std::uint32_t> rows;
+        std::vector<double> point;  // spread out over all features, else 0
+        Size sifted = 0;
+
+        void prepare(Size slab_rows, Size d) {
+            dot.resize(std::size_t(slab_rows), 0.0);
+            rows.resize(std::size_t(slab_rows + seed_stripes));
+            d2.resize(std::size_t(slab_rows + seed_stripes));
+            point.resize(std::size_t(d), 0.0);
+            sifted = 0;
+        }
     };
 
     double norm2(Size i, double scale) const {
@@ -84,26 +109,110 @@ private:
         return std::max(0.0, (norm2_[std::size_t(i)] + point.norm2) - (dot + dot));
     }
 
+    // The same additions, with the point spread out.
+    double distance2(Size i, const double* point, double point_norm2, double scale) const {
+        const auto row = x_.row(i);
+        double dot = 0;
+        for (Size t = 0; t < row.nonzeros; ++t)
+            dot += double(row.value[t]) * scale * point[row.index[t]];
+        return std::max(0.0, (norm2_[std::size_t(i)] + point_norm2) - (dot + dot));
+    }
+
     template <class Fn>
     void measure(const Slab& slab, const SparsePoint& point, double scale, Scratch& scratch,
                  Fn nearer) const {
         double* dot = scratch.dot.data();
-        for (std::size_t p = 0; p < point.index.size(); ++p) {
-            const double factor = point.value[p];
-            const std::size_t f = std::size_t(point.index[p]);
-            const std::uint32_t end = slab.offsets[f + 1];
-            if (scale == 1)
-                for (std::uint32_t t = slab.offsets[f]; t < end; ++t)
-                    dot[slab.row[t]] += double(slab.value[t]) * factor;
-            else
-                for (std::uint32_t t = slab.offsets[f]; t < end; ++t)
-                    dot[slab.row[t]] += double(slab.value[t]) * scale * factor;
-        }
+        for (std::size_t p = 0; p < point.index.size(); ++p)
+            add_products(slab, std::size_t(point.index[p]), point.value[p], scale, dot);
         const Size found = seed_kernels().improved(norm2_.data() + slab.begin, point.norm2, dot,
                                                    d2_data() + slab.begin, slab.end - slab.begin,
                                                    scratch.rows.data(), scratch.d2.data());
         for (Size t = 0; t < found; ++t)
             nearer(slab.begin + Size(scratch.rows[std::size_t(t)]), scratch.d2[std::size_t(t)]);
+    }
+
+    // Would leaving out frequent features at first rule out most rows? Asked of one slab and one
+    // point. A row measured by itself costs some ten times its share of a pass over all.
+    bool promising(SeedPoints& points, Size first, const Threads& threads) {
+        if (points.seeds() < 64 || !two_steps_.worth_a_try()) return false;
+        if (frequent_.empty()) find_frequent(points.scale(), threads);
+        const Slab& slab = slabs_[0];
+        const Size left = reachable(slab, points.sparse_point(first), points.scale(), scratch_[0]);
+        const bool paid = 25 * left < slab.end - slab.begin;
+        two_steps_.judge(paid);
+        return paid;
+    }
+
+    // Rows that products with rare features do not rule out, into scratch.rows.
+    Size reachable(const Slab& slab, const SparsePoint& point, double scale,
+                   Scratch& scratch) const {
+        double frequent2 = 0;
+        for (std::size_t p = 0; p < point.index.size(); ++p) {
+            const std::size_t f = std::size_t(point.index[p]);
+            if (is_frequent_[f])
+                frequent2 += point.value[p] * point.value[p];
+            else
+                add_products(slab, f, point.value[p], scale, scratch.dot.data());
+        }
+        const SparseTest test{norm2_.data() + slab.begin, frequent_.data() + slab.begin,
+                              point.norm2, std::sqrt(frequent2) * (1 + 0x1p-40), keep_};
+        return seed_kernels().reachable(test, scratch.dot.data(), d2_data() + slab.begin,
+                                        slab.end - slab.begin, scratch.rows.data());
+    }
+
+    // Rare features first, then whole rows where that does not settle it.
+    template <class Fn>
+    void sift(const Slab& slab, const SparsePoint& point, double scale, Scratch& scratch,
+              Fn nearer) const {
+        const Size left = reachable(slab, point, scale, scratch);
+        scratch.sifted += left;
+        if (!left) return;
+        for (std::size_t p = 0; p < point.index.size(); ++p)
+            scratch.point[std::size_t(point.index[p])] = point.value[p];
+        for (Size t = 0; t < left; ++t) {
+            const Size i = slab.begin + Size(scratch.rows[std::size_t(t)]);
+            const double d2 = distance2(i, scratch.point.data(), point.norm2, scale);
+            if (d2 < d2_data()[i]) nearer(i, d2);
+        }
+        for (const Size f : point.index) scratch.point[std::size_t(f)] = 0;
+    }
+
+    static void add_products(const Slab& slab, std::size_t f, double factor, double scale,
+                             double* dot) {
+        const std::uint32_t end = slab.offsets[f + 1];
+        if (scale == 1)
+            for (std::uint32_t t = slab.offsets[f]; t < end; ++t)
+                dot[slab.row[t]] += double(slab.value[t]) * factor;
+        else
+            for (std::uint32_t t = slab.offsets[f]; t < end; ++t)
+                dot[slab.row[t]] += double(slab.value[t]) * scale * factor;
+    }
+
+    // Features of more than one row in `frequent_share`, and the norm of each row's part of them.
+    void find_frequent(double scale, const Threads& threads) {
+        is_frequent_.assign(std::size_t(x_.d), 0);
+        for (std::size_t f = 0; f < is_frequent_.size(); ++f) {
+            Size rows = 0;
+            for (const Slab& slab : slabs_) rows += slab.offsets[f + 1] - slab.offsets[f];
+            is_frequent_[f] = rows * frequent_share > x_.n;
+        }
+        frequent_.resize(std::size_t(x_.n));
+        std::vector<Size> longest(std::size_t(threads.n_jobs), 0);
+        threads.ranges(x_.n, 1024, [&](Size begin, Size end, int worker) {
+            for (Size i = begin; i < end; ++i) {
+                const auto row = x_.row(i);
+                double sum = 0;
+                for (Size t = 0; t < row.nonzeros; ++t) {
+                    const double value = double(row.value[t]) * scale;
+                    if (is_frequent_[std::size_t(row.index[t])]) sum += value * value;
+                }
+                frequent_[std::size_t(i)] =
+                    std::sqrt(sum) * (1 + double(row.nonzeros + 4) * 0x1p-52);
+                longest[std::size_t(worker)] = std::max(longest[std::size_t(worker)], row.nonzeros);
+            }
+        });
+        // Products of m terms are off by (m + 2) u |x| |s| at most, twice: docs/numerics.md.
+        keep_ = 1 - 8 * double(*std::max_element(longest.begin(), longest.end()) + 8) * 0x1p-53;
     }
 
     // Slabs are whole chunks of masses, small enough for the cache and for 16 bits, several if
@@ -145,7 +254,10 @@ private:
     }
 
     CsrRows<R, I> x_;
-    std::vector<double> norm2_;
+    std::vector<double> norm2_, frequent_;
+    std::vector<char> is_frequent_;
+    double keep_ = 1;
+    Patience two_steps_;
     Size slab_rows_ = 65536;
     std::vector<Slab> slabs_;
     std::vector<Scratch> scratch_;

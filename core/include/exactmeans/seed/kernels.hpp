@@ -42,6 +42,13 @@ struct SeedBounds {
     float factor;
 };
 
+// A sparse point against rows of which only products with rare features are known. `keep` is a
+// little below 1 and covers rounding.
+struct SparseTest {
+    const double *norm2, *frequent;
+    double point_norm2, point_frequent, keep;
+};
+
 struct SeedKernels {
     // out[i * count + s] = |row i - point s|^2
     void (*distances2_single)(const float* const* rows, Size n, const SeedPanel& panel,
@@ -60,6 +67,11 @@ struct SeedKernels {
     // 0.
     Size (*improved)(const double* norm2, double point_norm2, double* dot, const double* d2, Size n,
                      std::uint32_t* rows, double* distances2);
+    // Rows whose products with the point may reach so far that they come below d2. Their products
+    // with frequent features are not in `dot`: they are at most frequent times point_frequent.
+    // Sets dot back to 0.
+    Size (*reachable)(const SparseTest& test, double* dot, const double* d2, Size n,
+                      std::uint32_t* rows);
 
     template <class R>
     void distances2(const R* const* rows, Size n, const SeedPanel& panel, double* out) const {
