@@ -6,9 +6,8 @@
 // part of a product is bounded by norms (Cauchy-Schwarz), which rules most rows out, and the few
 // that remain are measured one by one. What is shared by many weighs little and costs most.
 //
-// Rows are cut into slabs whose products fit the second-level cache. Products are added up in
-// ascending order of features, as in a row's own norm, so that equal rows are at distance exactly
-// 0. Memory: a copy of the entries with 16-bit row numbers, and d offsets per slab.
+// Products are added up in ascending order of features, as in a row's own norm, so that equal rows
+// are at distance exactly 0. Memory: that of transposed.hpp and 28 bytes per row.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 
 #include "exactmeans/seed/block.hpp"
 #include "exactmeans/seed/patience.hpp"
+#include "exactmeans/seed/transposed.hpp"
 
 namespace exactmeans {
 
@@ -25,28 +25,30 @@ template <class R, class I>
 class CsrSeedBlock final : public SeedBlock {
 public:
     CsrSeedBlock(const CsrRows<R, I>& x, double alpha, double scale, const Threads& threads)
-        : SeedBlock(x.n, x.weights, alpha), x_(x), norm2_(static_cast<std::size_t>(x.n)) {
+        : SeedBlock(x.n, x.weights, alpha),
+          x_(x),
+          norm2_(static_cast<std::size_t>(x.n)),
+          transposed_(x, threads) {
         threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) norm2_[std::size_t(i)] = norm2(i, scale);
         });
-        transpose(threads);
     }
 
 protected:
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
         scratch_.resize(std::size_t(threads.n_jobs));
-        for (Scratch& scratch : scratch_) scratch.prepare(slab_rows_, x_.d);
+        for (Scratch& scratch : scratch_) scratch.prepare(transposed_.slab_rows(), x_.d);
         const bool in_two_steps = promising(points, first, threads);
-        threads.run(Size(slabs_.size()), [&](Size slab, int worker) {
+        threads.run(Size(transposed_.slabs().size()), [&](Size slab, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
             for (Size s = first; s < first + count; ++s) {
                 const auto nearer = [&](Size i, double d2) { found(worker, i, s, first, d2); };
                 if (in_two_steps)
-                    sift(slabs_[std::size_t(slab)], points.sparse_point(s), points.scale(), scratch,
-                         nearer);
+                    sift(transposed_.slabs()[std::size_t(slab)], points.sparse_point(s),
+                         points.scale(), scratch, nearer);
                 else
-                    measure(slabs_[std::size_t(slab)], points.sparse_point(s), points.scale(),
-                            scratch, nearer);
+                    measure(transposed_.slabs()[std::size_t(slab)], points.sparse_point(s),
+                            points.scale(), scratch, nearer);
             }
         });
         Size sifted = 0;
@@ -64,13 +66,7 @@ protected:
 private:
     static constexpr Size frequent_share = 16;
 
-    // Entries of some consecutive rows, feature by feature.
-    struct Slab {
-        Size begin, end;
-        std::vector<std::uint32_t> offsets;
-        std::vector<std::uint16_t> row;
-        std::vector<R> value;
-    };
+    using Slab = typename Transposed<R>::Slab;
     struct alignas(64) Scratch {
         std::vector<double> dot, d2;
         std::vector<std::uint32_t> rows;
@@ -136,7 +132,7 @@ private:
     bool promising(SeedPoints& points, Size first, const Threads& threads) {
         if (points.seeds() < 64 || !two_steps_.worth_a_try()) return false;
         if (frequent_.empty()) find_frequent(points.scale(), threads);
-        const Slab& slab = slabs_[0];
+        const Slab& slab = transposed_.slabs()[0];
         const Size left = reachable(slab, points.sparse_point(first), points.scale(), scratch_[0]);
         const bool paid = 25 * left < slab.end - slab.begin;
         two_steps_.judge(paid);
@@ -193,7 +189,8 @@ private:
         is_frequent_.assign(std::size_t(x_.d), 0);
         for (std::size_t f = 0; f < is_frequent_.size(); ++f) {
             Size rows = 0;
-            for (const Slab& slab : slabs_) rows += slab.offsets[f + 1] - slab.offsets[f];
+            for (const Slab& slab : transposed_.slabs())
+                rows += slab.offsets[f + 1] - slab.offsets[f];
             is_frequent_[f] = rows * frequent_share > x_.n;
         }
         frequent_.resize(std::size_t(x_.n));
@@ -215,51 +212,13 @@ private:
         keep_ = 1 - 8 * double(*std::max_element(longest.begin(), longest.end()) + 8) * 0x1p-53;
     }
 
-    // Slabs are whole chunks of masses, small enough for the cache and for 16 bits, several if
-    // there are rows for several threads, but large enough that offsets do not outweigh entries.
-    void transpose(const Threads& threads) {
-        slab_rows_ = 32768;
-        while (slab_rows_ > 4 * MassIndex::chunk && x_.n < 4 * slab_rows_) slab_rows_ /= 2;
-        while (slab_rows_ < 65536 && x_.d * (x_.n / slab_rows_) > 2 * x_.nonzeros())
-            slab_rows_ *= 2;
-        slabs_.resize(std::size_t((x_.n + slab_rows_ - 1) / slab_rows_));
-        threads.run(Size(slabs_.size()), [&](Size s, int) {
-            const Size begin = s * slab_rows_;
-            fill(slabs_[std::size_t(s)], begin, std::min(x_.n, begin + slab_rows_));
-        });
-    }
-
-    void fill(Slab& slab, Size begin, Size end) const {
-        slab.begin = begin;
-        slab.end = end;
-        const Size entries = x_.offsets[end] - x_.offsets[begin];
-        if (entries > Size(std::numeric_limits<std::uint32_t>::max()))
-            throw std::invalid_argument("X has too many entries in consecutive rows");
-        slab.offsets.assign(std::size_t(x_.d + 2), 0);
-        slab.row.resize(std::size_t(entries));
-        slab.value.resize(std::size_t(entries));
-        const I* index = x_.indices + x_.offsets[begin];
-        for (Size t = 0; t < entries; ++t) ++slab.offsets[std::size_t(index[t]) + 2];
-        for (std::size_t f = 2; f < slab.offsets.size(); ++f)
-            slab.offsets[f] += slab.offsets[f - 1];
-        for (Size i = begin; i < end; ++i) {
-            const auto row = x_.row(i);
-            for (Size t = 0; t < row.nonzeros; ++t) {
-                // One behind: when all is filled, it stands where the feature begins.
-                const std::uint32_t at = slab.offsets[std::size_t(row.index[t]) + 1]++;
-                slab.row[at] = std::uint16_t(i - begin);
-                slab.value[at] = row.value[t];
-            }
-        }
-    }
-
     CsrRows<R, I> x_;
-    std::vector<double> norm2_, frequent_;
+    std::vector<double> norm2_;
+    Transposed<R> transposed_;
+    std::vector<double> frequent_;  // norms of the rows' frequent features
     std::vector<char> is_frequent_;
     double keep_ = 1;
     Patience two_steps_;
-    Size slab_rows_ = 65536;
-    std::vector<Slab> slabs_;
     std::vector<Scratch> scratch_;
 };
 
