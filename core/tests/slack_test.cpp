@@ -36,7 +36,8 @@ struct Trial {
             const Centroids<R> one(centres.row(j), 1, centres.d, frame, Threads{});
             std::int32_t label = 0;
             const DenseRows<R> rows = x.rows();
-            const Work<DenseRows<R>> work(rows, one, &label, Threads{});
+            RowSlacks<R> slacks;
+            const Work<DenseRows<R>> work(rows, one, &label, slacks, Threads{});
             Scan<DenseRows<R>> scan;
             scan.nearest(work, 0, nullptr, 1, false);
             long double distance2 = 0;

@@ -8,6 +8,7 @@
 
 #include "exactmeans/centroids.hpp"
 #include "exactmeans/kernels.hpp"
+#include "exactmeans/row_slacks.hpp"
 #include "exactmeans/rows.hpp"
 
 namespace exactmeans {
@@ -20,14 +21,20 @@ struct Work {
     const Rows& x;
     const Centroids<R>& centroids;
     std::int32_t* labels;
+    RowSlacks<R>& slacks;
     Panels<R> panels;
 
     Work(const Rows& rows, const Centroids<R>& centres, std::int32_t* row_labels,
-         const Threads& threads)
+         RowSlacks<R>& row_slacks, const Threads& threads)
         : x(rows),
           centroids(centres),
           labels(row_labels),
+          slacks(row_slacks),
           panels(centres.panels(is_dense<Rows>, threads)) {}
+
+    // For algorithms with bounds, before the first slack().
+    void look_at_rows(const Threads& threads) const { slacks.look(x, centroids.frame(), threads); }
+    RowSlack slack(Size i) const { return slacks.of(x, centroids, i); }
 };
 
 // One thread's buffers for such comparisons. Results of row ids[t] (or begin + t) stand at [t].

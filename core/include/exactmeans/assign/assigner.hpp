@@ -57,7 +57,8 @@ class Running final : public Assigner<typename A::Real> {
 public:
     using R = typename A::Real;
 
-    Running(Size n, Size k) : algorithm_(n, k) {}
+    Running(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks)
+        : algorithm_(n, k), slacks_(std::move(slacks)) {}
 
     Tally assign(const AnyRows& rows, const Centroids<R>& centroids, std::int32_t* labels,
                  const Threads& threads) override {
@@ -76,7 +77,7 @@ private:
             throw std::invalid_argument(std::string(A::traits.name) +
                                         " cannot work on rows of this kind");
         } else {
-            const Work<Rows> work(x, centroids, labels, threads);
+            const Work<Rows> work(x, centroids, labels, *slacks_, threads);
             algorithm_.start(work, threads);
             const Size step = chunk_rows(x, centroids.k(), threads.n_jobs);
             std::vector<Scan<Rows>> scans(static_cast<std::size_t>(threads.n_jobs));
@@ -92,6 +93,7 @@ private:
     }
 
     A algorithm_;
+    std::shared_ptr<RowSlacks<R>> slacks_;
 };
 
 }  // namespace exactmeans

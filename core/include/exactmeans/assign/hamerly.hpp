@@ -3,7 +3,7 @@
 // A row keeps one upper bound of the distance to its own centre and one lower bound of the distance
 // to every other. While the bounds stay apart after the centres moved, its label cannot change and
 // nothing is computed; otherwise the upper bound is made tight, and only if that does not help is
-// the row compared with all centres. Memory: three float64 per row.
+// the row compared with all centres. Memory: two float64 per row.
 //
 //   paper      here
 //   a(i)       labels[i]
@@ -33,11 +33,12 @@ public:
 
     Hamerly(Size n, Size)
         : upper_(std::size_t(n), std::numeric_limits<double>::infinity()),
-          lower_(std::size_t(n), 0.0),
-          norm2_(std::size_t(n), -1.0) {}
+          lower_(std::size_t(n), 0.0) {}
 
     template <class Rows>
-    void start(const Work<Rows>&, const Threads&) {}
+    void start(const Work<Rows>& work, const Threads& threads) {
+        work.look_at_rows(threads);
+    }
 
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
@@ -50,11 +51,11 @@ public:
         tally.distances += Size(open.size()) * work.centroids.k();
         for (std::size_t t = 0; t < open.size(); ++t) {
             const std::size_t i = std::size_t(open[t]);
-            const Slack slack = slack_of(work, open[t]);
+            const RowSlack slack = work.slack(open[t]);
             tally.changed += work.labels[i] != scan.label[t];
             work.labels[i] = scan.label[t];
-            upper_[i] = slack.upper(double(scan.score[t]), norm2_[i]);
-            lower_[i] = slack.lower(double(scan.second[t]), norm2_[i]);
+            upper_[i] = slack.upper(double(scan.score[t]));
+            lower_[i] = slack.lower(double(scan.second[t]));
         }
         return tally;
     }
@@ -62,49 +63,20 @@ public:
     void moved(const Movement& movement) { movement_ = movement; }
 
 private:
-    template <class Rows>
-    static Slack slack_of(const Work<Rows>& work, Size i) {
-        Size terms = work.x.d;
-        if constexpr (!is_dense<Rows>) terms = work.x.row(i).nonzeros;
-        return Slack::of<R>(terms, work.x.d, work.centroids.norm_terms(),
-                            work.centroids.frame().exponent);
-    }
-
     // Brings the bounds of row i up to date; true if its label is certain to stay.
     template <class Rows>
     bool settled(const Work<Rows>& work, Size row, Tally& tally) {
         const std::size_t i = std::size_t(row);
-        if (norm2_[i] < 0) norm2_[i] = frame_norm2(work, row);
         const std::int32_t own = work.labels[i];
         if (own < 0 || movement_.distance.empty()) return false;
-        const Slack slack = slack_of(work, row);
+        const RowSlack slack = work.slack(row);
         if (!slack.holds()) return false;
         upper_[i] = (upper_[i] + movement_.distance[std::size_t(own)]) * Slack::up;
         lower_[i] = std::max(0.0, (lower_[i] - movement_.farthest_other(own)) * Slack::down);
-        if (slack.apart(lower_[i], upper_[i], norm2_[i])) return true;
+        if (slack.apart(lower_[i], upper_[i])) return true;
         upper_[i] = std::min(upper_[i], own_distance(work, row, own));
         tally.distances += 1;
-        return slack.apart(lower_[i], upper_[i], norm2_[i]);
-    }
-
-    // |x|^2 as scores see the row: shifted and scaled.
-    template <class Rows>
-    static double frame_norm2(const Work<Rows>& work, Size i) {
-        const Frame<R>& frame = work.centroids.frame();
-        Compensated sum;
-        if constexpr (is_dense<Rows>) {
-            const R* shift = frame.shift_or_null();
-            for (Size f = 0; f < work.x.d; ++f) {
-                const R value = shift ? R(work.x.at(i, f) - shift[f]) : work.x.at(i, f);
-                sum.add_product(double(value) * frame.scale(), double(value) * frame.scale());
-            }
-        } else {
-            const auto row = work.x.row(i);
-            for (Size t = 0; t < row.nonzeros; ++t)
-                sum.add_product(double(row.value[t]) * frame.scale(),
-                                double(row.value[t]) * frame.scale());
-        }
-        return sum.value();
+        return slack.apart(lower_[i], upper_[i]);
     }
 
     // The distance to the own centre, rounded up. It only serves as a bound, so any accurate way
@@ -142,7 +114,7 @@ private:
         return std::sqrt(std::max(0.0, sum.value())) * (1 + 0x1p-40);
     }
 
-    std::vector<double> upper_, lower_, norm2_;
+    std::vector<double> upper_, lower_;
     Movement movement_;
 };
 

@@ -16,14 +16,17 @@ namespace exactmeans {
 template <class R>
 struct Registered {
     Traits traits;
-    std::unique_ptr<Assigner<R>> (*make)(Size n, Size k);
+    std::unique_ptr<Assigner<R>> (*make)(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks);
 };
 
 template <class A>
 constexpr Registered<typename A::Real> registered() {
-    return {A::traits, [](Size n, Size k) -> std::unique_ptr<Assigner<typename A::Real>> {
-                return std::make_unique<Running<A>>(n, k);
-            }};
+    using R = typename A::Real;
+    return {
+        A::traits,
+        [](Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks) -> std::unique_ptr<Assigner<R>> {
+            return std::make_unique<Running<A>>(n, k, std::move(slacks));
+        }};
 }
 
 template <class R>
@@ -32,10 +35,13 @@ inline constexpr std::array registry{
     registered<Hamerly<R>>(),
 };
 
+// What is known of the rows may be handed on from one algorithm to the next.
 template <class R>
-std::unique_ptr<Assigner<R>> make_assigner(std::string_view name, Size n, Size k) {
+std::unique_ptr<Assigner<R>> make_assigner(
+    std::string_view name, Size n, Size k,
+    std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>()) {
     for (const Registered<R>& entry : registry<R>)
-        if (name == entry.traits.name) return entry.make(n, k);
+        if (name == entry.traits.name) return entry.make(n, k, std::move(slacks));
     throw std::invalid_argument("unknown algorithm " + std::string(name));
 }
 
