@@ -25,7 +25,7 @@ import exactmeans
 from exactmeans import _core
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLIC = ["BlockSource", "Iteration", "KMeans", "kmeans_plusplus", "open_blocks"]
+PUBLIC = ["BlockSource", "Iteration", "KMeans", "kmeans_plusplus", "load", "open_blocks"]
 
 
 def modules() -> list[str]:
@@ -198,7 +198,7 @@ def test_doctest(example: Any) -> None:
 
 def test_what_users_call_has_examples() -> None:
     shown = {test.name.rsplit(".", 1)[-1] for test in _doctests()}
-    assert {"KMeans", "kmeans_plusplus", "open_blocks"} <= shown
+    assert {"KMeans", "kmeans_plusplus", "load", "open_blocks"} <= shown
 
 
 def _python_blocks(path: Path) -> list[str]:
@@ -218,3 +218,16 @@ def test_readme_runs() -> None:
     assert out.getvalue()
     model = names["km"]
     assert (model.predict(names["X"]) == model.labels_).all()
+
+
+def _pages() -> list[Path]:
+    return [page for page in sorted((ROOT / "docs").glob("*.md")) if _python_blocks(page)]
+
+
+@pytest.mark.parametrize("page", _pages(), ids=lambda page: page.name)
+def test_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": page.stem}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for block in _python_blocks(page):
+            exec(compile(block, page.name, "exec"), names)

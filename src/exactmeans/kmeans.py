@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -298,6 +299,21 @@ class KMeans(
                 f"memory beside the data: about {self._choice.bytes_needed / 1e6:.1f} MB",
             ]
         )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `exactmeans.load` reads, and nothing can run.
+
+        Callables (`init`, `callbacks`) are left out. Needs `pip install exactmeans[io]`.
+
+        Parameters
+        ----------
+        path : str or path
+            Replaced at once, or not at all.
+        """
+        check_is_fitted(self)
+        from exactmeans.persistence import save
+
+        save(self, path)
 
     # -- parts of fit --------------------------------------------------------------------------
 
