@@ -32,9 +32,21 @@ std::unique_ptr<SeedBlock> seed_block(const Block& block, double alpha, int expo
     });
 }
 
-void stage(SeedPoints& points, const Block& block, Size i) {
+void stage(SeedPoints& points, const Block& block, const std::vector<Size>& ids) {
     require(points.d() == column_count(block.rows), "points and rows differ in width");
-    std::visit([&](const auto& x) { points.stage(x, i); }, block.rows);
+    std::visit(
+        [&](const auto& x) {
+            for (const Size i : ids) points.stage(x, i);
+        },
+        block.rows);
+}
+
+std::vector<Size> find(const SeedBlock& block, const Words& before,
+                       const std::vector<double>& targets) {
+    std::vector<Size> rows;
+    for (const double target : targets)
+        rows.push_back(block.find({before.first, before.second}, target));
+    return rows;
 }
 
 std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs) {
@@ -93,10 +105,7 @@ void bind_seed(nb::module_& m) {
                  });
              })
         .def_prop_ro("total", [](const SeedBlock& block) { return words(block.total()); })
-        .def("find",
-             [](const SeedBlock& block, const Words& before, double target) {
-                 return block.find({before.first, before.second}, target);
-             })
+        .def("find", &find)
         .def("totals_left", &totals_left)
         .def("accept",
              [](SeedBlock& block, SeedPoints& points, Size s, int n_jobs) {

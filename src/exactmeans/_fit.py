@@ -133,17 +133,19 @@ def first_centroids(problem: Problem, centres: NDArray[Any]) -> _core.Centroids:
     """The initial centres; in float64 with squared norms rounded as scikit-learn rounds them.
 
     Rows at the same distance from two seeds are decided by the last bits of these norms: rows of
-    small integers, and sparse rows that share no feature with any seed. One centre at a time gives
-    einsum's bits without a second matrix.
+    small integers, and sparse rows that share no feature with any seed. A few centres at a time
+    give einsum's bits without a second matrix.
     """
     centroids = problem.frame.centroids(centres, problem.engine)
     if centres.dtype != np.float64 or problem.frame.exponent != 0:
         return centroids
     shift = problem.frame.shift
     norms2 = np.empty(len(centres))
-    for j, centre in enumerate(centres):
-        seen = centre if shift is None else centre - shift
-        norms2[j] = np.einsum("j,j->", seen, seen)
+    step = max(1, 2**16 // centres.shape[1])
+    for begin in range(0, len(centres), step):
+        few = centres[begin : begin + step]
+        seen = few if shift is None else few - shift
+        norms2[begin : begin + step] = np.einsum("ij,ij->i", seen, seen)
     terms = int(np.count_nonzero(centres, axis=1).max()) if shift is None else centres.shape[1]
     centroids.set_norms(norms2, terms + 1)
     return centroids

@@ -326,12 +326,13 @@ def plus_plus(
     """Row numbers of k seeds. Arthur & Vassilvitskii 2007, greedy form; draws as scikit-learn."""
     trials = n_local_trials or 2 + int(np.log(k))
     indices = np.empty(k, dtype=np.intp)
-    indices[0] = rng.choice(engine.n, p=probabilities(engine))
+    indices[0] = one_row(engine, rng)
     seeding = engine.seeding(exponent, candidates=k * trials)
     seeding.start(int(indices[0]))
     for j in range(1, k):
-        drawn = seeding.draw(rng.uniform(size=trials))
-        best = int(np.argmin(seeding.potentials(drawn)))
+        drawn = seeding.draw(rng.random_sample(trials))
+        left = seeding.potentials(drawn)
+        best = left.index(min(left))
         seeding.accept(best)
         indices[j] = drawn[best]
     return indices
@@ -348,7 +349,7 @@ def parallel(
     """Row numbers of k seeds by k-means||. Bahmani et al. 2012; coins as in seed/coins.hpp."""
     expected = oversampling * k
     seeding = engine.seeding(exponent, candidates=int(expected * rounds))
-    chosen = [int(rng.choice(engine.n, p=probabilities(engine)))]
+    chosen = [one_row(engine, rng)]
     keys = rng.randint(2**32, size=rounds, dtype=np.uint32)
     seeding.start(chosen[0])
     for key in keys.tolist():
@@ -359,7 +360,7 @@ def parallel(
     # Copies of a candidate stand for no row. What is drawn here is apart from all candidates.
     distinct = len(np.unique(seeding.owners()))
     while distinct < k and seeding.potential > 0:
-        (row,) = seeding.draw(rng.uniform(size=1))
+        (row,) = seeding.draw(rng.random_sample(1))
         seeding.absorb([row])
         chosen.append(row)
         distinct += 1
@@ -386,7 +387,7 @@ def d_alpha(
     """Row numbers of k seeds, each drawn by weight * distance**alpha among those not chosen."""
     if alpha == 0:
         return random_rows(engine, k, rng)
-    first = int(rng.choice(engine.n, p=probabilities(engine)))
+    first = one_row(engine, rng)
     seeding = engine.seeding(exponent, candidates=k, alpha=2.0 if alpha == np.inf else alpha)
     seeding.start(first)
     if alpha == np.inf:
@@ -396,7 +397,7 @@ def d_alpha(
     else:
         chosen = [first]
         while len(chosen) < k and seeding.potential > 0:
-            (row,) = seeding.draw(rng.uniform(size=1))
+            (row,) = seeding.draw(rng.random_sample(1))
             seeding.absorb([row])
             chosen.append(row)
     return filled_up(engine, chosen, k)
@@ -414,10 +415,10 @@ def _by_rejection(
     """
     spent = 0.0
     while len(chosen) < k and seeding.potential > 0:
-        (row,) = seeding.draw(rng.uniform(size=1))
+        (row,) = seeding.draw(rng.random_sample(1))
         before, now = seeding.refresh(row)
         spent += 1 + seeding.pending * seeding.width / 16_000
-        if rng.uniform() * before < now:
+        if rng.random_sample() * before < now:
             seeding.put_off(row)
             seeding.refresh(row)
             chosen.append(row)
@@ -462,6 +463,13 @@ def random_rows(engine: LocalEngine, k: int, rng: np.random.RandomState) -> NDAr
         )
     drawn = rng.choice(engine.n, size=k, replace=False, p=probabilities(engine))
     return np.asarray(drawn, dtype=np.intp)
+
+
+def one_row(engine: LocalEngine, rng: np.random.RandomState) -> int:
+    """What rng.choice(n, p=...) gives, without its checks, which take longer than small fits."""
+    reached = probabilities(engine).cumsum()
+    reached /= reached[-1]
+    return int(reached.searchsorted(rng.random_sample(), side="right"))
 
 
 def probabilities(engine: LocalEngine) -> NDArray[np.float64]:

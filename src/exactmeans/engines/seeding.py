@@ -96,17 +96,28 @@ class LocalSeeding:
 
     def draw(self, places: Double) -> list[int]:
         """Rows at which the running total of masses reaches these shares of the potential."""
-        return [self._find(place * self.potential) for place in places]
+        targets = (places * self.potential).tolist()
+        drawn, before = [0] * len(targets), (0.0, 0.0)
+        for part in self._parts:
+            # A part that ends below the target gives its length: where the next one begins.
+            found = part.block.find(before, targets)
+            drawn = [
+                part.begin + row if so_far == part.begin else so_far
+                for so_far, row in zip(drawn, found, strict=True)
+            ]
+            before = _plus(before, part.block.total)
+        return [min(row, self.n - 1) for row in drawn]
 
-    def potentials(self, rows: Iterable[int]) -> list[float]:
+    def potentials(self, rows: list[int]) -> list[float]:
         """What each of these rows would leave of the potential; `accept` takes one of them."""
-        rows = list(rows)
         self._stage(rows)
         self._consider_projection(rows)
         self._seen = self.distances()
-        left = [part.block.totals_left(self._points, self.n_jobs) for part in self._parts]
-        sums = np.array(left).sum(axis=0)  # of words, so in any order
-        return [float(high + low) for high, low in sums]
+        left = [(0.0, 0.0)] * len(rows)
+        for part in self._parts:
+            own = part.block.totals_left(self._points, self.n_jobs)
+            left = [_plus(a, b) for a, b in zip(left, own, strict=True)]
+        return [high + low for high, low in left]
 
     def accept(self, candidate: int) -> None:
         for part in self._parts:
@@ -156,7 +167,7 @@ class LocalSeeding:
         """Make this row a seed without telling the others."""
         part = self._part_of(row)
         self._late.unstage()
-        self._late.stage(part.rows, row - part.begin)
+        self._late.stage(part.rows, [row - part.begin])
         self._late.accept(0)
         self._late_rows.append(row)
 
@@ -213,20 +224,14 @@ class LocalSeeding:
     def _new_points(self) -> _core.SeedPoints:
         return _core.SeedPoints(self.d, self._exponent, self._sparse)
 
-    def _find(self, target: float) -> int:
-        before = (0.0, 0.0)
-        for part in self._parts:
-            row = part.block.find(before, target)
-            if row < part.end - part.begin:
-                return part.begin + row
-            before = _plus(before, part.block.total)
-        return self.n - 1
-
-    def _stage(self, rows: Iterable[int]) -> None:
+    def _stage(self, rows: list[int]) -> None:
         self._points.unstage()
+        if len(self._parts) == 1:
+            self._points.stage(self._parts[0].rows, rows)
+            return
         for row in rows:
             part = self._part_of(row)
-            self._points.stage(part.rows, row - part.begin)
+            self._points.stage(part.rows, [row - part.begin])
 
     def _part_of(self, row: int) -> _Part:
         return next(part for part in self._parts if part.begin <= row < part.end)

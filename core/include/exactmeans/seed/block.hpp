@@ -116,7 +116,9 @@ public:
                 for (const Trial::Nearer& nearer : trial_.nearer(worker, s))
                     settle(Size(nearer.row), nearer.d2, std::int32_t(next_seed_));
             };
-            Threads{ordered() ? threads.n_jobs : 1, threads.poll}.run(trial_.workers(), settle_all);
+            // Few rows are not worth waking a thread.
+            const bool alone = !ordered() || trial_.kept(s) < 4096;
+            Threads{alone ? 1 : threads.n_jobs, threads.poll}.run(trial_.workers(), settle_all);
         }
         total_ = index_.total();
     }

@@ -53,6 +53,11 @@ public:
             return worker.forgot[std::size_t(candidate)] != 0;
         });
     }
+    std::size_t kept(Size candidate) const {
+        std::size_t sum = 0;
+        for (const Worker& worker : workers_) sum += worker.nearer[std::size_t(candidate)].size();
+        return sum;
+    }
     Size workers() const { return Size(workers_.size()); }
     const std::vector<Nearer>& nearer(Size worker, Size candidate) const {
         return workers_[std::size_t(worker)].nearer[std::size_t(candidate)];
