@@ -163,7 +163,9 @@ def test_far_from_the_origin_distances_stay_exact() -> None:
 
 def _seeds(X: Any, k: int, init: Any, weights: Any = None, n_jobs: int = 2) -> Any:
     engine = LocalEngine(X if isinstance(X, list) else [X], weights, n_jobs)
-    return seeding.choose(engine, seeding.check_init(init), k, np.random.RandomState(7), 0, {})
+    rng = np.random.RandomState(7)
+    centres, indices = seeding.choose(engine, seeding.check_init(init), k, rng, 0, {})
+    return as_dense(centres), indices
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -7,10 +7,22 @@
 namespace exactmeans {
 namespace {
 
+using Slots = std::optional<Array<const std::uint32_t, 1>>;
+
+template <class R>
+AnyCentroids with_slots(std::unique_ptr<Centroids<R>> centroids, const Slots& slots) {
+    const Size d = centroids->d();
+    require(!slots || Size(slots->shape(0)) == d, "there must be one slot per feature");
+    for (Size f = 0; slots && f < d; ++f)
+        require(Size(slots->data()[f]) < d, "a slot is out of range");
+    if (slots) centroids->set_slots(std::vector<std::uint32_t>(slots->data(), slots->data() + d));
+    return AnyCentroids{std::move(centroids)};
+}
+
 template <class R>
 AnyCentroids make_centroids(const Array<const R, 2>& centres,
                             const std::optional<Array<const R, 1>>& shift, int exponent,
-                            const std::optional<Array<const std::uint32_t, 1>>& slots, int n_jobs) {
+                            const Slots& slots, int n_jobs) {
     const Size k = Size(centres.shape(0)), d = Size(centres.shape(1));
     require(k > 0, "there must be at least one centre");
     Frame<R> frame;
@@ -19,22 +31,34 @@ AnyCentroids make_centroids(const Array<const R, 2>& centres,
         require(Size(shift->shape(0)) == d, "shift and centres differ in width");
         frame.shift.assign(shift->data(), shift->data() + d);
     }
-    require(!slots || Size(slots->shape(0)) == d, "there must be one slot per feature");
-    for (Size f = 0; slots && f < d; ++f)
-        require(Size(slots->data()[f]) < d, "a slot is out of range");
-    return unlocked(n_jobs, [&](const Threads& threads) {
-        auto centroids =
-            std::make_unique<Centroids<R>>(centres.data(), k, d, std::move(frame), threads);
-        if (slots)
-            centroids->set_slots(std::vector<std::uint32_t>(slots->data(), slots->data() + d));
-        return AnyCentroids{std::move(centroids)};
-    });
+    return with_slots(unlocked(n_jobs,
+                               [&](const Threads& threads) {
+                                   return std::make_unique<Centroids<R>>(centres.data(), k, d,
+                                                                         std::move(frame), threads);
+                               }),
+                      slots);
+}
+
+AnyCentroids make_sparse_centroids(const SparseCentres& centres, const nb::object& shift,
+                                   int exponent, const Slots& slots, int n_jobs) {
+    require(centres.k() > 0, "there must be at least one centre");
+    require(shift.is_none(), "sparse centres have no shift");
+    return std::visit(
+        [&]<class R>(const std::vector<SparseVector<R>>& of) {
+            return with_slots(unlocked(n_jobs,
+                                       [&](const Threads& threads) {
+                                           return std::make_unique<Centroids<R>>(
+                                               of, centres.d, Frame<R>{exponent, {}}, threads);
+                                       }),
+                              slots);
+        },
+        centres.of);
 }
 
 template <class R>
 Movement move(AnyCentroids& any, const Array<const R, 2>& centres, int n_jobs) {
     auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&any.of);
-    require(own, "centres must keep their dtype");
+    require(own && !(*own)->sparse(), "centres must keep their dtype and form");
     require(Size(centres.shape(0)) == (*own)->k() && Size(centres.shape(1)) == (*own)->d(),
             "centres must keep their shape");
     return unlocked(n_jobs,
@@ -48,11 +72,26 @@ void set_norms(AnyCentroids& any, const Array<const double, 1>& norms2, Size ter
     });
 }
 
+// An array, or the values, indices and offsets of a CSR matrix.
 nb::object centres_of(AnyCentroids& any) {
     return any.visit([](auto& c) -> nb::object {
         using R = std::decay_t<decltype(*c.master())>;
-        const std::vector<R> values(c.master(), c.master() + c.k() * c.d());
-        return to_numpy(values, {std::size_t(c.k()), std::size_t(c.d())});
+        if (!c.sparse()) {
+            const std::vector<R> values(c.master(), c.master() + c.k() * c.d());
+            return to_numpy(values, {std::size_t(c.k()), std::size_t(c.d())});
+        }
+        std::vector<R> values;
+        std::vector<std::int32_t> indices;
+        std::vector<std::int64_t> offsets{0};
+        for (Size j = 0; j < c.k(); ++j) {
+            const SparseVector<R>& own = c.sparse_master(j);
+            values.insert(values.end(), own.value.begin(), own.value.end());
+            for (const std::uint32_t f : own.feature) indices.push_back(std::int32_t(f));
+            offsets.push_back(std::int64_t(values.size()));
+        }
+        return nb::make_tuple(to_numpy(values, {values.size()}),
+                              to_numpy(indices, {indices.size()}),
+                              to_numpy(offsets, {offsets.size()}));
     });
 }
 
@@ -115,6 +154,8 @@ void bind_assign(nb::module_& m) {
         .def_static("make", &make_centroids<float>, nb::arg("centres"), nb::arg("shift").none(),
                     nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"))
         .def_static("make", &make_centroids<double>, nb::arg("centres"), nb::arg("shift").none(),
+                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"))
+        .def_static("make", &make_sparse_centroids, nb::arg("centres"), nb::arg("shift").none(),
                     nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"))
         .def("move", &move<float>)
         .def("move", &move<double>)

@@ -14,6 +14,7 @@
 #include "exactmeans/centroids.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
+#include "exactmeans/sparse.hpp"
 
 namespace nb = nanobind;
 
@@ -50,6 +51,16 @@ struct AnyCentroids {
     template <class Fn>
     auto visit(Fn&& fn) {
         return std::visit([&](auto& pointer) { return fn(*pointer); }, of);
+    }
+};
+
+// Centres that are not spelled out.
+struct SparseCentres {
+    std::variant<std::vector<SparseVector<float>>, std::vector<SparseVector<double>>> of;
+    Size d;
+
+    Size k() const {
+        return std::visit([](const auto& centres) { return Size(centres.size()); }, of);
     }
 };
 

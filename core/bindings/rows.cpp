@@ -103,55 +103,89 @@ int words_needed_by(const Block& block, const Grid& grid, int n_jobs) {
     });
 }
 
-template <class C>
-Points<C> points_of(const Array<const C, 2>& centres, int exponent) {
-    return Points<C>(centres.data(), Size(centres.shape(0)), Size(centres.shape(1)), exponent);
+// Calls fn(points) for centres of any kind.
+template <class C, class Fn>
+auto on_points(const Array<const C, 2>& centres, Size d, int exponent, Fn fn) {
+    require(Size(centres.shape(1)) == d, "centres and rows differ in width");
+    const FloatEnvironment arithmetic;
+    return fn(Points<C>(centres.data(), Size(centres.shape(0)), d, exponent));
+}
+template <class Fn>
+auto on_points(const SparseCentres& centres, Size d, int exponent, Fn fn) {
+    require(centres.d == d, "centres and rows differ in width");
+    const FloatEnvironment arithmetic;
+    return std::visit([&](const auto& of) { return fn(Points(of, d, exponent)); }, centres.of);
 }
 
 // Squared distances about given points are wanted in float64 (means) and in the data's own dtype
 // (centres).
-template <class C>
-std::pair<ExactSum, ExactSum> scatter_of(const Block& block, const Array<const C, 2>& centres,
+template <class Centres>
+std::pair<ExactSum, ExactSum> scatter_of(const Block& block, const Centres& centres,
                                          const std::optional<Labels>& labels, int exponent,
                                          int n_jobs) {
-    require(Size(centres.shape(1)) == column_count(block.rows), "centres and rows differ in width");
     const std::int32_t* own = labels_of(labels, row_count(block.rows));
-    const Scatter all = on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
-        return scatter(x, points_of(centres, exponent), own, threads);
+    return on_points(centres, column_count(block.rows), exponent, [&](const auto& points) {
+        const Scatter all = on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
+            return scatter(x, points, own, threads);
+        });
+        return std::pair{all.weighted, all.plain};
     });
-    return {all.weighted, all.plain};
 }
 
-template <class C>
-void own_distances(const Block& block, const Array<const C, 2>& centres, const Labels& labels,
-                   int exponent, const Array<double, 1>& out, int n_jobs) {
-    require(Size(centres.shape(1)) == column_count(block.rows), "centres and rows differ in width");
+template <class Centres>
+void own_distances(const Block& block, const Centres& centres, const Labels& labels, int exponent,
+                   const Array<double, 1>& out, int n_jobs) {
     require(Size(out.shape(0)) == row_count(block.rows), "out must have one entry per row");
     const std::int32_t* own = labels_of(labels, row_count(block.rows));
-    on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
-        for_own_distances(x, points_of(centres, exponent), own, threads,
-                          [&](Size i, double d2, int) { out.data()[i] = d2; });
-        return 0;
+    on_points(centres, column_count(block.rows), exponent, [&](const auto& points) {
+        on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
+            for_own_distances(x, points, own, threads,
+                              [&](Size i, double d2, int) { out.data()[i] = d2; });
+            return 0;
+        });
     });
 }
 
-template <class C>
-void transform_rows(const Block& block, const Array<const C, 2>& centres,
+template <class C, class Centres>
+void transform_rows(const Block& block, const Centres& centres,
                     const std::optional<Array<const C, 1>>& shift, int exponent,
                     const Array<C, 2>& out, int n_jobs) {
     const Size d = column_count(block.rows);
-    require(Size(centres.shape(1)) == d && (!shift || Size(shift->shape(0)) == d),
-            "centres and rows differ in width");
-    require(Size(out.shape(0)) == row_count(block.rows) && out.shape(1) == centres.shape(0),
-            "out must be rows by centres");
-    on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
-        if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, C>)
-            transform(x, points_of(centres, exponent), shift ? shift->data() : nullptr, out.data(),
-                      threads);
-        else
-            throw std::invalid_argument("rows and centres must have the same dtype");
-        return 0;
+    require(!shift || Size(shift->shape(0)) == d, "centres and rows differ in width");
+    on_points(centres, d, exponent, [&](const auto& points) {
+        require(Size(out.shape(0)) == row_count(block.rows) && Size(out.shape(1)) == points.k,
+                "out must be rows by centres");
+        on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
+            using Of = std::decay_t<decltype(points)>;
+            if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, C> &&
+                          std::is_same_v<Of, Points<C>>)
+                transform(x, points, shift ? shift->data() : nullptr, out.data(), threads);
+            else
+                throw std::invalid_argument("rows and centres must have the same dtype");
+            return 0;
+        });
     });
+}
+
+template <class R>
+SparseCentres make_sparse_centres(const Array<const R, 1>& data, const AnyVector& indices,
+                                  const AnyVector& indptr, Size d) {
+    require(d <= largest_sparse_d, "X must have at most 2^31 columns");
+    auto [block, ascending] = make_csr(AnyVector(data), indices, indptr, d, {});
+    require(ascending, "centres must be in canonical form");
+    std::vector<SparseVector<R>> centres;
+    std::visit(
+        [&](const auto& rows) {
+            if constexpr (!is_dense<std::decay_t<decltype(rows)>>)
+                for (Size j = 0; j < rows.n; ++j) {
+                    const auto row = rows.row(j);
+                    SparseVector<R>& centre = centres.emplace_back();
+                    for (Size t = 0; t < row.nonzeros; ++t)
+                        if (row.value[t] != 0) centre.push(Size(row.index[t]), R(row.value[t]));
+                }
+        },
+        block.rows);
+    return {std::move(centres), d};
 }
 
 }  // namespace
@@ -191,16 +225,29 @@ void bind_rows(nb::module_& m) {
                  std::visit([&](const auto& x) { count_features(x, counts.data()); }, b.rows);
              })
         .def("words_needed", &words_needed_by, nb::arg("grid"), nb::arg("n_jobs"))
-        .def("scatter", &scatter_of<float>, nb::arg("centres"), nb::arg("labels").none(),
+        .def("scatter", &scatter_of<Array<const float, 2>>, nb::arg("centres"),
+             nb::arg("labels").none(), nb::arg("exponent"), nb::arg("n_jobs"))
+        .def("scatter", &scatter_of<Array<const double, 2>>, nb::arg("centres"),
+             nb::arg("labels").none(), nb::arg("exponent"), nb::arg("n_jobs"))
+        .def("scatter", &scatter_of<SparseCentres>, nb::arg("centres"), nb::arg("labels").none(),
              nb::arg("exponent"), nb::arg("n_jobs"))
-        .def("scatter", &scatter_of<double>, nb::arg("centres"), nb::arg("labels").none(),
-             nb::arg("exponent"), nb::arg("n_jobs"))
-        .def("own_distances", &own_distances<float>)
-        .def("own_distances", &own_distances<double>)
-        .def("transform", &transform_rows<float>, nb::arg("centres"), nb::arg("shift").none(),
-             nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
-        .def("transform", &transform_rows<double>, nb::arg("centres"), nb::arg("shift").none(),
-             nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"));
+        .def("own_distances", &own_distances<Array<const float, 2>>)
+        .def("own_distances", &own_distances<Array<const double, 2>>)
+        .def("own_distances", &own_distances<SparseCentres>)
+        .def("transform", &transform_rows<float, Array<const float, 2>>, nb::arg("centres"),
+             nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
+        .def("transform", &transform_rows<double, Array<const double, 2>>, nb::arg("centres"),
+             nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
+        .def("transform", &transform_rows<float, SparseCentres>, nb::arg("centres"),
+             nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
+        .def("transform", &transform_rows<double, SparseCentres>, nb::arg("centres"),
+             nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"));
+
+    nb::class_<SparseCentres>(m, "SparseCentres")
+        .def_static("make", &make_sparse_centres<float>, nb::arg("data"), nb::arg("indices"),
+                    nb::arg("indptr"), nb::arg("d"))
+        .def_static("make", &make_sparse_centres<double>, nb::arg("data"), nb::arg("indices"),
+                    nb::arg("indptr"), nb::arg("d"));
 
     m.def(
         "safe_exponent",

@@ -1,5 +1,7 @@
 #include "exactmeans/update.hpp"
 
+#include <nanobind/stl/tuple.h>
+
 #include "bindings.hpp"
 #include "exactmeans/advance.hpp"
 
@@ -11,10 +13,17 @@ Grid make_grid(const Array<const double, 1>& bounds, Size n) {
     return Grid(std::vector<double>(bounds.data(), bounds.data() + bounds.shape(0)), n);
 }
 
+void require_kind(const Sums& sums, const Block& block) {
+    const bool dense =
+        std::visit([](const auto& x) { return is_dense<std::decay_t<decltype(x)>>; }, block.rows);
+    require(!dense || !sums.sparse(), "sparse sums are of CSR rows");
+}
+
 void relabel(Sums& sums, const Block& block, const std::optional<Labels>& labels,
              const Labels& summed, int n_jobs) {
     const Size n = row_count(block.rows);
     require(column_count(block.rows) == sums.d(), "sums and rows differ in width");
+    require_kind(sums, block);
     require(Size(summed.shape(0)) == n && (!labels || Size(labels->shape(0)) == n),
             "there must be one label per row");
     const std::int32_t* to = labels ? labels->data() : nullptr;
@@ -29,8 +38,103 @@ void relabel(Sums& sums, const Block& block, const std::optional<Labels>& labels
 void move_row(Sums& sums, const Block& block, Size i, Size cluster, bool add) {
     require(i >= 0 && i < row_count(block.rows) && cluster >= 0 && cluster < sums.k(),
             "no such row or cluster");
+    require_kind(sums, block);
     const FloatEnvironment arithmetic;
     std::visit([&](const auto& x) { sums.move(x, i, cluster, add ? 1.0 : -1.0); }, block.rows);
+}
+
+// What was collected, for clusters where that is anything: their numbers, the offsets of their
+// features, the features, words x features, and per cluster words of weight and members. Dense
+// sums have all features, which are not listed, and clusters x words x d.
+nb::object export_sums(const Sums& sums) {
+    const Size words = sums.grid().words(), weight_words = sums.weight_grid().words();
+    std::vector<std::int64_t> ids, offsets{0}, members;
+    std::vector<std::int32_t> features;
+    std::vector<double> values, weights;
+    const std::vector<double> all = sums.sparse() ? std::vector<double>() : sums.words();
+    for (Size j = 0; j < sums.k(); ++j) {
+        const double* weight = sums.weight_words().data() + j * weight_words;
+        const double* own = all.data() + j * words * sums.d();
+        const auto any = [](const double* from, Size count) {
+            return std::any_of(from, from + count, [](double word) { return word != 0; });
+        };
+        const Size held =
+            sums.sparse() ? sums.sparse_sum(j).size() : Size(any(own, words * sums.d()));
+        if (!held && !any(weight, weight_words) && !sums.members()[std::size_t(j)]) continue;
+        ids.push_back(j);
+        members.push_back(sums.members()[std::size_t(j)]);
+        weights.insert(weights.end(), weight, weight + weight_words);
+        if (!sums.sparse()) {
+            values.insert(values.end(), own, own + words * sums.d());
+            continue;
+        }
+        for (const std::uint32_t f : sums.sparse_sum(j).features())
+            features.push_back(std::int32_t(f));
+        offsets.push_back(std::int64_t(features.size()));
+    }
+    const std::size_t count = ids.size();
+    for (Size w = 0; sums.sparse() && w < words; ++w)
+        for (const std::int64_t j : ids) {
+            const SparseSum& sum = sums.sparse_sum(j);
+            values.insert(values.end(), sum.plane(int(w)), sum.plane(int(w)) + sum.size());
+        }
+    std::vector<std::size_t> shape{std::size_t(words), features.size()};
+    if (!sums.sparse()) shape = {count, std::size_t(words), std::size_t(sums.d())};
+    return nb::make_tuple(to_numpy(ids, {count}), to_numpy(offsets, {offsets.size()}),
+                          to_numpy(features, {features.size()}), to_numpy(values, shape),
+                          to_numpy(weights, {count, std::size_t(weight_words)}),
+                          to_numpy(members, {count}));
+}
+
+using Integers = Array<const std::int64_t, 1>;
+using Exported = std::tuple<Integers, Integers, Array<const std::int32_t, 1>,
+                            nb::ndarray<const double, nb::c_contig, nb::device::cpu>,
+                            Array<const double, 2>, Integers>;
+
+// Adds what another Sums on the same grids has exported.
+void absorb(Sums& sums, const Exported& exported) {
+    const auto& [ids, offsets, features, values, weights, members] = exported;
+    const Size count = Size(ids.shape(0)), words = sums.grid().words(),
+               total = Size(features.shape(0)), held = sums.sparse() ? total : count * sums.d();
+    require(Size(members.shape(0)) == count && Size(weights.shape(0)) == count &&
+                Size(weights.shape(1)) == sums.weight_grid().words() &&
+                Size(values.size()) == held * words &&
+                (!sums.sparse() || (Size(offsets.shape(0)) == count + 1 && offsets.data()[0] == 0 &&
+                                    offsets.data()[count] == total)),
+            "exported sums must be of the same grids");
+    const FloatEnvironment arithmetic;
+    for (Size c = 0; c < count; ++c) {
+        require(ids.data()[c] >= 0 && ids.data()[c] < sums.k(), "there is no such cluster");
+        SparseSum sum{int(words)};
+        const Size begin = sums.sparse() ? offsets.data()[c] : 0,
+                   end = sums.sparse() ? offsets.data()[c + 1] : 0;
+        require(begin <= end && end <= total, "offsets must not decrease");
+        for (Size t = begin, last = -1; t < end; last = features.data()[t++]) {
+            require(features.data()[t] > last && features.data()[t] < sums.d(),
+                    "features must ascend");
+            sum.push(features.data()[t], values.data() + t, total);
+        }
+        sums.absorb(ids.data()[c], sum, values.data() + (sums.sparse() ? 0 : c * words * sums.d()),
+                    weights.data() + c * sums.weight_grid().words(), members.data()[c]);
+    }
+}
+
+// The means of all clusters as values, indices and offsets of a CSR matrix.
+template <class R>
+nb::object sparse_average(const Sums& sums) {
+    std::vector<R> values;
+    std::vector<std::int32_t> indices;
+    std::vector<std::int64_t> offsets{0};
+    const FloatEnvironment arithmetic;
+    for (Size j = 0; j < sums.k(); ++j) {
+        SparseVector<R> own;
+        sums.mean(sums.weight(j) > 0 ? j : sums.heaviest(), own);
+        values.insert(values.end(), own.value.begin(), own.value.end());
+        for (const std::uint32_t f : own.feature) indices.push_back(std::int32_t(f));
+        offsets.push_back(std::int64_t(values.size()));
+    }
+    return nb::make_tuple(to_numpy(values, {values.size()}), to_numpy(indices, {indices.size()}),
+                          to_numpy(offsets, {offsets.size()}));
 }
 
 template <class R>
@@ -57,9 +161,10 @@ template <class R>
 Centroids<R>& fitting(Advance<R>&, AnyAdvance& any, const Sums& sums, AnyCentroids& centroids) {
     auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&centroids.of);
     require(own, "the centres have another dtype");
-    require(
-        (*own)->k() == sums.k() && (*own)->d() == sums.d() && Size(any.origin.size()) == sums.d(),
-        "sums and centres must have one shape");
+    require((*own)->k() == sums.k() && (*own)->d() == sums.d() &&
+                (sums.sparse() || Size(any.origin.size()) == sums.d()),
+            "sums and centres must have one shape");
+    require((*own)->sparse() == sums.sparse(), "sums and centres must both be sparse, or neither");
     return **own;
 }
 
@@ -97,15 +202,22 @@ void bind_update(nb::module_& m) {
         .def_prop_ro("exponent", &Grid::exponent);
 
     nb::class_<Sums>(m, "Sums")
-        .def(nb::init<Size, Size, Grid, Grid>(), nb::arg("k"), nb::arg("d"), nb::arg("grid"),
-             nb::arg("weight_grid"))
+        .def(nb::init<Size, Size, Grid, Grid, bool>(), nb::arg("k"), nb::arg("d"), nb::arg("grid"),
+             nb::arg("weight_grid"), nb::arg("sparse") = false)
         .def("reset", &Sums::reset)
         .def("relabel", &relabel, nb::arg("rows"), nb::arg("labels").none(), nb::arg("summed"),
              nb::arg("n_jobs"))
         .def("move", &move_row, nb::arg("rows"), nb::arg("i"), nb::arg("cluster"), nb::arg("add"))
         .def("add", &Sums::add, nb::call_guard<FloatEnvironment>())
+        .def("absorb", &absorb, nb::arg("exported"))
+        .def("export", &export_sums)
         .def("average", &average<float>)
         .def("average", &average<double>)
+        .def("sparse_average",
+             [](const Sums& s, bool single) {
+                 require(s.sparse(), "these sums are dense");
+                 return single ? sparse_average<float>(s) : sparse_average<double>(s);
+             })
         .def_prop_ro("members",
                      [](const Sums& s) { return to_numpy(s.members(), {s.members().size()}); })
         .def_prop_ro("any_empty", &Sums::any_empty)

@@ -67,6 +67,47 @@ Sums one_by_one(const Rows& x, Size k, const Labels& labels) {
     return sums;
 }
 
+// Sparse sums hold what dense ones do; their means are the same bits, and so is what they explain.
+template <class Rows>
+void check_sparse(const Rows& x, Size k, const std::vector<Labels>& labellings,
+                  const std::vector<Sums>& wanted) {
+    using R = typename Rows::Real;
+    for (int n_jobs = 1; n_jobs <= 3; ++n_jobs) {
+        Sums running(k, x.d, wanted[0].grid(), weight_grid_for(x.weights, x.n), true);
+        Labels summed(static_cast<std::size_t>(x.n), -1);
+        std::vector<SparseVector<R>> before(static_cast<std::size_t>(k));
+        for (std::size_t t = 0; t < labellings.size(); ++t) {
+            running.relabel(x, labellings[t].data(), summed.data(), Threads{n_jobs});
+            CHECK(equal(running, wanted[t]));
+            for (Size j = 0; j < k; ++j) {
+                if (!(running.weight(j) > 0)) continue;
+                std::vector<R> dense(static_cast<std::size_t>(x.d)), old(dense), got(dense);
+                wanted[t].mean(j, dense.data());
+                running.mean(j, got.data());
+                CHECK(same_bits(dense, got));
+                SparseVector<R>& last = before[std::size_t(j)];
+                for (Size e = 0; e < last.size(); ++e)
+                    old[last.feature[std::size_t(e)]] = last.value[std::size_t(e)];
+                const std::vector<double> origin(dense.size());
+                CHECK(same_bits(wanted[t].explained(j, old.data(), origin.data(), 0),
+                                running.explained(j, last, 0)));
+                running.mean(j, last);
+                for (const R value : last.value) CHECK(value != 0);
+            }
+            // A row that is lent and given back leaves no trace.
+            running.move(x, 0, k - 1, 1.0);
+            running.move(x, 0, k - 1, -1.0);
+            CHECK(equal(running, wanted[t]));
+        }
+        Sums twice = running;
+        twice.add(running);
+        const std::vector<double> once = running.words(), both = twice.words();
+        for (std::size_t t = 0; t < once.size(); ++t) CHECK(both[t] == 2 * once[t]);
+        running.reset();
+        for (Size j = 0; j < k; ++j) CHECK(running.sparse_sum(j).size() == 0);
+    }
+}
+
 // Through several labellings, with each number of threads, from nothing and from one to the next.
 template <class Rows>
 void check_relabel(const Rows& x, Size k, const std::vector<Labels>& labellings) {
@@ -81,6 +122,7 @@ void check_relabel(const Rows& x, Size k, const std::vector<Labels>& labellings)
             CHECK(equal(running, wanted[t]));
         }
     }
+    if constexpr (!is_dense<Rows>) check_sparse(x, k, labellings, wanted);
 }
 
 template <class R>

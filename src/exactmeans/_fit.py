@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans import _core
+from exactmeans._centres import einsum_norms2, from_core
 from exactmeans._problem import Problem
+from exactmeans._validation import Matrix
 from exactmeans.callbacks import Callback, Iteration
 
 
@@ -19,7 +21,7 @@ from exactmeans.callbacks import Callback, Iteration
 class Run:
     """The outcome of the loop from one set of initial centres."""
 
-    centres: NDArray[Any]
+    centres: Matrix  # CSR for sparse rows
     labels: NDArray[np.int32]
     inertia: float
     history: list[Iteration]
@@ -29,7 +31,7 @@ class Run:
 
 def lloyd_loop(
     problem: Problem,
-    centres: NDArray[Any],
+    centres: Matrix,
     *,
     algorithm: str,
     max_iter: int,
@@ -38,7 +40,7 @@ def lloyd_loop(
 ) -> Run:
     """Assign, repair, average, move, report; until nothing changes or moves enough."""
     engine, began = problem.engine, time.perf_counter()
-    k = len(centres)
+    k, d = centres.shape
     centroids = first_centroids(problem, centres)
     engine.start(algorithm, k)
     sums, advance = problem.sums(k), problem.advance(k)
@@ -50,7 +52,7 @@ def lloyd_loop(
         lent = []
         if sums.any_empty:
             advance.observe(sums, centroids)
-            lent = _lend_rows(problem, sums, centroids.centres)
+            lent = _lend_rows(problem, sums, from_core(centroids.centres, (k, d)))
         movement = advance.run(sums, centroids, engine.n_jobs)
         for row, owner, borrower in lent:
             engine.move_row(sums, row, borrower, owner)
@@ -78,7 +80,7 @@ def lloyd_loop(
     extra = 0
     if changed or movement.moved:  # labels must fit the centres that are returned
         _, extra = engine.assign(centroids)
-    final = centroids.centres
+    final = from_core(centroids.centres, (k, d))
     inertia, _ = engine.scatter(final, problem.frame.exponent, labelled=True)
     return Run(
         centres=final,
@@ -95,9 +97,7 @@ def _is_true(answer: Any) -> bool:
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
-def _lend_rows(
-    problem: Problem, sums: _core.Sums, centres: NDArray[Any]
-) -> list[tuple[int, int, int]]:
+def _lend_rows(problem: Problem, sums: _core.Sums, centres: Matrix) -> list[tuple[int, int, int]]:
     """Lend each empty cluster a far row, in the sums only; returns (row, owner, borrower).
 
     Algorithm E.1 of the SparseKmeans supplement: rows by decreasing distance to their centre, but
@@ -118,7 +118,7 @@ def _lend_rows(
         owner = int(labels[row])
         if members[owner] <= 1 or (engine.weights is not None and engine.weights[row] == 0):
             continue
-        value = (engine.take(np.array([row])) + 0.0).tobytes()  # -0.0 equals 0.0
+        value = _bytes(engine.take(np.array([row])))
         if value in seen:
             continue
         seen.add(value)
@@ -129,7 +129,15 @@ def _lend_rows(
     return lent
 
 
-def first_centroids(problem: Problem, centres: NDArray[Any]) -> _core.Centroids:
+def _bytes(row: Matrix) -> bytes:
+    """The same for rows that are equal; -0.0 equals 0.0."""
+    if isinstance(row, np.ndarray):
+        return (row + 0.0).tobytes()
+    row.eliminate_zeros()
+    return bytes(row.indices.tobytes() + row.data.tobytes())
+
+
+def first_centroids(problem: Problem, centres: Matrix) -> _core.Centroids:
     """The initial centres; in float64 with squared norms rounded as scikit-learn rounds them.
 
     Rows at the same distance from two seeds are decided by the last bits of these norms: rows of
@@ -139,13 +147,10 @@ def first_centroids(problem: Problem, centres: NDArray[Any]) -> _core.Centroids:
     centroids = problem.frame.centroids(centres, problem.engine)
     if centres.dtype != np.float64 or problem.frame.exponent != 0:
         return centroids
-    shift = problem.frame.shift
-    norms2 = np.empty(len(centres))
-    step = max(1, 2**16 // centres.shape[1])
-    for begin in range(0, len(centres), step):
-        few = centres[begin : begin + step]
-        seen = few if shift is None else few - shift
-        norms2[begin : begin + step] = np.einsum("ij,ij->i", seen, seen)
-    terms = int(np.count_nonzero(centres, axis=1).max()) if shift is None else centres.shape[1]
-    centroids.set_norms(norms2, terms + 1)
+    terms = centres.shape[1]
+    if not isinstance(centres, np.ndarray):
+        terms = int(np.diff(centres.indptr).max())
+    elif problem.frame.shift is None:
+        terms = int(np.count_nonzero(centres, axis=1).max())
+    centroids.set_norms(einsum_norms2(centres, problem.frame.shift), terms + 1)
     return centroids

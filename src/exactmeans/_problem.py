@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans._validation import Double, refuse_nonfinite
+from exactmeans._centres import for_core, from_core, like_rows
+from exactmeans._validation import Double, Matrix, refuse_nonfinite
 from exactmeans.engines.local import LocalEngine
 
 
@@ -27,11 +29,12 @@ class Frame:
             return None
         return self.shift.astype(engine.dtype, copy=False)
 
-    def centroids(self, centres: NDArray[Any], engine: LocalEngine) -> _core.Centroids:
+    def centroids(self, centres: Matrix, engine: LocalEngine) -> _core.Centroids:
         """Centres as the rows of this engine are compared with."""
         shift = self.shift_of(engine)
         slots = engine.slots() if engine.sparse else None
-        return _core.Centroids.make(centres, shift, self.exponent, slots, engine.n_jobs)
+        own = for_core(like_rows(centres, sparse=engine.sparse))
+        return _core.Centroids.make(own, shift, self.exponent, slots, engine.n_jobs)
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,12 @@ class Problem:
     frame: Frame
     grid: _core.Grid
     weight_grid: _core.Grid
-    origin: Double  # the history's inertia is measured against the scatter about this point
+    origin: Double  # the history's inertia is measured against the scatter about it; CSR: about 0
     scatter: float
     tolerance: float
 
     def sums(self, k: int) -> _core.Sums:
-        return _core.Sums(k, self.engine.d, self.grid, self.weight_grid)
+        return _core.Sums(k, self.engine.d, self.grid, self.weight_grid, sparse=self.engine.sparse)
 
     def unscaled(self, squared: float) -> float:
         """A squared quantity in the data's own units."""
@@ -86,15 +89,16 @@ def analyse(engine: LocalEngine, tol: float) -> Problem:
 
     if engine.sparse:
         # Scatter is measured about 0, from which rows are as far as their few values say.
-        origin, shift = np.zeros(engine.d), None
-        scatter, plain_scatter = engine.scatter(origin[np.newaxis], exponent, labelled=False)
+        origin, shift = np.empty(0), None
+        zero = sp.csr_array((1, engine.d))
+        scatter, plain_scatter = engine.scatter(zero, exponent, labelled=False)
         variance = 0.0
         if tol > 0:
             mean = _mean(engine, plain_grid, counts)
             variance = _variance_about(mean, plain_scatter, engine, exponent)
     else:
         mean = _mean(engine, plain_grid, counts)
-        origin = mean[0]
+        origin = np.asarray(mean[0])
         scatter, plain_scatter = engine.scatter(mean, exponent, labelled=False)
         variance = plain_scatter / engine.n
         shift = _shift(origin, exponent, variance, engine.dtype)
@@ -134,18 +138,20 @@ def _weight_grid(weights: Double) -> _core.Grid:
     return grid
 
 
-def _mean(engine: LocalEngine, grid: _core.Grid, counts: _core.Grid) -> Double:
+def _mean(engine: LocalEngine, grid: _core.Grid, counts: _core.Grid) -> Matrix:
     """The unweighted mean of the rows, as one float64 row."""
-    sums = _core.Sums(1, engine.d, grid, counts)
+    sums = _core.Sums(1, engine.d, grid, counts, sparse=engine.sparse)
     engine.add_all(sums)
+    if engine.sparse:
+        return from_core(sums.sparse_average(False), (1, engine.d))
     mean = np.empty((1, engine.d))
     sums.average(mean)
     return mean
 
 
-def _variance_about(mean: Double, about_zero: float, engine: LocalEngine, exponent: int) -> float:
+def _variance_about(mean: Matrix, about_zero: float, engine: LocalEngine, exponent: int) -> float:
     """Total variance from the scatter about 0, unless too little of that is left for accuracy."""
-    scaled = np.ldexp(mean[0], exponent)
+    scaled = np.ldexp(mean.data, exponent)
     about_mean = about_zero - engine.n * math.fsum(scaled * scaled)
     if about_mean < 1e-6 * about_zero:
         about_mean = engine.scatter(mean, exponent, labelled=False)[1]

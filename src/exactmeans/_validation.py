@@ -173,9 +173,17 @@ def check_weights(sample_weight: Any, n: int) -> Double | None:
     return weights
 
 
-def check_centres(init: Any, k: int, d: int, dtype: Any, what: str = "init") -> Matrix:
-    """Given initial centres as a finite C-ordered array of their own."""
-    centres = _reals(init.toarray() if hasattr(init, "toarray") else init, dtype)
+def check_centres(
+    init: Any, k: int, d: int, dtype: Any, what: str = "init", *, sparse: bool = False
+) -> Matrix:
+    """Given initial centres as a finite array of their own: C-ordered, or CSR."""
+    centres: Matrix = init
+    if sp.issparse(init):
+        centres = centres.tocsr(copy=True).astype(dtype)
+        centres.sum_duplicates()
+        values = centres.data
+    else:
+        values = centres = _reals(init, dtype)
     if centres is None:
         raise ValueError(f"{what} must be an array of numbers of shape ({k}, {d}).")
     if centres.ndim != 2 or centres.shape[0] != k:
@@ -188,9 +196,11 @@ def check_centres(init: Any, k: int, d: int, dtype: Any, what: str = "init") -> 
             f"{what} must have shape ({k}, {d}): The shape of the initial centers {centres.shape} "
             f"does not match the number of features of the data {d}."
         )
-    if not np.isfinite(centres).all():
+    if not np.isfinite(values).all():
         raise ValueError(f"{what} must be finite, but it contains NaN or infinity (inf).")
-    return centres
+    if sp.issparse(centres) == sparse:
+        return centres
+    return sp.csr_array(centres) if sparse else centres.toarray()
 
 
 def _reals(values: Any, dtype: Any) -> NDArray[Any] | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import (
     BaseEstimator,
@@ -22,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from exactmeans import _algorithms, _core
 from exactmeans import _validation as check
+from exactmeans._centres import for_users
 from exactmeans._fit import Run, lloyd_loop
 from exactmeans._problem import Frame, Problem, analyse, unscaled
 from exactmeans.callbacks import Callback, Iteration, show
@@ -82,6 +84,9 @@ class KMeans(
         machine's memory. What cannot fit is refused with the bytes it needs.
     callbacks : callable, sequence of callables or None, default=None
         Called with an `Iteration` record after each iteration; returning True stops the run.
+    sparse_centers : 'auto' or bool, default='auto'
+        Whether `cluster_centers_` is a CSR array. 'auto' makes it one if X is sparse and an ndarray
+        would take more than half a gigabyte.
     init_options : dict or None, default=None
         What `init` takes besides: `oversampling` (2.0) and `rounds` (5) for 'k-means||',
         `n_local_trials` for 'k-means++'.
@@ -90,7 +95,7 @@ class KMeans(
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+    cluster_centers_ : ndarray or CSR array of shape (n_clusters, n_features)
     labels_ : ndarray of shape (n_samples,)
         The nearest centre of each row; always what `predict` gives.
     inertia_ : float
@@ -121,7 +126,7 @@ class KMeans(
            [ 1.,  2.]])
     """
 
-    cluster_centers_: NDArray[Any]
+    cluster_centers_: Any
     labels_: NDArray[np.int32]
     inertia_: float
     n_iter_: int
@@ -145,6 +150,7 @@ class KMeans(
         n_jobs: int | None = None,
         memory_limit: int | float | str | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
+        sparse_centers: bool | str = "auto",
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
     ) -> None:
@@ -161,6 +167,7 @@ class KMeans(
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.callbacks = callbacks
+        self.sparse_centers = sparse_centers
         self.init_options = init_options
         self.dtype = dtype
 
@@ -195,6 +202,8 @@ class KMeans(
         algorithm = check.check_choice("algorithm", self.algorithm, _algorithms.NAMES)
         check.check_choice("metric", self.metric, _METRICS)
         memory_limit = check.check_memory_limit(self.memory_limit)
+        if not isinstance(self.sparse_centers, (bool, np.bool_)):
+            check.check_choice("sparse_centers", self.sparse_centers, ("auto",))
         callbacks = self._callbacks()
         blocks = check.as_blocks(self, X, reset=True, dtype=check.check_dtype(self.dtype))
         n = sum(block.shape[0] for block in blocks)
@@ -285,7 +294,7 @@ class KMeans(
     def explain(self) -> str:
         """What ran, why, how much work it saved and what memory it took, in a few lines."""
         check_is_fitted(self)
-        n, k = len(self.labels_), len(self.cluster_centers_)
+        n, k = len(self.labels_), self.cluster_centers_.shape[0]
         plain = n * k * (self.n_iter_ + (self.history_[-1].changed > 0))
         shift = "shifted to the mean" if self._frame.shift is not None else "used as given"
         return "\n".join(
@@ -334,7 +343,7 @@ class KMeans(
         )
         given = not named and not callable(init)
         if given:
-            init = check.check_centres(init, k, engine.d, engine.dtype)
+            init = check.check_centres(init, k, engine.d, engine.dtype, sparse=engine.sparse)
         elif named:
             init = check_init(init)
         if isinstance(self.n_init, str):
@@ -375,38 +384,38 @@ class KMeans(
         X: Any,
         k: int,
         rng: np.random.RandomState,
-    ) -> NDArray[Any]:
+    ) -> check.Matrix:
         engine = problem.engine
         if callable(init):
             if check.is_source(X):
                 raise ValueError("init must not be a callable when X comes in blocks.")
             centres = init(engine.whole(), k, random_state=rng)
-            return np.asarray(
-                check.check_centres(centres, k, engine.d, engine.dtype, "what init returned")
+            return check.check_centres(
+                centres, k, engine.d, engine.dtype, "what init returned", sparse=engine.sparse
             )
-        if isinstance(init, np.ndarray):
+        if isinstance(init, np.ndarray) or sp.issparse(init):
             return init
         return choose(engine, init, k, rng, problem.frame.exponent, options)[0]
 
     def _keep(
         self, best: Run, frame: Frame, choice: _algorithms.Choice, engine: LocalEngine
     ) -> None:
-        found = len(np.unique(best.labels))
-        if found < len(best.centres):
+        k, found = best.centres.shape[0], len(np.unique(best.labels))
+        if found < k:
             warnings.warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters "
-                f"({len(best.centres)}). Possibly due to duplicate points in X.",
+                f"({k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        self.cluster_centers_ = best.centres
+        self.cluster_centers_ = for_users(best.centres, self.sparse_centers)
         self.labels_ = best.labels
         self.inertia_ = best.inertia
         self.n_iter_ = len(best.history)
         self.history_ = best.history
         self.n_distances_ = best.distances
         self.algorithm_ = choice.algorithm
-        self._n_features_out = len(best.centres)
+        self._n_features_out = k
         self._frame = frame
         self._choice = choice
         self._stopped = best.stopped
@@ -414,13 +423,19 @@ class KMeans(
 
     # -- using a fitted model ------------------------------------------------------------------
 
-    def _centres(self) -> NDArray[Any]:
+    def _centres(self) -> check.Matrix:
         """`cluster_centers_`, which users may have replaced."""
-        given = np.asarray(self.cluster_centers_)
+        given: Any = self.cluster_centers_
+        if not sp.issparse(given):
+            given = np.asarray(given)
         dtype = given.dtype if given.dtype in check.REALS else np.float64
-        k = len(given) if given.ndim else 0
-        return np.asarray(
-            check.check_centres(given, k, self.n_features_in_, dtype, "cluster_centers_")
+        return check.check_centres(
+            given,
+            given.shape[0] if given.ndim else 0,
+            self.n_features_in_,
+            dtype,
+            "cluster_centers_",
+            sparse=bool(sp.issparse(given)),
         )
 
     def _engine(self, X: Any, sample_weight: Any = None) -> LocalEngine:
@@ -435,7 +450,7 @@ class KMeans(
         check_is_fitted(self)
         engine = self._engine(X, sample_weight)
         centres = self._centres()
-        engine.start("lloyd", len(centres))
+        engine.start("lloyd", centres.shape[0])
         engine.assign(self._frame.centroids(centres, engine))
         return engine
 

@@ -11,14 +11,17 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from exactmeans import _core
+from exactmeans._centres import for_users
 from exactmeans._problem import weighted_mean
 from exactmeans._validation import (
     Double,
+    Matrix,
     as_blocks,
     check_choice,
     check_int,
@@ -32,7 +35,7 @@ from exactmeans.engines.seeding import LocalSeeding
 
 __all__ = ["d_sampling", "furthest", "kmeans_parallel", "kmeans_plusplus", "random"]
 
-Seeds: TypeAlias = tuple[NDArray[Any], NDArray[np.intp]]  # centres, and which rows they are
+Seeds: TypeAlias = tuple[Matrix, NDArray[np.intp]]  # centres, and which rows they are
 
 NAMES = ("k-means++", "k-means||", "random", "furthest")
 _OPTIONS = {"k-means++": ("n_local_trials",), "k-means||": ("oversampling", "rounds")}
@@ -67,7 +70,8 @@ def kmeans_plusplus(
 
     Returns
     -------
-    centers : ndarray of shape (n_clusters, n_features)
+    centers : ndarray or CSR array of shape (n_clusters, n_features)
+        CSR if X is sparse and an ndarray would be large.
     indices : ndarray of shape (n_clusters,)
         Which rows they are.
 
@@ -90,7 +94,7 @@ def kmeans_plusplus(
         )
     rng = check_random_state(random_state)
     indices = plus_plus(engine, k, rng, exponent, n_local_trials)
-    return engine.take(indices), indices
+    return for_users(engine.take(indices), "auto"), indices
 
 
 def kmeans_parallel(
@@ -124,7 +128,8 @@ def kmeans_parallel(
 
     Returns
     -------
-    centers : ndarray of shape (n_clusters, n_features)
+    centers : ndarray or CSR array of shape (n_clusters, n_features)
+        CSR if X is sparse and an ndarray would be large.
     indices : ndarray of shape (n_clusters,)
         Which rows they are.
 
@@ -134,7 +139,10 @@ def kmeans_parallel(
     """
     engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
     options = check_options({"oversampling": oversampling, "rounds": rounds}, "k-means||", "")
-    return choose(engine, "k-means||", k, check_random_state(random_state), exponent, options)
+    centres, indices = choose(
+        engine, "k-means||", k, check_random_state(random_state), exponent, options
+    )
+    return for_users(centres, "auto"), indices
 
 
 def random(
@@ -157,11 +165,13 @@ def random(
 
     Returns
     -------
-    centers : ndarray of shape (n_clusters, n_features)
+    centers : ndarray or CSR array of shape (n_clusters, n_features)
+        CSR if X is sparse and an ndarray would be large.
     indices : ndarray of shape (n_clusters,)
     """
     engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
-    return choose(engine, "random", k, check_random_state(random_state), exponent, {})
+    centres, indices = choose(engine, "random", k, check_random_state(random_state), exponent, {})
+    return for_users(centres, "auto"), indices
 
 
 def furthest(
@@ -181,12 +191,14 @@ def furthest(
 
     Returns
     -------
-    centers : ndarray of shape (n_clusters, n_features)
+    centers : ndarray or CSR array of shape (n_clusters, n_features)
+        CSR if X is sparse and an ndarray would be large.
     indices : ndarray of shape (n_clusters,)
         Which rows they are; -1 for the mean, which is none.
     """
     engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
-    return choose(engine, "furthest", k, np.random.RandomState(0), exponent, {})
+    centres, indices = choose(engine, "furthest", k, np.random.RandomState(0), exponent, {})
+    return for_users(centres, "auto"), indices
 
 
 def d_sampling(
@@ -216,12 +228,14 @@ def d_sampling(
 
     Returns
     -------
-    centers : ndarray of shape (n_clusters, n_features)
+    centers : ndarray or CSR array of shape (n_clusters, n_features)
+        CSR if X is sparse and an ndarray would be large.
     indices : ndarray of shape (n_clusters,)
     """
     engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
     init = ("d", check_alpha("alpha", alpha))
-    return choose(engine, init, k, check_random_state(random_state), exponent, {})
+    centres, indices = choose(engine, init, k, check_random_state(random_state), exponent, {})
+    return for_users(centres, "auto"), indices
 
 
 # What KMeans calls --------------------------------------------------------------------------------
@@ -292,10 +306,10 @@ def choose(
         indices = farthest_rows(engine, k, exponent, mean)
     if mean is None:
         return engine.take(indices), indices
-    centres = np.empty((k, engine.d), dtype=engine.dtype)
-    centres[0] = mean
-    centres[1:] = engine.take(indices[1:])
-    return centres, indices
+    first, rest = mean[np.newaxis].astype(engine.dtype), engine.take(indices[1:])
+    if engine.sparse:
+        return sp.vstack([sp.csr_array(first), rest], format="csr"), indices
+    return np.concatenate([first, rest]), indices
 
 
 def _ready(

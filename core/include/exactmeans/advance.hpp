@@ -3,6 +3,7 @@
 // together do not fit the cache.
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
 #include "exactmeans/centroids.hpp"
@@ -11,6 +12,7 @@
 namespace exactmeans {
 
 // Remembers what each cluster explained, so that one that neither changed nor moved costs nothing.
+// Sums and centres are both dense or both sparse; sparse ones are measured about 0.
 template <class R>
 class Advance {
 public:
@@ -29,14 +31,22 @@ public:
         std::vector<Size> empty;
         for (Size j = 0; j < sums.k(); ++j)
             if (!(sums.weight(j) > 0)) empty.push_back(j);
-        const Movement movement = centroids.move(
-            [&](Size j, R* buffer) -> const R* {
-                if (!observed_) look(j, sums, centroids, origin);
-                if (!sums.touched(j) || !(sums.weight(j) > 0)) return nullptr;
+        const auto place = [&](Size j, auto* buffer) -> decltype(buffer) {
+            if (!observed_) look(j, sums, centroids, origin);
+            if (!sums.touched(j) || !(sums.weight(j) > 0)) return nullptr;
+            if constexpr (std::is_same_v<decltype(buffer), R*>)
                 sums.mean(j, buffer);
-                return buffer;
-            },
-            empty, sums.heaviest(), threads);
+            else
+                sums.mean(j, *buffer);
+            return buffer;
+        };
+        const Size leader = sums.heaviest();
+        const Movement movement =
+            centroids.sparse()
+                ? centroids.move([&](Size j, SparseVector<R>& buffer) { return place(j, &buffer); },
+                                 empty, leader, threads)
+                : centroids.move([&](Size j, R* buffer) { return place(j, buffer); }, empty, leader,
+                                 threads);
         for (std::size_t j = 0; j < known_.size(); ++j)
             if (movement.distance[j] > 0) known_[j] = 0;
         sums.settle();
@@ -55,7 +65,10 @@ private:
     void look(Size j, const Sums& sums, const Centroids<R>& centroids, const double* origin) {
         const std::size_t at = std::size_t(j);
         if (known_[at] && !sums.touched(j)) return;
-        explained_[at] = sums.explained(j, centroids.master(j), origin, centroids.frame().exponent);
+        const int exponent = centroids.frame().exponent;
+        explained_[at] = centroids.sparse()
+                             ? sums.explained(j, centroids.sparse_master(j), exponent)
+                             : sums.explained(j, centroids.master(j), origin, exponent);
         known_[at] = 1;
     }
 

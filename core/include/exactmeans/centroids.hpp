@@ -1,5 +1,5 @@
-// The centres: one master matrix, as the user sees it, and what the kernels read, derived from it
-// on demand.
+// The centres: one master, as the user sees it, and what the kernels read, derived from it on
+// demand.
 #pragma once
 
 #include <algorithm>
@@ -12,33 +12,36 @@
 
 #include "exactmeans/frame.hpp"
 #include "exactmeans/kernels.hpp"
+#include "exactmeans/layout.hpp"
 #include "exactmeans/movement.hpp"
 #include "exactmeans/parallel.hpp"
+#include "exactmeans/sparse.hpp"
 
 namespace exactmeans {
 
+// The master is dense, k x d, or, for CSR rows, a sparse vector per centre.
 template <class R>
 class Centroids {
 public:
     Centroids(const R* centres, Size k, Size d, Frame<R> frame, const Threads& threads)
-        : k_(k),
-          d_(d),
-          frame_(std::move(frame)),
-          master_(centres, centres + k * d),
-          start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
-          norm2_(std::size_t(k)),
-          stale_(std::size_t(k), 1) {
-        if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
-        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
-            for (Size j = begin; j < end; ++j) derive_norm(j);
-        });
+        : Centroids(k, d, std::move(frame)) {
+        master_.assign(centres, centres + k * d);
+        derive_norms(threads);
+    }
+    Centroids(std::vector<SparseVector<R>> centres, Size d, Frame<R> frame, const Threads& threads)
+        : Centroids(Size(centres.size()), d, std::move(frame)) {
+        if (!frame_.shift.empty()) throw std::invalid_argument("sparse centres have no shift");
+        sparse_ = std::move(centres);
+        derive_norms(threads);
     }
 
     Size k() const { return k_; }
     Size d() const { return d_; }
+    bool sparse() const { return !sparse_.empty(); }
     const Frame<R>& frame() const { return frame_; }
     const R* master() const { return master_.data(); }
     const R* master(Size j) const { return master_.data() + j * d_; }
+    const SparseVector<R>& sparse_master(Size j) const { return sparse_[std::size_t(j)]; }
 
     // The centre as scores see it, before scaling: shifted like the rows and rounded.
     R derived(Size j, Size f) const {
@@ -61,22 +64,33 @@ public:
 
     // Puts the centres elsewhere and says how far each went. next(j, buffer) gives the new place of
     // centre j, in the buffer or not, or null if it stays; then the followers go where leader is.
+    // Places are arrays of d, or sparse vectors if the master is sparse.
     template <class Next>
     Movement move(Next next, const std::vector<Size>& followers, Size leader,
                   const Threads& threads) {
         Movement movement;
         movement.distance.assign(std::size_t(k_), 0.0);
         std::vector<double> own2(static_cast<std::size_t>(k_));
-        std::vector<std::vector<R>> buffers(static_cast<std::size_t>(threads.n_jobs));
-        const auto replace_one = [&](Size j, const R* place) {
+        const auto replace_one = [&](Size j, const auto* place) {
             replace(j, place, movement.distance[std::size_t(j)], own2[std::size_t(j)]);
         };
-        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int worker) {
-            std::vector<R>& buffer = buffers[std::size_t(worker)];
-            buffer.resize(std::size_t(d_));
-            for (Size j = begin; j < end; ++j) replace_one(j, next(j, buffer.data()));
+        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
+            if constexpr (std::is_invocable_v<Next, Size, R*>) {
+                std::vector<R> buffer(static_cast<std::size_t>(d_));
+                for (Size j = begin; j < end; ++j) replace_one(j, next(j, buffer.data()));
+            } else {
+                SparseVector<R> buffer;
+                for (Size j = begin; j < end; ++j) replace_one(j, next(j, buffer));
+            }
         });
-        for (const Size j : followers) replace_one(j, master(leader));
+        for (const Size j : followers) {
+            if constexpr (std::is_invocable_v<Next, Size, R*>) {
+                replace_one(j, master(leader));
+            } else {
+                const SparseVector<R> place = sparse_master(leader);
+                replace_one(j, &place);
+            }
+        }
         for (Size j = 0; j < k_; ++j) movement.add(j, own2[std::size_t(j)]);
         norms_given_ = false;
         norm_terms_ = 1;
@@ -85,98 +99,128 @@ public:
     Movement move(const R* centres, const Threads& threads) {
         return move([&](Size j, R*) { return centres + j * d_; }, {}, 0, threads);
     }
+    Movement move(const std::vector<SparseVector<R>>& centres, const Threads& threads) {
+        return move([&](Size j, SparseVector<R>&) { return &centres[std::size_t(j)]; }, {}, 0,
+                    threads);
+    }
 
     // Where feature f stands in the panels of CSR rows: f itself, or what `slots` says.
-    void set_slots(std::vector<std::uint32_t> slots) {
-        slots_ = std::move(slots);
-        std::fill(stale_.begin(), stale_.end(), char(1));
-    }
-    const std::uint32_t* slots_or_null() const { return slots_.empty() ? nullptr : slots_.data(); }
+    void set_slots(std::vector<std::uint32_t> slots) { layout_.set_slots(std::move(slots)); }
+    const std::uint32_t* slots_or_null() const { return layout_.slots_or_null(); }
 
     // The layout for dense or CSR rows; centres that moved are packed anew.
     Panels<R> panels(bool dense, const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
-        const Size count = dense ? dense_panels<R>(k_) : csr_panels<R>(k_);
-        panels_.resize(std::size_t(padded<R>(k_) * d_), R(0));
-        const Panels<R> view{panels_.data(), start_.data(), k_, d_, count};
-        if (panels_dense_ != dense) {
-            std::fill(panels_.begin(), panels_.end(), R(0));
-            std::fill(stale_.begin(), stale_.end(), char(1));
-            panels_dense_ = dense;
+        if (sparse() && dense) throw std::invalid_argument("sparse centres are for CSR rows");
+        return sparse() ? layout_.panels(sparse_, d_, frame_, start_.data(), threads)
+                        : layout_.panels(master_, d_, frame_, start_.data(), dense, threads);
+    }
+
+    // The values of a centre at a CSR row's features.
+    template <class I>
+    void values_at(Size j, const I* feature, Size count, double* out) const {
+        if (!sparse()) {
+            for (Size t = 0; t < count; ++t) out[t] = double(master(j)[feature[t]]);
+            return;
         }
-        if (std::find(stale_.begin(), stale_.end(), char(1)) != stale_.end()) {
-            threads.ranges(d_, features_per_task(), [&](Size begin, Size end, int) {
-                for (Size p = 0; p < count; ++p) pack(view.panel(p), dense, begin, end);
-            });
-            std::fill(stale_.begin(), stale_.end(), char(0));
+        const SparseVector<R>& own = sparse_master(j);
+        const auto *at = own.feature.data(), *end = at + own.size();
+        for (Size t = 0; t < count; ++t) {
+            at = std::lower_bound(at, end, std::uint32_t(feature[t]));
+            const bool has = at != end && Size(*at) == Size(feature[t]);
+            out[t] = has ? double(own.value[std::size_t(at - own.feature.data())]) : 0.0;
         }
-        return view;
     }
 
 private:
+    Centroids(Size k, Size d, Frame<R> frame)
+        : k_(k),
+          d_(d),
+          frame_(std::move(frame)),
+          start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
+          norm2_(std::size_t(k)),
+          layout_(k) {
+        if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
+    }
+
     // Small centres are not worth waking a thread each.
-    Size centres_per_task() const { return std::max<Size>(1, 16384 / std::max<Size>(1, d_)); }
-    Size features_per_task() const { return std::max<Size>(64, 16384 / std::max<Size>(1, k_)); }
-
-    // Brings features [begin, end) of a panel up to date, unit by unit.
-    void pack(typename Panels<R>::Panel panel, bool dense, Size begin, Size end) const {
-        constexpr Size unit = unit_width<R>;
-        R* values = panels_.data() + panel.first * d_;
-        for (Size j = panel.first; j < std::min(k_, panel.first + panel.width()); j += unit) {
-            const Size count = std::min(unit, k_ - j);
-            const auto stale = stale_.begin() + j;
-            if (std::find(stale, stale + count, char(1)) == stale + count) continue;
-            R* lanes = values + (j - panel.first);
-            if (frame_.shift.empty() && frame_.exponent == 0)
-                pack_unit(j, count, lanes, panel.width(), dense, begin, end,
-                          [](Size, R c) { return -c; });
-            else
-                pack_unit(j, count, lanes, panel.width(), dense, begin, end,
-                          [&](Size f, R c) { return packed(f, c); });
+    Size centres_per_task() const {
+        Size width = std::max<Size>(1, d_);
+        if (sparse()) {
+            Size total = 0;
+            for (const SparseVector<R>& centre : sparse_) total += centre.size();
+            width = total / k_ + 1;
         }
-    }
-
-    template <class Value>
-    void pack_unit(Size j, Size count, R* lanes, Size width, bool dense, Size begin, Size end,
-                   Value value) const {
-        const std::uint32_t* slot = dense ? nullptr : slots_or_null();
-        const R* centre = master(j);
-        for (Size f = begin; f < end; ++f) {
-            R* to = lanes + (slot ? Size(slot[f]) : f) * width;
-            for (Size l = 0; l < count; ++l) to[l] = value(f, centre[l * d_ + f]);
-        }
-    }
-
-    // Scaling the centre by the square of the scale is scaling row and centre: the product is the
-    // same number.
-    R packed(Size f, R c) const {
-        if (!frame_.shift.empty()) c -= frame_.shift[std::size_t(f)];
-        return R(-std::ldexp(double(c), 2 * frame_.exponent));
+        return std::max<Size>(1, 16384 / width);
     }
 
     // Puts centre j where `place` is, unless that is null or where it stands already.
-    void replace(Size j, const R* place, double& distance, double& own2) {
-        if (!place || std::memcmp(master(j), place, std::size_t(d_) * sizeof(R)) == 0) {
+    template <class Place>
+    void replace(Size j, const Place* place, double& distance, double& own2) {
+        if (!place || stands_at(j, *place, place)) {
             // Norms that were set from outside go, whether or not their centre moves.
             if (norms_given_) derive_norm(j);
             return;
         }
-        const R* shift = frame_.shift_or_null();
-        own2 = kernels<R>().step2(place, master(j), nullptr, d_, frame_.scale());
-        const double step2 =
-            shift ? kernels<R>().step2(place, master(j), shift, d_, frame_.scale()) : own2;
+        double step2;
+        if constexpr (std::is_same_v<Place, R>) {
+            const R* shift = frame_.shift_or_null();
+            own2 = kernels<R>().step2(place, master(j), nullptr, d_, frame_.scale());
+            step2 = shift ? kernels<R>().step2(place, master(j), shift, d_, frame_.scale()) : own2;
+            std::copy(place, place + d_, master_.data() + j * d_);
+        } else {
+            step2 = own2 = sparse_step2(*place, sparse_master(j));
+            sparse_[std::size_t(j)] = *place;
+        }
         // A difference, a square and up to d additions round each term by less than d + 4 units.
         // Squares may underflow, too, and a centre that moved must not seem to stand still.
         distance = std::sqrt(step2 + double(d_) * 0x1p-1074) * (1 + double(d_ + 8) * 0x1p-53) *
                    (1 + 0x1p-48);
-        std::copy(place, place + d_, master_.data() + j * d_);
-        stale_[std::size_t(j)] = 1;
+        layout_.outdate(j);
         derive_norm(j);
     }
+    bool stands_at(Size j, const R&, const R* place) const {
+        return std::memcmp(master(j), place, std::size_t(d_) * sizeof(R)) == 0;
+    }
+    bool stands_at(Size j, const SparseVector<R>& place, const SparseVector<R>*) const {
+        return sparse_master(j) == place;
+    }
 
+    double sparse_step2(const SparseVector<R>& a, const SparseVector<R>& b) const {
+        std::vector<std::uint32_t> features;
+        std::vector<R> from, to;
+        for_either(a.feature, b.feature, [&](std::uint32_t f, Size s, Size t) {
+            features.push_back(f);
+            to.push_back(s < 0 ? R(0) : a.value[std::size_t(s)]);
+            from.push_back(t < 0 ? R(0) : b.value[std::size_t(t)]);
+        });
+        const Stripes stripes(Size(features.size()),
+                              [&](Size t) { return features[std::size_t(t)]; });
+        const auto laid_to = stripes.lay<R>([&](Size t) { return to[std::size_t(t)]; });
+        const auto laid_from = stripes.lay<R>([&](Size t) { return from[std::size_t(t)]; });
+        return kernels<R>().step2(laid_to.data(), laid_from.data(), nullptr, stripes.length(),
+                                  frame_.scale());
+    }
+
+    void derive_norms(const Threads& threads) {
+        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
+            for (Size j = begin; j < end; ++j) derive_norm(j);
+        });
+    }
     void derive_norm(Size j) {
-        const double norm2 =
-            kernels<R>().square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale()).value();
+        double norm2;
+        if (sparse()) {
+            const SparseVector<R>& own = sparse_master(j);
+            const Stripes stripes(own.size(), [&](Size t) { return own.feature[std::size_t(t)]; });
+            const auto laid = stripes.lay<R>([&](Size t) { return own.value[std::size_t(t)]; });
+            norm2 = kernels<R>()
+                        .square_sum(laid.data(), nullptr, stripes.length(), frame_.scale())
+                        .value();
+        } else {
+            norm2 = kernels<R>()
+                        .square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale())
+                        .value();
+        }
         norm2_[std::size_t(j)] = norm2;
         start_[std::size_t(j)] = R(0.5 * norm2);
     }
@@ -184,15 +228,13 @@ private:
     Size k_, d_;
     Frame<R> frame_;
     std::vector<R> master_;
+    std::vector<SparseVector<R>> sparse_;
     std::vector<R> start_;
     std::vector<double> norm2_;
     Size norm_terms_ = 1;
     bool norms_given_ = false;
     mutable std::mutex layout_mutex_;
-    std::vector<std::uint32_t> slots_;
-    mutable std::vector<R> panels_;
-    mutable std::vector<char> stale_;  // centres that the panels do not have yet
-    mutable bool panels_dense_ = true;
+    mutable Layout<R> layout_;
 };
 
 }  // namespace exactmeans

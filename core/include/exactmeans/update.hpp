@@ -4,95 +4,54 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <vector>
 
-#include "exactmeans/compensated.hpp"
-#include "exactmeans/grid.hpp"
-#include "exactmeans/kernels.hpp"
+#include "exactmeans/moves.hpp"
 #include "exactmeans/parallel.hpp"
-#include "exactmeans/rows.hpp"
+#include "exactmeans/sum_row.hpp"
 
 namespace exactmeans {
 
-// Word planes of one vector of sums: plane w starts at words + w * columns.
-class SumRow {
-public:
-    SumRow(double* words, Size columns, const Grid& grid)
-        : words_(words), d_(columns), grid_(&grid) {}
-
-    // Adds row i; sign is +1 or -1.
-    template <class R>
-    void add(const DenseRows<R>& x, Size i, double sign) {
-        const Grid& grid = *grid_;
-        const R* row = x.data + i * x.row_stride;
-        const double factor = sign * x.weight(i);
-        // The product is rounded once and the sum not at all, so sign * weight commutes with both.
-        if (x.col_stride == 1 && grid.words() == 1 && grid.exponent() == 0)
-            kernels<R>().add_row(words_, row, factor, d_);
-        else if (x.col_stride == 1 && grid.words() == 2)
-            kernels<R>().add_row2(words_, words_ + d_, row, grid.magic_row(0), grid.per_column(),
-                                  factor, grid.scale(), d_);
-        else
-            for (Size f = 0; f < d_; ++f)
-                add_value(f, sign * contribution(x, i, x.at(i, f), grid.scale()));
-    }
-
-    template <class R, class I>
-    void add(const CsrRows<R, I>& x, Size i, double sign) {
-        const auto row = x.row(i);
-        const double scale = grid_->scale();
-        for (Size t = 0; t < row.nonzeros; ++t)
-            add_value(Size(row.index[t]), sign * contribution(x, i, double(row.value[t]), scale));
-    }
-
-    void add_value(Size f, double value) {
-        const int last = grid_->words() - 1;
-        const Size column = grid_->per_column() ? f : 0;
-        for (int w = 0; w < last; ++w) {
-            const double magic = grid_->magic_row(w)[column];
-            const double part = (value + magic) - magic;
-            words_[w * d_ + f] += part;
-            value -= part;
-        }
-        words_[last * d_ + f] += value;
-    }
-
-    // The exact sum as an unevaluated high + low, to twice the precision of a double.
-    TwoSum total(Size f) const {
-        const int last = grid_->words() - 1;
-        TwoSum sum(words_[last * d_ + f], 0.0);
-        for (int w = last - 1; w >= 0; --w) {
-            const TwoSum next(words_[w * d_ + f], sum.sum);
-            sum = TwoSum(next.sum, next.error + sum.error);
-        }
-        return sum;
-    }
-
-private:
-    double* words_;
-    Size d_;
-    const Grid* grid_;
-};
-
+// Dense: k x d, for rows of either kind. Sparse: only features that occur in the cluster, for CSR
+// rows; besides, each thread that adds rows keeps one vector of d.
 class Sums {
 public:
-    Sums(Size k, Size d, Grid grid, Grid weight_grid)
+    Sums(Size k, Size d, Grid grid, Grid weight_grid, bool sparse = false)
         : k_(k),
           d_(d),
           grid_(std::move(grid)),
           weight_grid_(std::move(weight_grid)),
-          words_(std::size_t(k * d) * std::size_t(grid_.words())),
+          words_(sparse ? 0 : std::size_t(k * d) * std::size_t(grid_.words())),
+          sparse_(sparse ? std::size_t(k) : 0, SparseSum(grid_.words())),
           weight_words_(std::size_t(k) * std::size_t(weight_grid_.words())),
           members_(std::size_t(k)),
-          touched_(std::size_t(k), 1) {}
+          touched_(std::size_t(k), 1) {
+        if (sparse && d > largest_sparse_d)
+            throw std::invalid_argument("X must have at most 2^31 columns");
+    }
 
     Size k() const { return k_; }
     Size d() const { return d_; }
+    bool sparse() const { return !sparse_.empty(); }
     const Grid& grid() const { return grid_; }
-    const std::vector<double>& words() const { return words_; }
+    const Grid& weight_grid() const { return weight_grid_; }
+    const SparseSum& sparse_sum(Size j) const { return sparse_[std::size_t(j)]; }
     const std::vector<double>& weight_words() const { return weight_words_; }
+    // k x words x d
+    std::vector<double> words() const {
+        if (!sparse()) return words_;
+        std::vector<double> out(std::size_t(k_ * d_) * std::size_t(grid_.words()));
+        for (Size j = 0; j < k_; ++j)
+            for (Size t = 0; t < sparse_sum(j).size(); ++t)
+                for (int w = 0; w < grid_.words(); ++w)
+                    out[std::size_t((j * grid_.words() + w) * d_ +
+                                    sparse_sum(j).features()[std::size_t(t)])] =
+                        sparse_sum(j).plane(w)[t];
+        return out;
+    }
     // Rows of positive weight in each cluster.
     const std::vector<Size>& members() const { return members_; }
     bool any_empty() const {
@@ -101,6 +60,7 @@ public:
 
     void reset() {
         std::fill(words_.begin(), words_.end(), 0.0);
+        for (SparseSum& sum : sparse_) sum.clear();
         std::fill(weight_words_.begin(), weight_words_.end(), 0.0);
         std::fill(members_.begin(), members_.end(), Size(0));
         std::fill(touched_.begin(), touched_.end(), char(1));
@@ -111,30 +71,39 @@ public:
     template <class Rows>
     void relabel(const Rows& x, const std::int32_t* labels, std::int32_t* summed,
                  const Threads& threads) {
-        const Moves moves = collect(x.n, labels, summed);
-        const Size step = piece_length(x, Size(moves.rows.size()));
-        std::vector<Piece> pieces;
-        for (Size j = 0; j < k_; ++j) {
-            const Size begin = moves.start[std::size_t(j)], end = moves.start[std::size_t(j + 1)];
-            const bool shared = end - begin > step;
-            for (Size at = begin; at < end; at += step)
-                pieces.push_back({j, at, std::min(at + step, end), shared});
-        }
-        std::sort(pieces.begin(), pieces.end(),
-                  [](const Piece& a, const Piece& b) { return a.end - a.begin > b.end - b.begin; });
+        const Moves moves(x.n, k_, labels, summed);
+        const std::vector<Moves::Piece> pieces = moves.pieces(piece_length(x, moves.count()));
+        piles_.resize(std::max(piles_.size(), std::size_t(threads.n_jobs)));
         std::mutex mutex;
         // Small pieces go together, so that a thread is woken for a worthwhile amount of work only.
-        const Size work = std::max<Size>(1, Size(moves.rows.size()) * values_per_row(x));
+        const Size work = std::max<Size>(1, moves.count() * values_per_row(x));
         const Size together = std::max<Size>(1, 16384 * Size(pieces.size()) / work);
-        threads.ranges(Size(pieces.size()), together, [&](Size begin, Size end, int) {
-            for (Size p = begin; p < end; ++p) add_piece(x, moves, pieces[std::size_t(p)], mutex);
+        threads.ranges(Size(pieces.size()), together, [&](Size begin, Size end, int worker) {
+            for (Size p = begin; p < end; ++p)
+                add_piece(x, moves, pieces[std::size_t(p)], worker, mutex);
         });
     }
 
     // Adds (sign +1) or removes (-1) one row; used to move rows into empty clusters and back.
     template <class Rows>
     void move(const Rows& x, Size i, Size cluster, double sign) {
-        row(cluster).add(x, i, sign);
+        if (!sparse()) {
+            row(cluster).add(x, i, sign);
+        } else if constexpr (is_dense<Rows>) {
+            throw std::invalid_argument("sparse sums are of CSR rows");
+        } else {
+            SparseSum own(grid_.words());
+            std::vector<double> words(std::size_t(grid_.words()));
+            const auto given = x.row(i);
+            for (Size t = 0; t < given.nonzeros; ++t) {
+                const double value =
+                    sign * contribution(x, i, double(given.value[t]), grid_.scale());
+                cut(grid_, Size(given.index[t]), value,
+                    [&](int w, double part) { words[std::size_t(w)] = part; });
+                own.push(Size(given.index[t]), words.data(), 1);
+            }
+            sparse_[std::size_t(cluster)].add(own);
+        }
         weight_row(cluster).add_value(0, sign * x.weight(i));
         members_[std::size_t(cluster)] += x.weight(i) > 0 ? Size(sign) : 0;
         touched_[std::size_t(cluster)] = 1;
@@ -143,12 +112,25 @@ public:
     // Adds the sums of other rows, collected elsewhere on the same grid.
     void add(const Sums& other) {
         for (std::size_t t = 0; t < words_.size(); ++t) words_[t] += other.words_[t];
+        for (std::size_t j = 0; j < sparse_.size(); ++j) sparse_[j].add(other.sparse_[j]);
         for (std::size_t t = 0; t < weight_words_.size(); ++t)
             weight_words_[t] += other.weight_words_[t];
         for (std::size_t j = 0; j < members_.size(); ++j) {
             members_[j] += other.members_[j];
             touched_[j] = 1;
         }
+    }
+
+    // Likewise, of one cluster; `words` has words x features, or words x d if sums are dense.
+    void absorb(Size j, const SparseSum& sum, const double* words, const double* weight_words,
+                Size members) {
+        if (sparse()) sparse_[std::size_t(j)].add(sum);
+        for (Size t = 0; !sparse() && t < d_ * grid_.words(); ++t)
+            words_[std::size_t(j * d_ * grid_.words() + t)] += words[t];
+        for (int w = 0; w < weight_grid_.words(); ++w)
+            weight_words_[std::size_t(j * weight_grid_.words() + w)] += weight_words[w];
+        members_[std::size_t(j)] += members;
+        touched_[std::size_t(j)] = 1;
     }
 
     double weight(Size j) const { return weight_row(j).total(0).sum; }
@@ -167,21 +149,39 @@ public:
 
     template <class R>
     void mean(Size j, R* out) const {
-        const TwoSum weight = weight_row(j).total(0);
-        const double back = std::ldexp(1.0, -grid_.exponent());
-        if (grid_.words() <= 2) {
-            const double* low = grid_.words() == 2 ? plane(j, 1) : nullptr;
-            kernels<R>().mean(plane(j, 0), low, weight.sum, weight.error, back, d_, out);
-            return;
+        if (sparse()) {
+            SparseVector<R> own;
+            mean(j, own);
+            std::fill(out, out + d_, R(0));
+            for (Size t = 0; t < own.size(); ++t)
+                out[own.feature[std::size_t(t)]] = own.value[std::size_t(t)];
+        } else {
+            means(
+                j, plane(j, 0), grid_.words() > 1 ? plane(j, 1) : nullptr, d_,
+                [&](Size f) { return row(j).total(f); }, out);
         }
-        std::vector<double> high(static_cast<std::size_t>(d_)), low(static_cast<std::size_t>(d_));
-        const SumRow sums = row(j);
-        for (Size f = 0; f < d_; ++f) {
-            const TwoSum sum = sums.total(f);
-            high[std::size_t(f)] = sum.sum;
-            low[std::size_t(f)] = sum.error;
+    }
+    template <class R>
+    void mean(Size j, SparseVector<R>& out) const {
+        const SparseSum& sum = sparse_sum(j);
+        out.feature = sum.features();
+        out.value.resize(out.feature.size());
+        const auto total_of = [&](Size t) {
+            double words[66];
+            for (int w = 0; w < grid_.words(); ++w) words[w] = sum.plane(w)[t];
+            return total(grid_, words, 1);
+        };
+        means(j, sum.plane(0), grid_.words() > 1 ? sum.plane(1) : nullptr, sum.size(), total_of,
+              out.value.data());
+        // Sums may cancel, and means underflow.
+        std::size_t kept = 0;
+        for (std::size_t t = 0; t < out.feature.size(); ++t) {
+            out.feature[kept] = out.feature[t];
+            out.value[kept] = out.value[t];
+            kept += out.value[t] != 0;
         }
-        kernels<R>().mean(high.data(), low.data(), weight.sum, weight.error, back, d_, out);
+        out.feature.resize(kept);
+        out.value.resize(kept);
     }
 
     // The means of all clusters; those without weight get the heaviest one's.
@@ -200,16 +200,37 @@ public:
                                       std::ldexp(1.0, exponent),
                                       std::ldexp(1.0, exponent - grid_.exponent()));
     }
+    // The origin is 0, so only the centre's own features count.
+    template <class R>
+    double explained(Size j, const SparseVector<R>& centre, int exponent) const {
+        const SparseSum& sum = sparse_sum(j);
+        std::vector<Size> at(std::size_t(centre.size()), -1);
+        for_either(centre.feature, sum.features(), [&](std::uint32_t, Size c, Size s) {
+            if (c >= 0) at[std::size_t(c)] = s;
+        });
+        const Stripes stripes(centre.size(),
+                              [&](Size t) { return centre.feature[std::size_t(t)]; });
+        const auto words = [&](int w) {
+            return stripes.lay<double>([&](Size t) {
+                const Size s = at[std::size_t(t)];
+                return s < 0 ? 0.0 : sum.plane(w)[s];
+            });
+        };
+        const auto own = stripes.lay<R>([&](Size t) { return centre.value[std::size_t(t)]; });
+        const std::vector<double> high = words(0), origin(own.size());
+        const std::vector<double> low = grid_.words() > 1 ? words(1) : std::vector<double>();
+        return kernels<R>().explained(own.data(), high.data(), low.empty() ? nullptr : low.data(),
+                                      origin.data(), stripes.length(), weight(j),
+                                      std::ldexp(1.0, exponent),
+                                      std::ldexp(1.0, exponent - grid_.exponent()));
+    }
 
 private:
-    // Rows to add or remove, grouped by centre; an entry is 2 * row + (1 if it is to be removed).
-    struct Moves {
-        std::vector<Size> rows;
-        std::vector<Size> start;
-    };
-    struct Piece {
-        Size centre, begin, end;
-        bool shared;  // other pieces have the same centre
+    // One per worker; copies of the sums make their own.
+    struct Piles : std::vector<std::unique_ptr<Pile>> {
+        Piles() = default;
+        Piles(const Piles&) : Piles() {}
+        Piles& operator=(const Piles&) { return *this; }
     };
 
     SumRow row(Size j) const {
@@ -218,28 +239,6 @@ private:
     SumRow weight_row(Size j) const {
         return SumRow(const_cast<double*>(weight_words_.data()) + j * weight_grid_.words(), 1,
                       weight_grid_);
-    }
-
-    Moves collect(Size n, const std::int32_t* labels, std::int32_t* summed) const {
-        Moves moves;
-        moves.start.assign(std::size_t(k_ + 2), 0);
-        const auto label = [&](Size i) { return labels ? labels[i] : 0; };
-        // Counted two places ahead, so that filling turns starts into the next centre's starts.
-        for (Size i = 0; i < n; ++i) {
-            if (label(i) == summed[i]) continue;
-            if (summed[i] >= 0) ++moves.start[std::size_t(summed[i]) + 2];
-            ++moves.start[std::size_t(label(i)) + 2];
-        }
-        for (std::size_t j = 2; j < moves.start.size(); ++j) moves.start[j] += moves.start[j - 1];
-        moves.rows.resize(std::size_t(moves.start.back()));
-        for (Size i = 0; i < n; ++i) {
-            if (label(i) == summed[i]) continue;
-            if (summed[i] >= 0)
-                moves.rows[std::size_t(moves.start[std::size_t(summed[i]) + 1]++)] = 2 * i + 1;
-            moves.rows[std::size_t(moves.start[std::size_t(label(i)) + 1]++)] = 2 * i;
-            summed[i] = label(i);
-        }
-        return moves;
     }
 
     template <class Rows>
@@ -253,25 +252,54 @@ private:
     // Long enough that a piece outweighs clearing and merging its own vector of sums.
     template <class Rows>
     Size piece_length(const Rows& x, Size moves) const {
+        if (sparse()) return 2048;
         return std::clamp<Size>(8 * d_ / values_per_row(x), 1024, std::max<Size>(1024, moves));
     }
 
+    // Means of `count` sums of cluster j, given as planes, or one by one if more than two words.
+    template <class R, class Total>
+    void means(Size j, const double* high, const double* low, Size count, Total total_of,
+               R* out) const {
+        const TwoSum weight = weight_row(j).total(0);
+        const double back = std::ldexp(1.0, -grid_.exponent());
+        std::vector<double> highs, lows;
+        for (Size t = 0; grid_.words() > 2 && t < count; ++t) {
+            const TwoSum sum = total_of(t);
+            highs.push_back(sum.sum);
+            lows.push_back(sum.error);
+        }
+        if (grid_.words() > 2) high = highs.data(), low = lows.data();
+        kernels<R>().mean(high, low, weight.sum, weight.error, back, count, out);
+    }
+
     template <class Rows>
-    void add_piece(const Rows& x, const Moves& moves, const Piece& piece, std::mutex& mutex) {
-        const std::size_t size = std::size_t(d_ * grid_.words());
-        std::vector<double> own(piece.shared ? size : 0);
-        SumRow sums = piece.shared ? SumRow(own.data(), d_, grid_) : row(piece.centre);
+    void add_piece(const Rows& x, const Moves& moves, const Moves::Piece& piece, int worker,
+                   std::mutex& mutex) {
+        const bool own_sum = !sparse() && piece.shared;
+        std::vector<double> own(own_sum ? std::size_t(d_ * grid_.words()) : 0);
+        SumRow sums = own_sum ? SumRow(own.data(), d_, grid_) : row(sparse() ? 0 : piece.centre);
         std::vector<double> own_weight(std::size_t(weight_grid_.words()));
         SumRow weights(own_weight.data(), 1, weight_grid_);
+        std::unique_ptr<Pile>& pile = piles_[std::size_t(worker)];
+        if (sparse() && !pile) pile = std::make_unique<Pile>(d_, grid_.words());
         Size members = 0;
         for (Size at = piece.begin; at < piece.end; ++at) {
             const Size entry = moves.rows[std::size_t(at)], i = entry >> 1;
             const double sign = entry & 1 ? -1.0 : 1.0;
-            sums.add(x, i, sign);
+            if (!sparse())
+                sums.add(x, i, sign);
+            else if constexpr (!is_dense<Rows>)
+                pile_up(*pile, grid_, x, i, sign);
+            else
+                throw std::invalid_argument("sparse sums are of CSR rows");
             weights.add_value(0, sign * x.weight(i));
             members += x.weight(i) > 0 ? Size(sign) : 0;
         }
+        SparseSum part(grid_.words());
+        if (sparse()) pile->drain([&](Size f, const double* words) { part.push(f, words, 1); });
+        if (sparse() && !piece.shared) sparse_[std::size_t(piece.centre)].add(part);
         const std::lock_guard lock(mutex);
+        if (sparse() && piece.shared) sparse_[std::size_t(piece.centre)].add(part);
         double* to = words_.data() + piece.centre * d_ * grid_.words();
         for (std::size_t t = 0; t < own.size(); ++t) to[t] += own[t];
         double* to_weight = weight_words_.data() + piece.centre * weight_grid_.words();
@@ -287,9 +315,11 @@ private:
     Size k_, d_;
     Grid grid_, weight_grid_;
     std::vector<double> words_;         // k x words x d
+    std::vector<SparseSum> sparse_;     // or this
     std::vector<double> weight_words_;  // k x words
     std::vector<Size> members_;
     std::vector<char> touched_;
+    Piles piles_;
 };
 
 }  // namespace exactmeans

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
+from exactmeans._centres import for_core, like_rows
 from exactmeans._validation import Double, Matrix, offsets_of, rows_of
 from exactmeans.engines.seeding import LocalSeeding
 
@@ -75,11 +76,10 @@ class LocalEngine:
         for part in self._parts:
             sums.relabel(self._rows(part, weighted), None, _unlabelled(part.rows.n), self.n_jobs)
 
-    def scatter(
-        self, points: NDArray[Any], exponent: int, *, labelled: bool
-    ) -> tuple[float, float]:
+    def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
         """Sum of squared distances to the own (or only) point, weighted and not."""
         weighted, plain = _core.ExactSum(), _core.ExactSum()
+        points = for_core(like_rows(points, sparse=self.sparse))
         for part in self._parts:
             labels = part.labels if labelled else None
             own = part.rows.scatter(points, labels, exponent, self.n_jobs)
@@ -87,14 +87,19 @@ class LocalEngine:
             plain.add(own[1])
         return weighted.value, plain.value
 
-    def take(self, ids: NDArray[np.intp]) -> NDArray[Any]:
-        """Rows by their number, as a dense array."""
+    def take(self, ids: NDArray[np.intp]) -> Matrix:
+        """Rows by their number, in the layout of the data; sparse ones in canonical form."""
+        if self.sparse:
+            order = np.argsort(ids, kind="stable")
+            rows = sp.csr_array(self.pick(ids[order])[np.argsort(order)])
+            rows.has_sorted_indices = rows.has_canonical_format = False  # flags may be out of date
+            rows.sum_duplicates()
+            return rows
         out = np.empty((len(ids), self.d), dtype=self.dtype)
         for part in self._parts:
             here = np.flatnonzero((ids >= part.begin) & (ids < part.end))
             if len(here):
-                rows = part.block[ids[here] - part.begin]
-                out[here] = rows.toarray() if self.sparse else rows
+                out[here] = part.block[ids[here] - part.begin]
         return out
 
     def pick(self, ids: NDArray[np.intp]) -> Matrix:
@@ -180,19 +185,19 @@ class LocalEngine:
         for part in self._parts:
             part.assigner.moved(movement)
 
-    def own_distances(self, centres: NDArray[Any], exponent: int) -> Double:
+    def own_distances(self, centres: Matrix, exponent: int) -> Double:
         """Squared distance of every row to the centre of its label."""
         out = np.empty(self.n)
+        centres = for_core(like_rows(centres, sparse=self.sparse))
         for part in self._parts:
             own = out[part.begin : part.end]
             part.rows.own_distances(centres, part.labels, exponent, own, self.n_jobs)
         return out
 
-    def transform(
-        self, centres: NDArray[Any], shift: NDArray[Any] | None, exponent: int
-    ) -> NDArray[Any]:
+    def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
         """Distances of every row to every centre."""
-        out = np.empty((self.n, len(centres)), dtype=self.dtype)
+        out = np.empty((self.n, centres.shape[0]), dtype=self.dtype)
+        centres = for_core(like_rows(centres, sparse=self.sparse))
         for part in self._parts:
             own = out[part.begin : part.end]
             part.rows.transform(centres, shift, exponent, own, self.n_jobs)

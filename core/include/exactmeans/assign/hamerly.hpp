@@ -99,11 +99,12 @@ private:
         } else {
             // |c|^2 + sum of (x - c)^2 - c^2 over the stored entries, all compensated.
             const double scale = frame.scale();
-            const R* centre = centroids.master(own);
             sum.add(centroids.norm2(own));
             const auto row = work.x.row(i);
+            std::vector<double> centre(static_cast<std::size_t>(row.nonzeros));
+            centroids.values_at(own, row.index, row.nonzeros, centre.data());
             for (Size t = 0; t < row.nonzeros; ++t) {
-                const double c = double(centre[row.index[t]]) * scale,
+                const double c = centre[std::size_t(t)] * scale,
                              step = double(row.value[t]) * scale - c;
                 sum.add_product(step, step);
                 sum.add_product(-c, c);

@@ -1,0 +1,59 @@
+// What an update has to do: rows that come to a cluster or leave it, by cluster, cut into pieces of
+// work.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "exactmeans/rows.hpp"
+
+namespace exactmeans {
+
+struct Moves {
+    struct Piece {
+        Size centre, begin, end;
+        bool shared;  // other pieces have the same centre
+    };
+
+    std::vector<Size> rows;  // 2 * row + (1 if it is to be removed), by centre
+    std::vector<Size> start;
+
+    // From `summed` (-1: nowhere), which is updated, to `labels`; null: all to cluster 0.
+    Moves(Size n, Size k, const std::int32_t* labels, std::int32_t* summed)
+        : start(std::size_t(k + 2)) {
+        const auto label = [&](Size i) { return labels ? labels[i] : 0; };
+        // Counted two places ahead, so that filling turns starts into the next centre's starts.
+        for (Size i = 0; i < n; ++i) {
+            if (label(i) == summed[i]) continue;
+            if (summed[i] >= 0) ++start[std::size_t(summed[i]) + 2];
+            ++start[std::size_t(label(i)) + 2];
+        }
+        for (std::size_t j = 2; j < start.size(); ++j) start[j] += start[j - 1];
+        rows.resize(std::size_t(start.back()));
+        for (Size i = 0; i < n; ++i) {
+            if (label(i) == summed[i]) continue;
+            if (summed[i] >= 0) rows[std::size_t(start[std::size_t(summed[i]) + 1]++)] = 2 * i + 1;
+            rows[std::size_t(start[std::size_t(label(i)) + 1]++)] = 2 * i;
+            summed[i] = label(i);
+        }
+    }
+
+    Size count() const { return Size(rows.size()); }
+
+    // Largest first, none longer than `longest`.
+    std::vector<Piece> pieces(Size longest) const {
+        std::vector<Piece> out;
+        for (Size j = 0; j + 2 < Size(start.size()); ++j) {
+            const Size begin = start[std::size_t(j)], end = start[std::size_t(j + 1)];
+            const bool shared = end - begin > longest;
+            for (Size at = begin; at < end; at += longest)
+                out.push_back({j, at, std::min(at + longest, end), shared});
+        }
+        std::sort(out.begin(), out.end(),
+                  [](const Piece& a, const Piece& b) { return a.end - a.begin > b.end - b.begin; });
+        return out;
+    }
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,141 @@
+// Sparse vectors, and the two benches on which they are worked at: a pile adds up many of them, and
+// stripes lay one out for the kernels that sum over features.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "exactmeans/rows.hpp"
+
+namespace exactmeans {
+
+// Features are kept in 32 bits.
+inline constexpr Size largest_sparse_d = Size(1) << 31;
+
+// Features ascending; what is not listed is +0.
+template <class R>
+struct SparseVector {
+    std::vector<std::uint32_t> feature;
+    std::vector<R> value;
+
+    Size size() const { return Size(feature.size()); }
+    void clear() {
+        feature.clear();
+        value.clear();
+    }
+    void push(Size f, R v) {
+        feature.push_back(std::uint32_t(f));
+        value.push_back(v);
+    }
+    R at(Size f) const {
+        const auto place = std::lower_bound(feature.begin(), feature.end(), std::uint32_t(f));
+        return place != feature.end() && Size(*place) == f
+                   ? value[std::size_t(place - feature.begin())]
+                   : R(0);
+    }
+    bool operator==(const SparseVector& other) const {
+        return feature == other.feature &&
+               std::memcmp(value.data(), other.value.data(), value.size() * sizeof(R)) == 0;
+    }
+};
+
+// Calls visit(feature, index in a or -1, index in b or -1) for each feature that either list has.
+template <class Visit>
+void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b,
+                Visit visit) {
+    const Size na = Size(a.size()), nb = Size(b.size());
+    Size s = 0, t = 0;
+    while (s < na && t < nb) {
+        const std::uint32_t fa = a[std::size_t(s)], fb = b[std::size_t(t)];
+        const std::uint32_t f = std::min(fa, fb);
+        visit(f, fa == f ? s : -1, fb == f ? t : -1);
+        s += fa == f;
+        t += fb == f;
+    }
+    for (; s < na; ++s) visit(a[std::size_t(s)], s, Size(-1));
+    for (; t < nb; ++t) visit(b[std::size_t(t)], Size(-1), t);
+}
+
+// A dense vector with a few words per feature, of which only what was touched is ever looked at.
+// Untouched pages of it are never backed by memory.
+class Pile {
+public:
+    Pile(Size d, int words)
+        : words_(words),
+          values_(static_cast<double*>(std::calloc(std::size_t(d * words), sizeof(double)))),
+          marks_(std::size_t(d / 64 + 1)),
+          tops_(marks_.size() / 64 + 1) {
+        if (!values_) throw std::bad_alloc();
+    }
+
+    // The words of feature f, to be added to.
+    double* at(Size f) {
+        marks_[std::size_t(f >> 6)] |= std::uint64_t(1) << (f & 63);
+        tops_[std::size_t(f >> 12)] |= std::uint64_t(1) << ((f >> 6) & 63);
+        return values_.get() + f * words_;
+    }
+    // Likewise, for reading.
+    const double* peek(Size f) const { return values_.get() + f * words_; }
+
+    // Calls visit(feature, words) for all that was touched, ascending, and clears it.
+    template <class Visit>
+    void drain(Visit visit) {
+        for (std::size_t top = 0; top < tops_.size(); ++top) {
+            for (; tops_[top]; tops_[top] &= tops_[top] - 1) {
+                const std::size_t at = top * 64 + std::size_t(std::countr_zero(tops_[top]));
+                for (std::uint64_t& mark = marks_[at]; mark; mark &= mark - 1) {
+                    const Size f = Size(at) * 64 + std::countr_zero(mark);
+                    double* words = values_.get() + f * words_;
+                    visit(f, words);
+                    std::fill(words, words + words_, 0.0);
+                }
+            }
+        }
+    }
+
+private:
+    struct Free {
+        void operator()(double* p) const { std::free(p); }
+    };
+    Size words_;
+    std::unique_ptr<double[], Free> values_;
+    std::vector<std::uint64_t> marks_, tops_;  // one bit per feature; one per word of those
+};
+
+// Kernels that add up over features deal them out to eight stripes by their number. Entries of a
+// sparse vector, laid out so that each is in the stripe of its feature and in order there, give the
+// same sums: the zeros that are left out, and those that fill up, add nothing.
+class Stripes {
+public:
+    template <class Feature>
+    Stripes(Size count, Feature feature) : place_(std::size_t(count)) {
+        Size next[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+        for (Size t = 0; t < count; ++t) {
+            Size& at = next[feature(t) % 8];
+            place_[std::size_t(t)] = at;
+            at += 8;
+        }
+        for (const Size end : next) length_ = std::max(length_, end / 8 * 8);
+    }
+
+    Size length() const { return length_; }
+    template <class T, class Value>
+    std::vector<T> lay(Value value) const {
+        std::vector<T> out(static_cast<std::size_t>(length_));
+        for (std::size_t t = 0; t < place_.size(); ++t)
+            out[std::size_t(place_[t])] = value(Size(t));
+        return out;
+    }
+
+private:
+    std::vector<Size> place_;
+    Size length_ = 0;
+};
+
+}  // namespace exactmeans

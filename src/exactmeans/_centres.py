@@ -1,0 +1,79 @@
+"""Centres as users and as the core hold them: an array for dense rows, CSR for sparse ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from exactmeans import _core
+from exactmeans._validation import Double, Matrix
+
+COMFORTABLE = 2**29  # bytes of dense centres that nobody minds
+_BUFFER, _BLOCK = 8192, 64
+
+
+def for_core(centres: Matrix) -> Any:
+    """What the core takes: the array itself, or its own copy of a CSR matrix."""
+    if isinstance(centres, np.ndarray):
+        return centres
+    return _core.SparseCentres.make(centres.data, centres.indices, centres.indptr, centres.shape[1])
+
+
+def from_core(given: Any, shape: tuple[int, int]) -> Matrix:
+    """An array, or a CSR matrix from its three arrays."""
+    if isinstance(given, tuple):
+        return sp.csr_array(given, shape=shape)
+    return given
+
+
+def like_rows(centres: Matrix, *, sparse: bool) -> Matrix:
+    """Centres in the form that rows of this kind are compared with."""
+    if sp.issparse(centres) == sparse:
+        return centres
+    return sp.csr_array(centres) if sparse else centres.toarray()
+
+
+def for_users(centres: Matrix, sparse_centers: bool | str) -> Matrix:
+    """`cluster_centers_`: an ndarray, unless that was not wanted or would be large."""
+    if sparse_centers == "auto":
+        size = centres.shape[0] * centres.shape[1] * centres.dtype.itemsize
+        sparse_centers = bool(sp.issparse(centres)) and size > COMFORTABLE
+    return like_rows(centres, sparse=bool(sparse_centers))
+
+
+def einsum_norms2(centres: Matrix, shift: NDArray[Any] | None) -> Double:
+    """Squared norms with the roundings of NumPy's einsum over whole rows."""
+    k, d = centres.shape
+    norms2 = np.empty(k)
+    if isinstance(centres, np.ndarray):
+        step = max(1, 2**16 // d)
+        for begin in range(0, k, step):
+            few = centres[begin : begin + step]
+            seen = few if shift is None else few - shift
+            norms2[begin : begin + step] = np.einsum("ij,ij->i", seen, seen)
+        return norms2
+    for j in range(k):
+        begin, end = centres.indptr[j : j + 2]
+        pieces = _without_zeros(centres.indices[begin:end], centres.data[begin:end])
+        norms2[j] = sum(np.einsum("ij,ij->i", pieces, pieces).tolist())
+    return norms2
+
+
+def _without_zeros(features: NDArray[Any], values: Double) -> Double:
+    """A sparse vector in pieces of which einsum makes the sums that it makes of the dense one.
+
+    einsum adds up 8192 features at a time, and there deals them out to lanes by their number.
+    Leaving out whole blocks of zeros changes neither the lanes nor the sums in them.
+    """
+    blocks, at = np.unique(features // _BLOCK, return_inverse=True)
+    pieces, first, count = np.unique(
+        blocks // (_BUFFER // _BLOCK), return_index=True, return_counts=True
+    )
+    piece = np.repeat(np.arange(len(pieces)), count)
+    place = np.arange(len(blocks)) - first[piece]
+    out = np.zeros((len(pieces), int(count.max(initial=0)), _BLOCK))
+    out[piece[at], place[at], features % _BLOCK] = values
+    return out.reshape(len(pieces), out.shape[1] * _BLOCK)

@@ -1,0 +1,153 @@
+"""Sparse rows: sums and centres that are held sparsely give the bits of dense ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+import datasets
+from exactmeans import KMeans, _core, kmeans_plusplus
+from exactmeans._centres import einsum_norms2
+from exactmeans.engines.local import LocalEngine
+
+pytestmark = pytest.mark.core
+
+
+def text(n: int = 300, d: int = 1000, seed: int = 0, dtype: str = "float64") -> Any:
+    """Rows like those of text: few features each, some of them in most rows."""
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(6, n) + 1
+    rows = np.repeat(np.arange(n), counts)
+    features = np.minimum(rng.zipf(1.3, len(rows)) - 1, d - 1)
+    values = rng.uniform(0.1, 1, len(rows)).astype(dtype)
+    return sp.csr_matrix((values, (rows, features)), shape=(n, d))
+
+
+def make_sums(X: Any, k: int, *, sparse: bool) -> tuple[Any, Any]:
+    engine = LocalEngine([X], None, 2)
+    grid = _core.Grid(engine.survey(weighted=False).bounds, engine.n)
+    grid.words = engine.words_needed(grid, weighted=False)
+    counts = _core.Grid(np.ones(1), engine.n)
+    return _core.Sums(k, engine.d, grid, counts, sparse=sparse), engine._parts[0].rows
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_exported_sums_add_up(sparse: bool) -> None:
+    X, k = text(), 7
+    rng = np.random.default_rng(1)
+    before, after = (rng.integers(0, k, X.shape[0], dtype=np.int32) for _ in range(2))
+    after[:250] = before[:250]
+    whole, rows = make_sums(X, k, sparse=sparse)
+    difference, total = (make_sums(X, k, sparse=sparse)[0] for _ in range(2))
+    summed = np.full(X.shape[0], -1, dtype=np.int32)
+    total.relabel(rows, before, summed, 2)
+    difference.relabel(rows, after, before.copy(), 2)
+    whole.relabel(rows, after, np.full(X.shape[0], -1, dtype=np.int32), 2)
+    exported = difference.export()
+    assert len(exported[0]) <= k
+    total.absorb(exported)
+    assert total.words.tobytes() == whole.words.tobytes()
+    assert total.members.tolist() == whole.members.tolist()
+    assert total.weights.tolist() == whole.weights.tolist()
+    empty = make_sums(X, k, sparse=sparse)[0].export()
+    assert len(empty[0]) == 0
+    total.absorb(empty)
+    assert total.words.tobytes() == whole.words.tobytes()
+
+
+def test_exported_sums_of_other_grids_are_refused() -> None:
+    X = text()
+    sums, rows = make_sums(X, 3, sparse=True)
+    sums.relabel(rows, None, np.full(X.shape[0], -1, dtype=np.int32), 1)
+    ids, offsets, features, words, weights, members = sums.export()
+    for bad in (
+        (ids + 3, offsets, features, words, weights, members),
+        (ids, offsets + 1, features, words, weights, members),
+        (ids, offsets, features[::-1].copy(), words, weights, members),
+        (ids, offsets, features, words[:, :-1].copy(), weights, members),
+        (ids, offsets, features, words, weights, members[:0]),
+    ):
+        with pytest.raises(ValueError, match=r"exported|cluster|features"):
+            sums.absorb(bad)
+
+
+@pytest.mark.parametrize("d", [1, 7, 63, 64, 65, 1000, 4096, 10_007, 100_001])
+def test_norms_are_einsums(d: int) -> None:
+    rng = np.random.default_rng(d)
+    dense = np.where(rng.uniform(size=(20, d)) < 0.02, rng.normal(size=(20, d)), 0.0)
+    dense[:, -1] = 1e-3
+    dense[3] = 0
+    wanted = [np.einsum("j,j->", row, row) for row in dense]
+    assert einsum_norms2(sp.csr_array(dense), None).tolist() == wanted
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_centres_may_be_sparse(dtype: str) -> None:
+    X = text(dtype=dtype)
+    dense = KMeans(9, random_state=0).fit(X)
+    assert isinstance(dense.cluster_centers_, np.ndarray)
+    sparse = KMeans(9, random_state=0, sparse_centers=True).fit(X)
+    centres: Any = sparse.cluster_centers_
+    assert isinstance(centres, sp.csr_array)
+    assert centres.dtype == dtype
+    assert np.array_equal(centres.toarray(), dense.cluster_centers_)
+    assert sparse.inertia_ == dense.inertia_
+    for rows in (X, X.toarray()):
+        assert np.array_equal(sparse.predict(rows), dense.predict(rows))
+        assert np.array_equal(sparse.transform(rows), dense.transform(rows))
+        assert sparse.score(rows) == dense.score(rows)
+    assert np.array_equal(sparse.labels_, sparse.predict(X))
+
+
+def test_dense_rows_may_have_sparse_centres() -> None:
+    X = datasets.load("iris").X
+    model = KMeans(3, random_state=0, sparse_centers=True).fit(X)
+    assert sp.issparse(model.cluster_centers_)
+    assert np.array_equal(model.predict(X), KMeans(3, random_state=0).fit(X).labels_)
+
+
+def test_given_centres_may_be_sparse() -> None:
+    X = text()
+    init: NDArray[Any] = X[:5].toarray()
+    wanted = KMeans(5, init=init, n_init=1).fit(X)
+    for given in (X[:5], sp.csc_matrix(X[:5]), sp.coo_array(X[:5])):
+        model = KMeans(5, init=given, n_init=1).fit(X)
+        assert np.array_equal(model.cluster_centers_, wanted.cluster_centers_)
+    bad = X[:5].copy()
+    bad.data[0] = np.nan
+    with pytest.raises(ValueError, match="init must be finite"):
+        KMeans(5, init=bad).fit(X)
+
+
+def test_replaced_centres_may_be_sparse() -> None:
+    X = text()
+    model = KMeans(4, random_state=0).fit(X)
+    labels = model.predict(X)
+    model.cluster_centers_ = sp.csr_matrix(model.cluster_centers_)
+    assert np.array_equal(model.predict(X), labels)
+    model.cluster_centers_ = model.cluster_centers_[:, :-1]
+    with pytest.raises(ValueError, match="cluster_centers_ must have shape"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("given", ["yes", 1, None])
+def test_sparse_centers_is_checked(given: Any) -> None:
+    with pytest.raises(ValueError, match="sparse_centers must be"):
+        KMeans(2, sparse_centers=given).fit(text())
+
+
+def test_large_centres_are_sparse_by_themselves() -> None:
+    narrow = text(40, 1000)
+    X = sp.csr_matrix((narrow.data, narrow.indices, narrow.indptr), shape=(40, 5_000_000))
+    model = KMeans(20, random_state=0).fit(X)
+    assert sp.issparse(model.cluster_centers_)
+    assert np.array_equal(model.predict(X), model.labels_)
+    assert np.array_equal(model.labels_, KMeans(20, random_state=0).fit(narrow).labels_)
+    centres, indices = kmeans_plusplus(X, 20, random_state=0)
+    assert isinstance(centres, sp.csr_array)
+    assert np.array_equal(centres.indices, X[indices].indices)
+    assert np.array_equal(centres.data, X[indices].data)
