@@ -1112,7 +1112,7 @@ def test_any_block_source() -> None:
 # what a fit tells ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "lloyd", "hamerly"])
+@pytest.mark.parametrize("algorithm", ["auto", "lloyd", "hamerly", "yinyang"])
 def test_history(algorithm: str) -> None:
     X = datasets.blobs(400, 4, 8, spread=4.0)
     seen: list[Iteration] = []
@@ -1132,7 +1132,11 @@ def test_history(algorithm: str) -> None:
     assert model.n_distances_ == sum(record.distances for record in history)
     assert model.algorithm_ == ("lloyd" if algorithm == "auto" else algorithm)
     for record in history:
-        assert [type(value) for value in record] == [int, int, float, float, int, int, float]
+        assert [type(value) for value in record] == [int, int, float, float, int, int, int, float]
+        # A row is skipped, or at least its own distance is computed.
+        assert 400 - record.distances <= record.skipped <= 400 - record.changed
+    assert history[0].skipped == 0
+    assert (history[-1].skipped > 0) == (model.algorithm_ != "lloyd")
 
 
 def test_lloyd_counts_every_distance() -> None:

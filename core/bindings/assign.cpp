@@ -1,5 +1,5 @@
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include "bindings.hpp"
 #include "exactmeans/assign/registry.hpp"
@@ -95,14 +95,35 @@ nb::object centres_of(AnyCentroids& any) {
     });
 }
 
-struct AnyAssigner {
-    std::variant<std::unique_ptr<Assigner<float>>, std::unique_ptr<Assigner<double>>> of;
-    Size n;
+// What algorithms keep beside the rows of a block, in one dtype.
+template <class R>
+struct Beside {
+    std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>();
+    std::unique_ptr<Assigner<R>> assigner{};
+
+    void use(const std::string& name, Size n, Size k) {
+        assigner.reset();  // its bounds go before others are made
+        assigner = make_assigner<R>(name, n, k, slacks);
+    }
 };
 
-AnyAssigner make_any_assigner(const std::string& name, bool single, Size n, Size k) {
-    if (single) return {make_assigner<float>(name, n, k), n};
-    return {make_assigner<double>(name, n, k), n};
+struct AnyAssigner {
+    std::variant<Beside<float>, Beside<double>> of;
+    Size n, k;
+
+    AnyAssigner(const std::string& name, bool single, Size rows, Size centres)
+        : n(rows), k(centres) {
+        if (!single) of = Beside<double>{};
+        use(name);
+    }
+    void use(const std::string& name) {
+        std::visit([&](auto& beside) { beside.use(name, n, k); }, of);
+    }
+};
+
+Size bytes_per_row(const std::string& name, bool single, bool dense, Size k) {
+    return single ? find_algorithm<float>(name).bytes_per_row(k, dense)
+                  : find_algorithm<double>(name).bytes_per_row(k, dense);
 }
 
 template <class R>
@@ -116,14 +137,16 @@ Tally assign_with(Assigner<R>& assigner, const Block& block, AnyCentroids& any,
     });
 }
 
-std::pair<Size, Size> assign(AnyAssigner& any, const Block& block, AnyCentroids& centroids,
-                             const Labels& labels, int n_jobs) {
+std::tuple<Size, Size, Size> assign(AnyAssigner& any, const Block& block, AnyCentroids& centroids,
+                                    const Labels& labels, int n_jobs) {
     require(row_count(block.rows) == any.n && Size(labels.shape(0)) == any.n,
             "the block has another length");
     const Tally tally = std::visit(
-        [&](auto& assigner) { return assign_with(*assigner, block, centroids, labels, n_jobs); },
+        [&](auto& beside) {
+            return assign_with(*beside.assigner, block, centroids, labels, n_jobs);
+        },
         any.of);
-    return {tally.changed, tally.distances};
+    return {tally.changed, tally.distances, tally.skipped};
 }
 
 nb::list algorithms() {
@@ -134,8 +157,6 @@ nb::list algorithms() {
         traits["summary"] = entry.traits.summary;
         traits["dense"] = entry.traits.dense;
         traits["csr"] = entry.traits.csr;
-        traits["bytes_per_row"] = entry.traits.bytes_per_row;
-        traits["bytes_per_row_centre"] = entry.traits.bytes_per_row_centre;
         out.append(traits);
     }
     return out;
@@ -164,17 +185,18 @@ void bind_assign(nb::module_& m) {
         .def_prop_ro("centres", &centres_of);
 
     nb::class_<AnyAssigner>(m, "Assigner")
-        .def("__init__",
-             [](AnyAssigner* self, const std::string& name, bool single, Size n, Size k) {
-                 new (self) AnyAssigner(make_any_assigner(name, single, n, k));
-             })
+        .def("__init__", [](AnyAssigner* self, const std::string& name, bool single, Size n,
+                            Size k) { new (self) AnyAssigner(name, single, n, k); })
+        .def("use", &AnyAssigner::use)
         .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"),
              nb::arg("n_jobs"))
         .def("moved", [](AnyAssigner& any, const Movement& movement) {
-            std::visit([&](auto& assigner) { assigner->moved(movement); }, any.of);
+            std::visit([&](auto& beside) { beside.assigner->moved(movement); }, any.of);
         });
 
     m.def("algorithms", &algorithms);
+    m.def("bytes_per_row", &bytes_per_row, nb::arg("algorithm"), nb::arg("single"),
+          nb::arg("dense"), nb::arg("k"));
 }
 
 }  // namespace exactmeans

@@ -37,7 +37,8 @@ struct Trial {
             std::int32_t label = 0;
             const DenseRows<R> rows = x.rows();
             RowSlacks<R> slacks;
-            const Work<DenseRows<R>> work(rows, one, &label, slacks, Threads{});
+            Work<DenseRows<R>> work(rows, one, &label, slacks);
+            work.pack_centres(Threads{});
             Scan<DenseRows<R>> scan;
             scan.nearest(work, 0, nullptr, 1, false);
             long double distance2 = 0;

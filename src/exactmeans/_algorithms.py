@@ -22,8 +22,8 @@ class Workload:
 
     def bytes_needed(self, algorithm: str) -> int:
         """Memory beside the data itself: per-row state, centres with their layout, exact sums."""
-        traits = _TRAITS[algorithm]
-        per_row = 8 + traits["bytes_per_row"] + self.k * traits["bytes_per_row_centre"]
+        bounds = _core.bytes_per_row(algorithm, self.itemsize == 4, not self.sparse, self.k)
+        per_row = 8 + bounds
         # master, new centres and one packed layout in the compute dtype; sums in float64
         per_centre = self.d * (3 * self.itemsize + 8)
         return self.n * per_row + self.k * per_centre

@@ -47,7 +47,7 @@ def lloyd_loop(
     history: list[Iteration] = []
     stopped = "max_iter reached"
     for iteration in range(1, max_iter + 1):
-        changed, distances = engine.assign(centroids)
+        changed, distances, skipped = engine.assign(centroids)
         engine.sum_up(sums, changed)
         lent = []
         if sums.any_empty:
@@ -64,6 +64,7 @@ def lloyd_loop(
             shift=problem.unscaled(movement.shift2),
             changed=changed,
             distances=distances,
+            skipped=skipped,
             seconds=time.perf_counter() - began,
         )
         history.append(record)
@@ -79,7 +80,7 @@ def lloyd_loop(
             break
     extra = 0
     if changed or movement.moved:  # labels must fit the centres that are returned
-        _, extra = engine.assign(centroids)
+        extra = engine.assign(centroids).distances
     final = from_core(centroids.centres, (k, d))
     inertia, _ = engine.scatter(final, problem.frame.exponent, labelled=True)
     return Run(

@@ -17,6 +17,7 @@ class Iteration(NamedTuple):
     shift: float  # sum of the squared distances that the centres moved
     changed: int  # rows that got another label
     distances: int  # row-centre distances computed
+    skipped: int  # rows whose label was certain without any distance
     seconds: float  # since the run began
 
 

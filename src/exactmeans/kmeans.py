@@ -73,7 +73,7 @@ class KMeans(
         Makes the choice of initial centres reproducible.
     copy_x : bool, default=True
         Accepted for compatibility: the data is never modified.
-    algorithm : {'auto', 'lloyd', 'hamerly'}, default='auto'
+    algorithm : {'auto', 'lloyd', 'hamerly', 'yinyang'}, default='auto'
         How to find the nearest centres. The choice changes time and memory, never the result.
     metric : {'euclidean'}, default='euclidean'
         The distance.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <vector>
@@ -18,6 +19,9 @@
 #include "exactmeans/sparse.hpp"
 
 namespace exactmeans {
+
+template <class R>
+class Groups;
 
 // The master is dense, k x d, or, for CSR rows, a sparse vector per centre.
 template <class R>
@@ -56,6 +60,7 @@ public:
         for (Size j = 0; j < k_; ++j) start_[std::size_t(j)] = R(0.5 * norms2[j]);
         norm_terms_ = norm_terms;
         norms_given_ = true;
+        ++version_;
     }
     Size norm_terms() const { return norm_terms_; }
     const R* start() const { return start_.data(); }
@@ -94,6 +99,7 @@ public:
         for (Size j = 0; j < k_; ++j) movement.add(j, own2[std::size_t(j)]);
         norms_given_ = false;
         norm_terms_ = 1;
+        ++version_;
         return movement;
     }
     Movement move(const R* centres, const Threads& threads) {
@@ -108,12 +114,35 @@ public:
     void set_slots(std::vector<std::uint32_t> slots) { layout_.set_slots(std::move(slots)); }
     const std::uint32_t* slots_or_null() const { return layout_.slots_or_null(); }
 
+    // Counts changes of anything that layouts are made of; those of one centre's place.
+    Size version() const { return version_; }
+    Size moves(Size j) const { return moves_[std::size_t(j)]; }
+
+    // The centres in groups, made when first asked for and brought up to date (groups.hpp).
+    const Groups<R>& groups(bool dense, const Threads& threads) const;
+
     // The layout for dense or CSR rows; centres that moved are packed anew.
     Panels<R> panels(bool dense, const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
         if (sparse() && dense) throw std::invalid_argument("sparse centres are for CSR rows");
         return sparse() ? layout_.panels(sparse_, d_, frame_, start_.data(), threads)
                         : layout_.panels(master_, d_, frame_, start_.data(), dense, threads);
+    }
+
+    // Calls visit(f, value) for what a master says of a centre: every feature, or those listed.
+    template <class Visit>
+    void for_values(Size j, Visit visit) const {
+        if (!sparse()) {
+            for (Size f = 0; f < d_; ++f) visit(f, master(j)[f]);
+            return;
+        }
+        const SparseVector<R>& own = sparse_master(j);
+        for (Size t = 0; t < own.size(); ++t)
+            visit(Size(own.feature[std::size_t(t)]), own.value[std::size_t(t)]);
+    }
+    // Do two centres stand in the same place?
+    bool same(Size a, Size b) const {
+        return sparse() ? sparse_master(a) == sparse_master(b) : stands_at(a, R(), master(b));
     }
 
     // The values of a centre at a CSR row's features.
@@ -139,6 +168,7 @@ private:
           frame_(std::move(frame)),
           start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
           norm2_(std::size_t(k)),
+          moves_(std::size_t(k), 0),
           layout_(k) {
         if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
     }
@@ -177,6 +207,7 @@ private:
         distance = std::sqrt(step2 + double(d_) * 0x1p-1074) * (1 + double(d_ + 8) * 0x1p-53) *
                    (1 + 0x1p-48);
         layout_.outdate(j);
+        ++moves_[std::size_t(j)];
         derive_norm(j);
     }
     bool stands_at(Size j, const R&, const R* place) const {
@@ -233,8 +264,11 @@ private:
     std::vector<double> norm2_;
     Size norm_terms_ = 1;
     bool norms_given_ = false;
+    Size version_ = 0;
+    std::vector<Size> moves_;
     mutable std::mutex layout_mutex_;
     mutable Layout<R> layout_;
+    mutable std::shared_ptr<Groups<R>> groups_;
 };
 
 }  // namespace exactmeans

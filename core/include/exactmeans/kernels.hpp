@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "exactmeans/bounds.hpp"
 #include "exactmeans/rows.hpp"
 
 namespace exactmeans {
@@ -93,6 +94,17 @@ struct Kernels {
                           const Nearest<R>& out);
     void (*nearest_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres,
                         const Nearest<R>& out);
+    // The same for one panel, with a second; labels are places in the layout, of which panel p
+    // begins at panel(p).first. If all of them start at infinity, the label means nothing.
+    void (*panel_dense)(const R* const* rows, Size n, const Panels<R>& centres, Size p,
+                        const Nearest<R>& out);
+    void (*panel_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, Size p,
+                      const Nearest<R>& out);
+    // The distance of row ids[t] to a centre of this score, in units: not below (above) the truth.
+    void (*upper_bounds)(const ScoredRows<R>& rows, const Size* ids, const R* score, Size n,
+                         float* out);
+    void (*lower_bounds)(const ScoredRows<R>& rows, const Size* ids, const R* score, Size n,
+                         float* out);
     // out[i * k + j] = the score of row i and centre j
     void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, R* out);

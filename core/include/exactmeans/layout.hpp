@@ -67,6 +67,13 @@ public:
                        });
     }
 
+    // Value c of feature f as panels have it. Scaling the centre by the square of the scale is
+    // scaling row and centre: the product is the same number.
+    static R packed(const Frame<R>& frame, Size f, R c) {
+        if (!frame.shift.empty()) c -= frame.shift[std::size_t(f)];
+        return frame.exponent ? R(-std::ldexp(double(c), 2 * frame.exponent)) : -c;
+    }
+
 private:
     using Panel = typename Panels<R>::Panel;
 
@@ -103,13 +110,6 @@ private:
     // Where a panel keeps the unit of centre j in a slot.
     R* lanes(const Panel& panel, Size j, Size d, Size slot) {
         return values_.data() + panel.first * d + slot * panel.width() + (j - panel.first);
-    }
-
-    // Scaling the centre by the square of the scale is scaling row and centre: the product is the
-    // same number.
-    static R packed(const Frame<R>& frame, Size f, R c) {
-        if (!frame.shift.empty()) c -= frame.shift[std::size_t(f)];
-        return frame.exponent ? R(-std::ldexp(double(c), 2 * frame.exponent)) : -c;
     }
 
     Size k_;

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "exactmeans/bounds.hpp"
 #include "exactmeans/centroids.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
@@ -32,10 +33,38 @@ private:
 template <class R>
 class RowSlacks {
 public:
-    // Looks at the rows if that has not been done; their frame never changes.
+    // Looks at the rows if that has not been done; their frame never changes. Roundings in the
+    // norms of centres do, once.
     template <class Rows>
-    void look(const Rows& x, const Frame<R>& frame, const Threads& threads) {
-        if (Size(norm2_.size()) == x.n) return;
+    void look(const Rows& x, const Centroids<R>& centroids, const Threads& threads) {
+        if (Size(norm2_.size()) != x.n) measure(x, centroids.frame(), threads);
+        if (norm_terms_ != centroids.norm_terms()) allow(x, centroids, threads);
+    }
+
+    template <class Rows>
+    RowSlack of(const Rows& x, const Centroids<R>& centroids, Size i) const {
+        return {slack(x, centroids, i), double(norm2_[std::size_t(i)])};
+    }
+
+    // The same for many rows at a time, in float32 and in units (bounds.hpp).
+    double unit() const { return unit_; }
+    Margins margins() const { return {norm_.data(), gamma_.data(), absolute_, lost_}; }
+    ScoredRows<R> scored() const { return {norm2_.data(), R(unit_ * unit_), margins()}; }
+
+    static constexpr Size bytes_per_row = Size(sizeof(R) + 2 * sizeof(float));
+
+private:
+    static constexpr Size rows_per_task = 256;
+
+    template <class Rows>
+    static Slack slack(const Rows& x, const Centroids<R>& centroids, Size i) {
+        Size terms = x.d;
+        if constexpr (!is_dense<Rows>) terms = x.row(i).nonzeros;
+        return Slack::of<R>(terms, x.d, centroids.norm_terms(), centroids.frame().exponent);
+    }
+
+    template <class Rows>
+    void measure(const Rows& x, const Frame<R>& frame, const Threads& threads) {
         norm2_.resize(std::size_t(x.n));
         std::vector<DenseTile<R>> tiles(static_cast<std::size_t>(threads.n_jobs));
         threads.ranges(x.n, rows_per_task, [&](Size begin, Size end, int worker) {
@@ -51,22 +80,40 @@ public:
                 for (Size i = begin; i < end; ++i) keep(i, x.row(i).value, x.row(i).nonzeros);
             }
         });
+        double largest = 0;
+        for (const R norm2 : norm2_) largest = std::max(largest, double(norm2));
+        unit_ = largest > 0 ? std::ldexp(1.0, -std::ilogb(std::sqrt(largest))) : 1.0;
+        norm_.resize(norm2_.size());
+        for (std::size_t i = 0; i < norm_.size(); ++i)
+            norm_[i] = round_up(std::sqrt(double(norm2_[i])) * unit_) * up32;
     }
 
     template <class Rows>
-    RowSlack of(const Rows& x, const Centroids<R>& centroids, Size i) const {
-        Size terms = x.d;
-        if constexpr (!is_dense<Rows>) terms = x.row(i).nonzeros;
-        return {
-            Slack::of<R>(terms, x.d, centroids.norm_terms(), centroids.frame().exponent),
-            double(norm2_[std::size_t(i)]),
+    void allow(const Rows& x, const Centroids<R>& centroids, const Threads& threads) {
+        constexpr float never = std::numeric_limits<float>::infinity();
+        norm_terms_ = centroids.norm_terms();
+        gamma_.resize(norm2_.size());
+        threads.ranges(x.n, 16 * rows_per_task, [&](Size begin, Size end, int) {
+            for (Size i = begin; i < end; ++i) {
+                const Slack own = slack(x, centroids, i);
+                gamma_[std::size_t(i)] = own.holds() ? round_up(own.gamma()) : never;
+            }
+        });
+        // Underflow hardly ever matters, so that of the longest possible row will do for all.
+        const Slack longest = Slack::of<R>(x.d, x.d, norm_terms_, centroids.frame().exponent);
+        const auto at_least = [](double value) {
+            return std::max(round_up(value), std::numeric_limits<float>::min());
         };
+        absolute_ = at_least(longest.underflow(0) * unit_ * unit_);
+        lost_ = longest.underflow(1) > longest.underflow(0) ? at_least(longest.underflow(1) * unit_)
+                                                            : 0.0f;
     }
 
-private:
-    static constexpr Size rows_per_task = 256;
-
     std::vector<R> norm2_;  // as scores see the row: shifted and scaled
+    double unit_ = 1;
+    Size norm_terms_ = 0;
+    std::vector<float> norm_, gamma_;
+    float absolute_ = 0, lost_ = 0;
 };
 
 }  // namespace exactmeans

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,18 +23,18 @@ struct Work {
     const Centroids<R>& centroids;
     std::int32_t* labels;
     RowSlacks<R>& slacks;
-    Panels<R> panels;
+    Panels<R> panels{};
 
     Work(const Rows& rows, const Centroids<R>& centres, std::int32_t* row_labels,
-         RowSlacks<R>& row_slacks, const Threads& threads)
-        : x(rows),
-          centroids(centres),
-          labels(row_labels),
-          slacks(row_slacks),
-          panels(centres.panels(is_dense<Rows>, threads)) {}
+         RowSlacks<R>& row_slacks)
+        : x(rows), centroids(centres), labels(row_labels), slacks(row_slacks) {}
 
-    // For algorithms with bounds, before the first slack().
-    void look_at_rows(const Threads& threads) const { slacks.look(x, centroids.frame(), threads); }
+    // An algorithm asks for what it needs when it starts: the layout of all centres, before
+    // Scan::nearest, and what bounds need to know of the rows, before slack().
+    void pack_centres(const Threads& threads) {
+        panels = centroids.panels(is_dense<Rows>, threads);
+    }
+    void look_at_rows(const Threads& threads) { slacks.look(x, centroids, threads); }
     RowSlack slack(Size i) const { return slacks.of(x, centroids, i); }
 };
 
@@ -49,13 +50,37 @@ public:
         score.resize(std::size_t(count));
         second.resize(std::size_t(with_second ? count : 0));
         const Nearest<R> out{label.data(), score.data(), with_second ? second.data() : nullptr};
-        if constexpr (is_dense<Rows>) {
-            tile_.load(work.x, work.centroids.frame().shift_or_null(), begin, ids, count);
+        load(work, begin, ids, count);
+        if constexpr (is_dense<Rows>)
             kernels<R>().nearest_dense(tile_.rows(), count, work.panels, out);
-        } else {
-            look_up(work, begin, ids, count);
+        else
             kernels<R>().nearest_csr(rows_.data(), count, work.panels, out);
+    }
+
+    // Makes rows ready for in_panel, to which ids[t] is known as t.
+    void load(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
+        if constexpr (is_dense<Rows>)
+            tile_.load(work.x, work.centroids.frame().shift_or_null(), begin, ids, count);
+        else
+            look_up(work, begin, ids, count);
+    }
+    // Rows picks[t] of those against one panel, with a second; labels are places in the layout.
+    void in_panel(const Panels<R>& panels, Size p, const std::int32_t* picks, Size count) {
+        label.resize(std::size_t(count));
+        score.resize(std::size_t(count));
+        second.resize(std::size_t(count));
+        const Nearest<R> out{label.data(), score.data(), second.data()};
+        picked_.resize(std::size_t(count));
+        for (Size t = 0; t < count; ++t) {
+            if constexpr (is_dense<Rows>)
+                picked_[std::size_t(t)] = tile_.rows()[picks[t]];
+            else
+                picked_[std::size_t(t)] = rows_[std::size_t(picks[t])];
         }
+        if constexpr (is_dense<Rows>)
+            kernels<R>().panel_dense(picked_.data(), count, panels, p, out);
+        else
+            kernels<R>().panel_csr(picked_.data(), count, panels, p, out);
     }
 
     std::vector<std::int32_t> label;
@@ -89,6 +114,7 @@ private:
     DenseTile<R> tile_;
     std::vector<SlotRow<R>> rows_;
     std::vector<std::uint32_t> slots_;
+    std::vector<std::conditional_t<is_dense<Rows>, const R*, SlotRow<R>>> picked_;
 };
 
 // Rows per unit of parallel work. Dense: about a million multiply-adds, and whole register tiles.

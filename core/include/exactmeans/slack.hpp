@@ -32,6 +32,9 @@ public:
 
     // The derivation holds up to here; beyond it, nothing may be pruned.
     bool holds() const { return gamma_ <= 0.003; }
+    double gamma() const { return gamma_; }
+    // What underflow may add to a squared distance of a row of this norm.
+    double underflow(double norm) const { return absolute_ + lost_ * norm; }
 
     // The distance to a centre of computed score s is certainly not above (below) this; norm2 =
     // |x|^2.
@@ -58,7 +61,6 @@ public:
 
 private:
     static double square(double x) { return x * x; }
-    double underflow(double norm) const { return absolute_ + lost_ * norm; }
 
     double gamma_ = 0, absolute_ = 0, lost_ = 0;
 };

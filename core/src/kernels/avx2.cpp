@@ -78,11 +78,12 @@ struct Double4 {
 
 constexpr Kernels<float> singles = table<Float8>("avx2");
 constexpr Kernels<double> doubles = table<Double4>("avx2");
+constexpr BoundKernels bounds = bound_table<Float8>();
 constexpr SeedKernels seeds = seed_table<Float8, Double4>();
 
 }  // namespace
 
-const Isa isa_avx2 = {"avx2", singles, doubles, seeds};
+const Isa isa_avx2 = {"avx2", singles, doubles, bounds, seeds};
 
 }  // namespace exactmeans
 

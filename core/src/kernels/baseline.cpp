@@ -85,10 +85,11 @@ private:
 
 constexpr Kernels<float> singles = table<Lanes<float>>("baseline");
 constexpr Kernels<double> doubles = table<Lanes<double>>("baseline");
+constexpr BoundKernels bounds = bound_table<Lanes<float>>();
 constexpr SeedKernels seeds = seed_table<Lanes<float>, Lanes<double>>();
 
 }  // namespace
 
-const Isa isa_baseline = {"baseline", singles, doubles, seeds};
+const Isa isa_baseline = {"baseline", singles, doubles, bounds, seeds};
 
 }  // namespace exactmeans

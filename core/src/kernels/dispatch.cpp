@@ -50,6 +50,7 @@ const Kernels<double>& kernels<double>() {
     return active().double_precision;
 }
 
+const BoundKernels& bound_kernels() { return active().bounds; }
 const SeedKernels& seed_kernels() { return active().seeds; }
 
 std::vector<std::string> usable_isas() {

@@ -11,6 +11,7 @@ struct Isa {
     const char* name;
     const Kernels<float>& single_precision;
     const Kernels<double>& double_precision;
+    const BoundKernels& bounds;
     const SeedKernels& seeds;
 };
 

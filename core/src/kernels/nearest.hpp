@@ -148,15 +148,33 @@ void dense_panel(const typename V::Real* const* rows, Size n,
     for (; i < n; ++i) dense_tile<V, 1, Units, WithSecond>(rows + i, centres, first, best + i);
 }
 
+// A panel is read once for this many rows; their state stays in the first-level cache.
+inline constexpr Size dense_block = 48;
+
+template <class V>
+void panel_dense(const typename V::Real* const* rows, Size n,
+                 const Panels<typename V::Real>& centres, Size p,
+                 const Nearest<typename V::Real>& out) {
+    const auto panel = centres.panel(p);
+    const auto run = panel.units == 1   ? &dense_panel<V, 1, true>
+                     : panel.units == 2 ? &dense_panel<V, 2, true>
+                                        : &dense_panel<V, 3, true>;
+    LaneBest<V> best[dense_block];
+    for (Size begin = 0; begin < n; begin += dense_block) {
+        const Size count = n - begin < dense_block ? n - begin : dense_block;
+        for (Size i = 0; i < count; ++i) best[i] = LaneBest<V>::none();
+        run(rows + begin, count, centres, panel.first, best);
+        for (Size i = 0; i < count; ++i) reduce_lanes<V, true>(best[i], begin + i, out);
+    }
+}
+
 template <class V, bool WithSecond>
 void nearest_dense_wide(const typename V::Real* const* rows, Size n,
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
-    // A panel is read once for this many rows; their state stays in the first-level cache.
-    constexpr Size block = 48;
-    LaneBest<V> best[block];
-    for (Size begin = 0; begin < n; begin += block) {
-        const Size count = n - begin < block ? n - begin : block;
+    LaneBest<V> best[dense_block];
+    for (Size begin = 0; begin < n; begin += dense_block) {
+        const Size count = n - begin < dense_block ? n - begin : dense_block;
         const typename V::Real* const* some = rows + begin;
         for (Size i = 0; i < count; ++i) best[i] = LaneBest<V>::none();
         for (Size p = 0; p < centres.count; ++p) {
@@ -293,25 +311,33 @@ struct CsrChain {
     }
 };
 
-// Rows against the panel of Vectors vectors that begins at centre `first`. Panels come in ascending
-// order; what the former ones gave stands in `out`.
+// One row against the panel of Vectors vectors that begins at centre `first`.
+template <class V, int Vectors, bool WithSecond>
+inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
+                            const Panels<typename V::Real>& centres, Size first) {
+    using R = typename V::Real;
+    CsrChain<V, Vectors> chain;
+    chain.run_row(row, centres.values + first * centres.d);
+    LaneBest<V> best = LaneBest<V>::none();
+    V number = V::add(V::splat(R(first)), V::iota());
+#pragma GCC unroll 32
+    for (int v = 0; v < Vectors; ++v) {
+        const V start = V::load(centres.start + first + v * V::lanes);
+        best.template take<WithSecond>(V::add(chain.sum[v], start), number);
+        number = V::add(number, V::splat(R(V::lanes)));
+    }
+    return best;
+}
+
+// Rows against one panel. Panels come in ascending order; what the former ones gave stands in
+// `out`.
 template <class V, int Vectors, bool WithSecond>
 void csr_panel(const SlotRow<typename V::Real>* rows, Size n,
                const Panels<typename V::Real>& centres, Size first,
                const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
-    const R* values = centres.values + first * centres.d;
     for (Size i = 0; i < n; ++i) {
-        CsrChain<V, Vectors> chain;
-        chain.run_row(rows[i], values);
-        LaneBest<V> best = LaneBest<V>::none();
-        V number = V::add(V::splat(R(first)), V::iota());
-#pragma GCC unroll 32
-        for (int v = 0; v < Vectors; ++v) {
-            const V start = V::load(centres.start + first + v * V::lanes);
-            best.template take<WithSecond>(V::add(chain.sum[v], start), number);
-            number = V::add(number, V::splat(R(V::lanes)));
-        }
+        const LaneBest<V> best = csr_best<V, Vectors, WithSecond>(rows[i], centres, first);
         if (first == 0) {
             reduce_lanes<V, WithSecond>(best, i, out);
             continue;
@@ -332,57 +358,68 @@ void csr_panel(const SlotRow<typename V::Real>* rows, Size n,
     }
 }
 
-// Calls run.operator()<Vectors>(first centre) for each panel.
+// Calls run.operator()<Vectors>(first centre) for one panel, or for each.
+template <class V, class Run>
+void for_csr_panel(const typename Panels<typename V::Real>::Panel& panel, Run run) {
+    constexpr int per_unit = int(unit_width<typename V::Real>) / V::lanes;
+    switch (panel.units) {
+        case 1:
+            run.template operator()<1 * per_unit>(panel.first);
+            break;
+        case 2:
+            run.template operator()<2 * per_unit>(panel.first);
+            break;
+        case 3:
+            run.template operator()<3 * per_unit>(panel.first);
+            break;
+        case 4:
+            run.template operator()<4 * per_unit>(panel.first);
+            break;
+        case 5:
+            run.template operator()<5 * per_unit>(panel.first);
+            break;
+        case 6:
+            run.template operator()<6 * per_unit>(panel.first);
+            break;
+        case 7:
+            run.template operator()<7 * per_unit>(panel.first);
+            break;
+        case 8:
+            run.template operator()<8 * per_unit>(panel.first);
+            break;
+        case 9:
+            run.template operator()<9 * per_unit>(panel.first);
+            break;
+        case 10:
+            run.template operator()<10 * per_unit>(panel.first);
+            break;
+        case 11:
+            run.template operator()<11 * per_unit>(panel.first);
+            break;
+        case 12:
+            run.template operator()<12 * per_unit>(panel.first);
+            break;
+        case 13:
+            run.template operator()<13 * per_unit>(panel.first);
+            break;
+        default:
+            run.template operator()<int(csr_units) * per_unit>(panel.first);
+            break;
+    }
+}
 template <class V, class Run>
 void for_csr_panels(const Panels<typename V::Real>& centres, Run run) {
-    constexpr int per_unit = int(unit_width<typename V::Real>) / V::lanes;
-    for (Size p = 0; p < centres.count; ++p) {
-        const auto panel = centres.panel(p);
-        switch (panel.units) {
-            case 1:
-                run.template operator()<1 * per_unit>(panel.first);
-                break;
-            case 2:
-                run.template operator()<2 * per_unit>(panel.first);
-                break;
-            case 3:
-                run.template operator()<3 * per_unit>(panel.first);
-                break;
-            case 4:
-                run.template operator()<4 * per_unit>(panel.first);
-                break;
-            case 5:
-                run.template operator()<5 * per_unit>(panel.first);
-                break;
-            case 6:
-                run.template operator()<6 * per_unit>(panel.first);
-                break;
-            case 7:
-                run.template operator()<7 * per_unit>(panel.first);
-                break;
-            case 8:
-                run.template operator()<8 * per_unit>(panel.first);
-                break;
-            case 9:
-                run.template operator()<9 * per_unit>(panel.first);
-                break;
-            case 10:
-                run.template operator()<10 * per_unit>(panel.first);
-                break;
-            case 11:
-                run.template operator()<11 * per_unit>(panel.first);
-                break;
-            case 12:
-                run.template operator()<12 * per_unit>(panel.first);
-                break;
-            case 13:
-                run.template operator()<13 * per_unit>(panel.first);
-                break;
-            default:
-                run.template operator()<int(csr_units) * per_unit>(panel.first);
-                break;
-        }
-    }
+    for (Size p = 0; p < centres.count; ++p) for_csr_panel<V>(centres.panel(p), run);
+}
+
+template <class V>
+void panel_csr(const SlotRow<typename V::Real>* rows, Size n,
+               const Panels<typename V::Real>& centres, Size p,
+               const Nearest<typename V::Real>& out) {
+    for_csr_panel<V>(centres.panel(p), [&]<int Vectors>(Size first) {
+        for (Size i = 0; i < n; ++i)
+            reduce_lanes<V, true>(csr_best<V, Vectors, true>(rows[i], centres, first), i, out);
+    });
 }
 
 template <class V, bool WithSecond>

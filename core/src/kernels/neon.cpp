@@ -81,11 +81,12 @@ struct Double2 {
 
 constexpr Kernels<float> singles = table<Float4>("neon");
 constexpr Kernels<double> doubles = table<Double2>("neon");
+constexpr BoundKernels bounds = bound_table<Float4>();
 constexpr SeedKernels seeds = seed_table<Float4, Double2>();
 
 }  // namespace
 
-const Isa isa_neon = {"neon", singles, doubles, seeds};
+const Isa isa_neon = {"neon", singles, doubles, bounds, seeds};
 
 }  // namespace exactmeans
 

@@ -3,6 +3,7 @@
 // into another.
 #pragma once
 
+#include "bounds.hpp"
 #include "nearest.hpp"
 #include "vectors.hpp"
 
@@ -14,6 +15,10 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
     return {isa,
             &nearest_dense<V>,
             &nearest_csr<V>,
+            &panel_dense<V>,
+            &panel_csr<V>,
+            &score_bounds<V, true>,
+            &score_bounds<V, false>,
             &scores_dense<V>,
             &scores_csr<V>,
             &square_sum<V>,

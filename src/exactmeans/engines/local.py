@@ -7,7 +7,7 @@ gives the same bits however the rows are cut into blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,14 @@ from exactmeans._validation import Double, Matrix, offsets_of, rows_of
 from exactmeans.engines.seeding import LocalSeeding
 
 Labels = NDArray[np.int32]
+
+
+class Tally(NamedTuple):
+    """What an assignment of all rows came to."""
+
+    changed: int  # rows with a new label
+    distances: int  # row-centre distances computed
+    skipped: int  # rows whose label was certain without any
 
 
 def _unlabelled(n: int) -> Labels:
@@ -158,13 +166,19 @@ class LocalEngine:
             part.summed = _unlabelled(part.rows.n)
             part.assigner = _core.Assigner(algorithm, single, part.rows.n, k)
 
-    def assign(self, centroids: _core.Centroids) -> tuple[int, int]:
-        """Label every row; returns rows with a new label and distances computed."""
+    def use(self, algorithm: str) -> None:
+        """Go on with another algorithm, which begins without bounds."""
+        for part in self._parts:
+            part.assigner.use(algorithm)
+
+    def assign(self, centroids: _core.Centroids) -> Tally:
+        """Label every row."""
         tallies = [
             part.assigner.assign(part.rows, centroids, part.labels, self.n_jobs)
             for part in self._parts
         ]
-        return sum(t[0] for t in tallies), sum(t[1] for t in tallies)
+        changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
+        return Tally(changed, distances, skipped)
 
     def sum_up(self, sums: _core.Sums, changed: int) -> None:
         """Make the sums stand for the labels: by the changed rows only, or from nothing."""

@@ -4,8 +4,9 @@
 //
 // An algorithm A<R> offers
 //     static constexpr Traits traits                       name and abilities, see registry.hpp
+//     static Size bytes_per_row(Size k, bool dense)        what it keeps beside labels
 //     A(Size n, Size k)                                    bounds for n rows; nothing is known yet
-//     void start(const Work&, const Threads&)              once per pass, before any range
+//     void start(Work&, const Threads&)                    once per pass, before any range
 //     Tally assign(const Work&, Scan&, begin, end)         labels rows [begin, end)
 //     void moved(const Movement&)                          after each update, once between two
 //     passes
@@ -26,10 +27,12 @@ namespace exactmeans {
 struct Tally {
     Size changed = 0;    // rows whose label is new
     Size distances = 0;  // row-centre scores computed
+    Size skipped = 0;    // rows whose label was certain without any
 
     Tally& operator+=(const Tally& other) {
         changed += other.changed;
         distances += other.distances;
+        skipped += other.skipped;
         return *this;
     }
 };
@@ -38,8 +41,6 @@ struct Traits {
     const char* name;
     const char* summary;
     bool dense, csr;
-    Size bytes_per_row;         // beside labels
-    Size bytes_per_row_centre;  // times k
 };
 
 // One algorithm at work on one block, whatever kind of rows that has.
@@ -77,9 +78,9 @@ private:
             throw std::invalid_argument(std::string(A::traits.name) +
                                         " cannot work on rows of this kind");
         } else {
-            const Work<Rows> work(x, centroids, labels, *slacks_, threads);
+            Work<Rows> work(x, centroids, labels, *slacks_);
             algorithm_.start(work, threads);
-            const Size step = chunk_rows(x, centroids.k(), threads.n_jobs);
+            const Size step = range_rows(x, centroids.k(), threads.n_jobs);
             std::vector<Scan<Rows>> scans(static_cast<std::size_t>(threads.n_jobs));
             std::vector<Tally> tallies(scans.size());
             threads.ranges(x.n, step, [&](Size begin, Size end, int worker) {
@@ -90,6 +91,14 @@ private:
             for (const Tally& tally : tallies) all += tally;
             return all;
         }
+    }
+
+    template <class Rows>
+    Size range_rows(const Rows& x, Size k, int n_jobs) const {
+        if constexpr (requires { algorithm_.range_rows(x, k, n_jobs); })
+            return algorithm_.range_rows(x, k, n_jobs);
+        else
+            return chunk_rows(x, k, n_jobs);
     }
 
     A algorithm_;

@@ -29,14 +29,16 @@ template <class R>
 class Hamerly {
 public:
     using Real = R;
-    static constexpr Traits traits{"hamerly", "one lower bound per row", true, true, 24, 0};
+    static constexpr Traits traits{"hamerly", "one lower bound per row", true, true};
+    static Size bytes_per_row(Size, bool) { return 16 + RowSlacks<R>::bytes_per_row; }
 
     Hamerly(Size n, Size)
         : upper_(std::size_t(n), std::numeric_limits<double>::infinity()),
           lower_(std::size_t(n), 0.0) {}
 
     template <class Rows>
-    void start(const Work<Rows>& work, const Threads& threads) {
+    void start(Work<Rows>& work, const Threads& threads) {
+        work.pack_centres(threads);
         work.look_at_rows(threads);
     }
 
@@ -73,7 +75,10 @@ private:
         if (!slack.holds()) return false;
         upper_[i] = (upper_[i] + movement_.distance[std::size_t(own)]) * Slack::up;
         lower_[i] = std::max(0.0, (lower_[i] - movement_.farthest_other(own)) * Slack::down);
-        if (slack.apart(lower_[i], upper_[i])) return true;
+        if (slack.apart(lower_[i], upper_[i])) {
+            tally.skipped += 1;
+            return true;
+        }
         upper_[i] = std::min(upper_[i], own_distance(work, row, own));
         tally.distances += 1;
         return slack.apart(lower_[i], upper_[i]);

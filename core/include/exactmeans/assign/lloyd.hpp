@@ -14,17 +14,20 @@ template <class R>
 class Lloyd {
 public:
     using Real = R;
-    static constexpr Traits traits{"lloyd", "every row against every centre", true, true, 0, 0};
+    static constexpr Traits traits{"lloyd", "every row against every centre", true, true};
+    static Size bytes_per_row(Size, bool) { return 0; }
 
     Lloyd(Size, Size) {}
 
     template <class Rows>
-    void start(const Work<Rows>&, const Threads&) {}
+    void start(Work<Rows>& work, const Threads& threads) {
+        work.pack_centres(threads);
+    }
 
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         scan.nearest(work, begin, nullptr, end - begin, false);
-        Tally tally{0, (end - begin) * work.centroids.k()};
+        Tally tally{0, (end - begin) * work.centroids.k(), 0};
         for (Size i = begin; i < end; ++i) {
             const std::int32_t label = scan.label[std::size_t(i - begin)];
             tally.changed += label != work.labels[i];

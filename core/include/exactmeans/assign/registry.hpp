@@ -10,12 +10,14 @@
 
 #include "exactmeans/assign/hamerly.hpp"
 #include "exactmeans/assign/lloyd.hpp"
+#include "exactmeans/assign/yinyang.hpp"
 
 namespace exactmeans {
 
 template <class R>
 struct Registered {
     Traits traits;
+    Size (*bytes_per_row)(Size k, bool dense);
     std::unique_ptr<Assigner<R>> (*make)(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks);
 };
 
@@ -23,7 +25,7 @@ template <class A>
 constexpr Registered<typename A::Real> registered() {
     using R = typename A::Real;
     return {
-        A::traits,
+        A::traits, &A::bytes_per_row,
         [](Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks) -> std::unique_ptr<Assigner<R>> {
             return std::make_unique<Running<A>>(n, k, std::move(slacks));
         }};
@@ -33,16 +35,22 @@ template <class R>
 inline constexpr std::array registry{
     registered<Lloyd<R>>(),
     registered<Hamerly<R>>(),
+    registered<Yinyang<R>>(),
 };
+
+template <class R>
+const Registered<R>& find_algorithm(std::string_view name) {
+    for (const Registered<R>& entry : registry<R>)
+        if (name == entry.traits.name) return entry;
+    throw std::invalid_argument("unknown algorithm " + std::string(name));
+}
 
 // What is known of the rows may be handed on from one algorithm to the next.
 template <class R>
 std::unique_ptr<Assigner<R>> make_assigner(
     std::string_view name, Size n, Size k,
     std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>()) {
-    for (const Registered<R>& entry : registry<R>)
-        if (name == entry.traits.name) return entry.make(n, k, std::move(slacks));
-    throw std::invalid_argument("unknown algorithm " + std::string(name));
+    return find_algorithm<R>(name).make(n, k, std::move(slacks));
 }
 
 }  // namespace exactmeans

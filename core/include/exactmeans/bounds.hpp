@@ -1,0 +1,61 @@
+// The arithmetic of bounds, compiled once per instruction set. Bounds are kept in float32 whatever
+// the dtype of the rows: in units of the block, a power of two that brings its longest row to about
+// 1, and every rounding goes to the safe side (docs/numerics.md, "Bounds in float32").
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "exactmeans/rows.hpp"
+
+namespace exactmeans {
+
+// Sixteen roundings of float32, more than any formula here takes.
+inline constexpr float up32 = 1 + 0x1p-20f, down32 = 1 - 0x1p-20f;
+// What stands for "no centre there": far beyond all distances, and safe to subtract from.
+inline constexpr float nowhere = 0x1p120f;
+
+// The nearest float32 that is not below (above).
+inline float round_up(double x) { return float(x + (x < 0 ? -x : x) * 0x1p-23); }
+inline float round_down(double x) { return float(x - (x < 0 ? -x : x) * 0x1p-23); }
+
+// Slack of all rows of a block, in units.
+struct Margins {
+    const float* norm;     // |x|
+    const float* gamma;    // infinite where nothing may be pruned
+    float absolute, lost;  // underflow of a squared distance: absolute + lost |x|
+};
+
+// What turns scores of rows into distances.
+template <class R>
+struct ScoredRows {
+    const R* norm2;  // |x|^2 on the frame's scale
+    R unit2;
+    Margins margins;
+};
+
+// Rows with an upper bound of the distance to the own centre and a lower one to all others. Both
+// were true when they were set: upper stands for upper + own[label], lower for lower -
+// others[label].
+struct BoundRows {
+    const std::int32_t* labels;  // -1: none, and then upper is infinite
+    const float *upper, *lower;
+    const float *own, *others;
+    Margins margins;
+};
+
+struct BoundKernels {
+    // Rows of [begin, end) whose label is not certain to stay.
+    Size (*unsettled)(const BoundRows& rows, Size begin, Size end, Size* out);
+    // A centre farther from row ids[t] than this is certain to get a higher score than one at most
+    // near[t] away.
+    void (*reach)(const Margins& margins, const Size* ids, const float* near, Size n, float* out);
+    // Entries (of whole vectors) with lower - drift <= reach, and the least of all those
+    // differences.
+    Size (*within)(const float* lower, const float* drift, Size n, float reach, std::int32_t* out,
+                   float& least);
+};
+
+const BoundKernels& bound_kernels();
+
+}  // namespace exactmeans

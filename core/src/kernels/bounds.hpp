@@ -1,0 +1,134 @@
+// Bounds of many rows at a time. Plain loops over small local arrays become vectors of the
+// instruction set; V only keeps the versions apart where it is not used.
+#pragma once
+
+#include "exactmeans/bounds.hpp"
+#include "exactmeans/kernels.hpp"
+
+namespace exactmeans {
+
+template <class V>
+inline float root(float x) {
+    return __builtin_sqrtf(x);
+}
+template <class V>
+inline double root(double x) {
+    return __builtin_sqrt(x);
+}
+
+// near^2 and the slack that a centre farther out must overcome.
+template <class V>
+inline float beyond2(float near, float norm, float gamma, float underflow) {
+    const float both = norm + near;
+    return near * near + 7 * gamma * (both * both) + 2 * underflow;
+}
+
+template <class V>
+Size unsettled(const BoundRows& rows, Size begin, Size end, Size* out) {
+    constexpr Size block = 64;
+    float near[block], far[block];
+    std::uint8_t open[block];
+    const Margins& margins = rows.margins;
+    Size found = 0;
+    for (Size first = begin; first < end; first += block) {
+        const Size count = end - first < block ? end - first : block;
+        for (Size t = 0; t < count; ++t) {
+            const Size i = first + t, own = rows.labels[i] < 0 ? 0 : rows.labels[i];
+            near[t] = rows.own[own];
+            far[t] = rows.others[own];
+        }
+        for (Size t = 0; t < count; ++t) {
+            const Size i = first + t;
+            float u = (rows.upper[i] + near[t]) * up32;
+            u = u > 0 ? u : 0;
+            const float l = rows.lower[i] - far[t], norm = margins.norm[i],
+                        underflow = margins.absolute + margins.lost * norm;
+            const bool apart =
+                (l > 0) & (l * l * down32 > beyond2<V>(u, norm, margins.gamma[i], underflow));
+            open[t] = !apart;
+        }
+        for (Size t = 0; t < count; ++t) {
+            out[found] = first + t;
+            found += open[t];
+        }
+    }
+    return found;
+}
+
+template <class V>
+void reach(const Margins& margins, const Size* ids, const float* near, Size n, float* out) {
+    constexpr Size block = 64;
+    float norm[block], gamma[block];
+    for (Size first = 0; first < n; first += block) {
+        const Size count = n - first < block ? n - first : block;
+        for (Size t = 0; t < count; ++t) {
+            norm[t] = margins.norm[ids[first + t]];
+            gamma[t] = margins.gamma[ids[first + t]];
+        }
+        for (Size t = 0; t < count; ++t) {
+            const float underflow = margins.absolute + margins.lost * norm[t];
+            const float far2 = beyond2<V>(near[first + t], norm[t], gamma[t], underflow);
+            out[first + t] = root<V>(far2) * up32;
+        }
+    }
+}
+
+template <class V>
+Size within(const float* lower, const float* drift, Size n, float reach, std::int32_t* out,
+            float& least) {
+    const V bound = V::splat(reach);
+    V low = V::splat(std::numeric_limits<float>::infinity());
+    Size found = 0;
+    for (Size g = 0; g < n; g += V::lanes) {
+        const V far = V::sub(V::load(lower + g), V::load(drift + g));
+        low = V::min(low, far);
+        const unsigned apart = V::bits(V::less(bound, far));
+        unsigned open = ~apart & ((1u << V::lanes) - 1);
+        for (; open; open &= open - 1) out[found++] = std::int32_t(g) + __builtin_ctz(open);
+    }
+    least = V::lowest(low);
+    return found;
+}
+
+// Distances from scores, in units: certainly not above (below) the true one.
+template <class V, bool Upper>
+void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
+                  const typename V::Real* score, Size n, float* out) {
+    using R = typename V::Real;
+    constexpr Size block = 64;
+    constexpr R infinity = std::numeric_limits<R>::infinity();
+    const Margins& margins = rows.margins;
+    R norm2[block], norm[block], gamma[block];
+    for (Size first = 0; first < n; first += block) {
+        const Size count = n - first < block ? n - first : block;
+        for (Size t = 0; t < count; ++t) {
+            const Size i = ids[first + t];
+            norm2[t] = rows.norm2[i];
+            norm[t] = R(margins.norm[i]);
+            gamma[t] = R(margins.gamma[i]);
+        }
+        for (Size t = 0; t < count; ++t) {
+            const R s = score[first + t];
+            R d2 = (norm2[t] + 2 * s) * rows.unit2;
+            d2 = d2 > 0 ? d2 : R(0);
+            const R both = norm[t] + root<V>(d2);
+            const R slack =
+                4 * gamma[t] * (both * both) + (R(margins.absolute) + R(margins.lost) * norm[t]);
+            if constexpr (Upper) {
+                out[first + t] = float(root<V>(d2 + slack)) * up32;
+            } else {
+                R low2 = d2 - slack;
+                low2 = low2 > 0 ? low2 : R(0);
+                const float low = float(root<V>(low2)) * down32;
+                out[first + t] = s < infinity ? low : nowhere;
+            }
+        }
+    }
+}
+
+template <class V>
+constexpr BoundKernels bound_table() {
+    return {&unsettled<V>, &reach<V>, &within<V>};
+}
+
+}  // namespace exactmeans
