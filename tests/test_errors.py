@@ -352,19 +352,15 @@ add(
 
 # open_blocks --------------------------------------------------------------------------------------
 for title, value in {
-    "an array": X,
-    "a sparse matrix": sp.csr_array(X),
-    "a path": "rows.npy",
     "bytes": b"rows",
     "a number": 3,
     "None": None,
-    "a frame": pd.DataFrame(X),
 }.items():
     add(
         "source",
         title,
         partial(open_blocks, value),
-        "must be a list of arrays, one per block",
+        "must be a path, a list of arrays, or something",
         TypeError,
     )
 for title, blocks, says in [

@@ -1,0 +1,103 @@
+"""Data as an ordered sequence of row blocks.
+
+A fit never asks where its rows come from: an array in memory is one block, `open_blocks` makes a
+source of several, in memory or in files. However the rows are cut, the result is the same to the
+last bit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from exactmeans.blocks._arrow import IpcRows, ParquetRows
+from exactmeans.blocks._binary import NpyRows, NpzRows
+from exactmeans.blocks._memory import ArrayBlocks, SlicedRows
+from exactmeans.blocks._source import BlockSource, CutRows
+from exactmeans.blocks._text import CsvRows, MtxRows, SvmlightRows
+
+__all__ = ["BlockSource", "open_blocks"]
+
+_FILES: dict[str, Any] = {
+    ".npy": NpyRows,
+    ".npz": NpzRows,
+    ".svm": SvmlightRows,
+    ".svmlight": SvmlightRows,
+    ".libsvm": SvmlightRows,
+    ".mtx": MtxRows,
+    ".csv": CsvRows,
+    ".tsv": CsvRows,
+    ".parquet": ParquetRows,
+    ".feather": IpcRows,
+    ".arrow": IpcRows,
+}
+
+
+def open_blocks(source: Any, *, columns: Any = None, block_rows: int | None = None) -> BlockSource:
+    """Make a source of row blocks from a file, a folder, arrays, or what can be sliced by rows.
+
+    Parameters
+    ----------
+    source : path, list of arrays, or object with `shape` and row slicing
+        A file: .npy; .npz of a CSR matrix (scipy.sparse.save_npz); svmlight (.svm, .svmlight,
+        .libsvm); Matrix Market (.mtx) listed by rows; .csv or .tsv; .parquet; Arrow IPC (.arrow,
+        .feather). A folder of .parquet files. A list of arrays or sparse matrices of one width,
+        which are the blocks. Or an object such as an array, a memory map, an h5py or zarr
+        dataset, or AnnData, also backed.
+    columns : names or numbers, default=None
+        The columns to use, in this order; None means all.
+    block_rows : int, default=None
+        Rows per block; None means as many as take about 8 MB in memory.
+
+    Returns
+    -------
+    BlockSource
+        What `KMeans.fit`, `predict`, `transform` and `score`, and seeding take in place of an
+        array. What is not in memory is read block by block whenever it is needed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans import KMeans, open_blocks
+    >>> X = np.arange(24.0).reshape(12, 2)
+    >>> blocks = open_blocks([X[:5], X[5:]])
+    >>> blocks
+    <2 blocks, 12 rows x 2 columns>
+    >>> KMeans(2, random_state=0).fit(blocks).labels_
+    array([1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], dtype=int32)
+    """
+    if block_rows is not None and (
+        isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1
+    ):
+        raise ValueError(f"block_rows must be None or an int of at least 1, not {block_rows!r}.")
+    if isinstance(source, (str, os.PathLike)):
+        return _open_path(Path(os.fspath(source)), columns, block_rows)
+    if hasattr(source, "shape") and hasattr(source, "__getitem__"):
+        return SlicedRows(source, columns, block_rows)
+    if isinstance(source, BlockSource):
+        if columns is not None or block_rows is not None:
+            raise ValueError("columns and block_rows must be None for what comes in blocks.")
+        return source
+    if isinstance(source, bytes) or not isinstance(source, Iterable):
+        raise TypeError(
+            "source must be a path, a list of arrays, or something with a shape that can be "
+            f"sliced, not {type(source).__name__}."
+        )
+    if block_rows is not None:
+        raise ValueError("block_rows must be None for a list of arrays, which are the blocks.")
+    return ArrayBlocks(source, columns)
+
+
+def _open_path(path: Path, columns: Any, block_rows: int | None) -> CutRows:
+    if not path.exists():
+        raise FileNotFoundError(f"source must exist, but there is no {path}.")
+    kind = ParquetRows if path.is_dir() else _FILES.get(path.suffix.lower())
+    if kind is None:
+        raise ValueError(
+            f"source must be a folder of .parquet files or end in {', '.join(_FILES)}, but it is "
+            f"{path}."
+        )
+    opened: CutRows = kind(path, columns, block_rows)
+    return opened

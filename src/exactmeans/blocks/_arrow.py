@@ -1,0 +1,207 @@
+"""Parquet files and folders, and Arrow IPC (Feather) files, through pyarrow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exactmeans.blocks._source import CutRows, choose_columns, even_edges
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError(
+            "Parquet and Arrow files need the pyarrow package: pip install exactmeans[io]."
+        ) from None
+    return pyarrow
+
+
+def _width(pa: Any, kind: Any, where: str, name: str) -> tuple[int, bool]:
+    """How many columns of numbers a field stands for, and whether they are float32 at most."""
+    if pa.types.is_fixed_size_list(kind):  # embeddings
+        width, single = _width(pa, kind.value_type, where, name)
+        return width * int(kind.list_size), single
+    if pa.types.is_floating(kind):
+        return 1, kind.bit_width <= 32
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return 1, False
+    raise ValueError(
+        f"{where}: column {name!r} holds {kind}, not numbers; name the columns to use with "
+        "columns=."
+    )
+
+
+class _ArrowRows(CutRows):
+    """Batches of one schema; each block is a run of rows within one piece of one file."""
+
+    def __init__(
+        self,
+        name: str,
+        schema: Any,
+        pieces: list[tuple[Path, int, int]],  # file, number within it, rows
+        columns: Any,
+        block_rows: int | None,
+    ) -> None:
+        pa = _pyarrow()
+        chosen = choose_columns(columns, schema.names, len(schema.names), name)
+        picked = range(len(schema.names)) if chosen is None else chosen.tolist()
+        self._fields = [schema.field(f) for f in picked]
+        kinds = [_width(pa, field.type, name, field.name) for field in self._fields]
+        dtype = np.float32 if all(single for _, single in kinds) else np.float64
+        d = sum(width for width, _ in kinds)
+        edges, self._runs = [0], []
+        for path, piece, rows in pieces:
+            cut = even_edges(rows, d * np.dtype(dtype).itemsize, block_rows)
+            for begin, end in zip(cut[:-1].tolist(), cut[1:].tolist(), strict=True):
+                if end > begin:
+                    self._runs.append((path, piece, begin))
+                    edges.append(edges[-1] + end - begin)
+        super().__init__(name, np.array(edges, dtype=np.int64), d, dtype, sparse=False)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._place: tuple[Path, int, int] | None = None  # where the open batches stand
+        self._batches: Iterator[Any] = iter(())
+        self._rest: NDArray[Any] = np.empty((0, self._d), dtype=self.dtype)
+
+    def _open(self, path: Path, piece: int) -> Iterator[Any]:
+        """Batches of a piece, from its beginning."""
+        raise NotImplementedError
+
+    def _rows(self, block: int, begin: int, end: int) -> Any:
+        """Blocks come in order, as a rule, so the batches are kept open from one to the next."""
+        path, piece, first = self._runs[block]
+        with self._lock:
+            if self._place != (path, piece, first):
+                self._forget_batches(path, piece)
+                self._advance(first)
+            rows = self._advance(end - begin)
+            self._place = (path, piece, first + end - begin)
+            if len(rows) < end - begin:
+                raise ValueError(f"{path} has fewer rows than when it was opened.")
+        return rows
+
+    def _forget_batches(self, path: Path, piece: int) -> None:
+        self._batches = self._open(path, piece)
+        self._rest = self._rest[:0]
+
+    def _advance(self, count: int) -> NDArray[Any]:
+        """The next `count` rows."""
+        out = np.empty((count, self._d), dtype=self.dtype)
+        done = 0
+        while done < count:
+            if not len(self._rest):
+                batch = next(self._batches, None)
+                if batch is None:
+                    break
+                self._rest = self._matrix(batch)
+            taken = min(count - done, len(self._rest))
+            out[done : done + taken] = self._rest[:taken]
+            self._rest = self._rest[taken:]
+            done += taken
+        return out[:done]
+
+    def _matrix(self, batch: Any) -> NDArray[Any]:
+        pa = _pyarrow()
+        out = np.empty((batch.num_rows, self._d), dtype=self.dtype)
+        at = 0
+        for field in self._fields:
+            values = batch.column(field.name)
+            width = 1
+            while pa.types.is_fixed_size_list(values.type):
+                if values.null_count:
+                    raise ValueError(f"{self.name}: column {field.name!r} has missing lists.")
+                width *= values.type.list_size
+                values = values.flatten()
+            numbers = values.to_numpy(zero_copy_only=False)
+            out[:, at : at + width] = numbers.reshape(batch.num_rows, width)
+            at += width
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        fresh = ("_lock", "_place", "_batches", "_rest")
+        return {name: value for name, value in vars(self).items() if name not in fresh}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
+
+
+class ParquetRows(_ArrowRows):
+    """One file, or all .parquet files of a folder in the order of their names."""
+
+    def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
+        pa = _pyarrow()
+        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+        if not files:
+            raise ValueError(f"{path} holds no .parquet files.")
+        pieces, schema = [], None
+        for file in files:
+            try:
+                about = pa.parquet.ParquetFile(file)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise ValueError(f"{file} is not a whole Parquet file: {error}.") from None
+            with about:
+                own = about.schema_arrow
+                groups = [about.metadata.row_group(g).num_rows for g in range(about.num_row_groups)]
+            schema = own if schema is None else schema
+            _refuse_other(schema, own, files[0], file)
+            pieces += [(file, g, rows) for g, rows in enumerate(groups)]
+        super().__init__(str(path), schema, pieces, columns, block_rows)
+
+    def _open(self, path: Path, piece: int) -> Iterator[Any]:
+        pa = _pyarrow()
+        names = [field.name for field in self._fields]
+        rows = int(np.diff(self.edges).max())
+        # A stream of pages: without it, the whole row group would be in memory.
+        with pa.parquet.ParquetFile(path, buffer_size=2**16, pre_buffer=False) as file:
+            try:
+                yield from file.iter_batches(
+                    batch_size=rows, row_groups=[piece], columns=names, use_threads=False
+                )
+            except (pa.ArrowInvalid, OSError) as error:
+                raise ValueError(f"{path} is damaged: {error}.") from None
+
+
+def _refuse_other(schema: Any, own: Any, first: Path, file: Path) -> None:
+    if own.names != schema.names:
+        odd = sorted(set(own.names) ^ set(schema.names)) or own.names
+        raise ValueError(f"{file} must have the columns of {first}, but they differ in {odd[0]!r}.")
+    for name in schema.names:
+        if own.field(name).type != schema.field(name).type:
+            raise ValueError(
+                f"{file} must have the columns of {first}, but {name!r} is "
+                f"{own.field(name).type}, not {schema.field(name).type}."
+            )
+
+
+class IpcRows(_ArrowRows):
+    """An Arrow IPC file, which is what Feather files are."""
+
+    def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
+        pa = _pyarrow()
+        try:
+            with pa.OSFile(str(path)) as raw, pa.ipc.open_file(raw) as file:
+                schema = file.schema
+                count = file.num_record_batches
+                pieces = [(path, b, file.get_batch(b).num_rows) for b in range(count)]
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise ValueError(f"{path} is not a whole Arrow IPC file: {error}.") from None
+        super().__init__(str(path), schema, pieces, columns, block_rows)
+
+    def _open(self, path: Path, piece: int) -> Iterator[Any]:
+        pa = _pyarrow()
+        with pa.OSFile(str(path)) as raw, pa.ipc.open_file(raw) as file:
+            yield file.get_batch(piece)

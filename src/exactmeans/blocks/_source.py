@@ -1,0 +1,139 @@
+"""What a source of row blocks is, and what those that know their cut have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Edges: TypeAlias = NDArray[np.int64]
+Columns: TypeAlias = NDArray[np.intp]
+
+#: Blocks are cut to about this size in memory: small beside any limit, long enough to read well.
+BLOCK_BYTES = 2**23
+
+
+@runtime_checkable
+class BlockSource(Protocol):
+    """Ordered blocks of rows of one width: what estimators read from."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of all blocks together."""
+
+    def __len__(self) -> int:
+        """The number of blocks."""
+
+    def read(self, block: int) -> Any:
+        """One block: a two-dimensional array, or a scipy sparse matrix or array."""
+
+
+class CutRows:
+    """Rows whose cut is known before any is read.
+
+    A BlockSource need not have `edges`, `dtype` and `sparse`; without them, estimators read every
+    block once to find out.
+    """
+
+    def __init__(self, name: str, edges: Edges, d: int, dtype: Any, *, sparse: bool) -> None:
+        self.name = name
+        self.edges = edges
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.sparse = sparse
+        self._d = d
+        self._columns: Columns | None = None
+        if not len(self):
+            raise ValueError(f"{name} has no rows.")
+        if not d:
+            raise ValueError(f"{name} has no columns.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        d = self._d if self._columns is None else len(self._columns)
+        return int(self.edges[-1]), d
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def read(self, block: int) -> Any:
+        if not 0 <= block < len(self):
+            raise IndexError(f"{self.name} has {len(self)} blocks, no block {block}.")
+        rows = self._rows(block, int(self.edges[block]), int(self.edges[block + 1]))
+        return rows if self._columns is None else rows[:, self._columns]
+
+    def _rows(self, block: int, begin: int, end: int) -> Any:
+        """Rows [begin, end), which are block number `block`, with all columns."""
+        raise NotImplementedError
+
+    def select(self, columns: Columns | None) -> CutRows:
+        """Read only these columns from now on."""
+        self._columns = columns
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} blocks, {self.shape[0]} rows x {self.shape[1]} columns>"
+
+
+def even_edges(n: int, row_bytes: float, block_rows: int | None) -> Edges:
+    """Where to cut n rows of about one size."""
+    rows = block_rows or max(1, int(BLOCK_BYTES / max(1.0, row_bytes)))
+    return np.append(np.arange(0, n, rows, dtype=np.int64), np.int64(n))
+
+
+def edges_by_entries(indptr: NDArray[Any], entry_bytes: int, block_rows: int | None) -> Edges:
+    """Where to cut sparse rows: after so many rows, or where a block has its bytes."""
+    n = len(indptr) - 1
+    if block_rows:
+        return even_edges(n, 1, block_rows)
+    edges = [0]
+    size = indptr * entry_bytes + np.arange(n + 1, dtype=np.int64) * 8
+    while edges[-1] < n:
+        full = int(np.searchsorted(size, size[edges[-1]] + BLOCK_BYTES, side="right")) - 1
+        edges.append(max(edges[-1] + 1, full))
+    return np.array(edges, dtype=np.int64)
+
+
+def computed_bytes(dtype: np.dtype[Any]) -> int:
+    """Of a value in a block, once it is float32 or float64."""
+    return 4 if dtype == np.float32 else 8
+
+
+def choose_columns(
+    columns: Any, names: Sequence[str] | None, d: int, where: str, *, beyond: bool = False
+) -> Columns | None:
+    """Numbers of the columns to use, by name or number. `beyond`: there may be more than d."""
+    if columns is None:
+        return None
+    if isinstance(columns, (str, int, np.integer)):
+        columns = [columns]
+    chosen = []
+    for column in columns:
+        if isinstance(column, str):
+            if names is None or column not in names:
+                known = "has no column names" if names is None else f"has {_some(names)}"
+                raise ValueError(f"columns must be in {where}, but {column!r} is not: it {known}.")
+            chosen.append(list(names).index(column))
+        elif isinstance(column, (int, np.integer)) and not isinstance(column, bool):
+            if column < 0 or (column >= d and not beyond):
+                raise ValueError(
+                    f"columns must lie in [0, {d}) for {where}, but {column} does not."
+                )
+            chosen.append(int(column))
+        else:
+            raise ValueError(f"columns must be names or numbers, but one is {column!r}.")
+    if not chosen:
+        raise ValueError("columns must name at least one column.")
+    return np.array(chosen, dtype=np.intp)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:5]))
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def refuse_kind(dtype: np.dtype[Any], where: str) -> None:
+    """Anything but real numbers."""
+    if dtype.kind not in "fiub":
+        raise ValueError(f"{where} must hold real numbers, but its dtype is {dtype}.")

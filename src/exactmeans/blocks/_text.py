@@ -1,0 +1,348 @@
+"""Text files: CSV, svmlight and Matrix Market. Indexed once by where lines begin, then parsed by
+block."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from exactmeans.blocks._source import (
+    BLOCK_BYTES,
+    CutRows,
+    Edges,
+    choose_columns,
+)
+
+_CHUNK = 2**22
+
+
+class Span(NamedTuple):
+    """A run of whole lines."""
+
+    offset: int
+    size: int
+    lines: int  # that hold a row
+
+
+def _chunks(path: Path, skip: int) -> Iterator[tuple[int, bytes]]:
+    """Runs of whole lines from byte `skip` on, with their offsets."""
+    with open(path, "rb") as file:
+        file.seek(skip)
+        offset, rest = skip, b""
+        while chunk := file.read(_CHUNK):
+            text = rest + chunk
+            cut = text.rfind(b"\n") + 1
+            if cut:
+                yield offset, text[:cut]
+                offset += cut
+            rest = text[cut:]
+        if rest:
+            yield offset, rest
+
+
+def _spans(path: Path, skip: int, rows: int, holds_row: re.Pattern[bytes]) -> list[Span]:
+    """The file from byte `skip` on in runs of `rows` rows; other lines go with those before."""
+    spans: list[Span] = []
+    begin, lines, end = skip, 0, skip
+    for offset, text in _chunks(path, skip):
+        at = 0
+        for match in holds_row.finditer(text):
+            if lines == rows:
+                spans.append(Span(begin, offset + match.start() - begin, lines))
+                begin, lines = offset + match.start(), 0
+            lines += 1
+            at = match.end()
+        end = offset + max(at, len(text))
+    if lines:
+        spans.append(Span(begin, end - begin, lines))
+    return spans
+
+
+def _text(path: Path, span: Span) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(span.offset)
+        text = file.read(span.size)
+    if len(text) < span.size:
+        raise ValueError(f"{path} is cut short: it was longer when it was opened.")
+    return text
+
+
+def _edges(spans: list[Span]) -> Edges:
+    return np.concatenate([[0], np.cumsum([span.lines for span in spans])]).astype(np.int64)
+
+
+# CSV ----------------------------------------------------------------------------------------------
+
+_CSV_ROW = re.compile(rb"^[^\r\n]+", re.MULTILINE)
+
+
+class CsvRows(CutRows):
+    """Numbers separated by commas, semicolons or tabs; a first line of names is recognised."""
+
+    def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
+        self._path = path
+        with open(path, "rb") as file:
+            first = file.readline()
+            while first and not first.strip():
+                first = file.readline()
+            after = file.tell()
+        text = first.decode("utf-8-sig", errors="replace").strip("\r\n")
+        self._delimiter = max(",;\t", key=text.count)
+        cells = self._cells(text)
+        self.names = None if all(map(_is_number, cells)) else [cell.strip() for cell in cells]
+        skip = after if self.names else after - len(first)
+        self._chosen = choose_columns(columns, self.names, len(cells), str(path))
+        self._all = len(cells)
+        d = self._all if self._chosen is None else len(self._chosen)
+        rows = block_rows or max(1, BLOCK_BYTES // (8 * max(1, self._all)))
+        self._spans = _spans(path, skip, rows, _CSV_ROW)
+        if not self._spans:
+            raise ValueError(f"{path} has no rows.")
+        super().__init__(str(path), _edges(self._spans), d, np.float64, sparse=False)
+
+    def _cells(self, line: str) -> list[str]:
+        return next(csv.reader([line], delimiter=self._delimiter), [])
+
+    def _rows(self, block: int, begin: int, end: int) -> Any:
+        text = _text(self._path, self._spans[block]).decode("utf-8-sig", errors="replace")
+        try:
+            rows = np.loadtxt(
+                io.StringIO(text),
+                delimiter=self._delimiter,
+                quotechar='"',
+                comments=None,
+                ndmin=2,
+                usecols=None if self._chosen is None else self._chosen.tolist(),
+            )
+        except ValueError as error:
+            raise ValueError(self._wrong(text, begin) or f"{self.name}: {error}.") from None
+        # Cells that are not chosen are not looked at, but they must be there, and no others.
+        as_many = text.count(self._delimiter) == (self._all - 1) * len(rows)
+        if rows.shape != (end - begin, self._d) or (self._chosen is not None and not as_many):
+            wrong = self._wrong(text, begin)
+            if wrong or rows.shape != (end - begin, self._d):
+                raise ValueError(wrong or f"{self.name} has changed since it was opened.")
+        return rows
+
+    def _wrong(self, text: str, begin: int) -> str | None:
+        """The first row that is not numbers, one per column, in words."""
+        chosen = range(self._all) if self._chosen is None else self._chosen.tolist()
+        lines = (line for line in text.splitlines() if line)
+        for row, line in enumerate(lines, start=begin):
+            cells = self._cells(line)
+            if len(cells) != self._all:
+                return f"{self.name}: row {row} has {len(cells)} columns, not {self._all}."
+            for f in chosen:
+                if not _is_number(cells[f]):
+                    name = repr(self.names[f]) if self.names else str(f)
+                    return f"{self.name}: row {row} has {cells[f]!r}, no number, in column {name}."
+        return None
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+# svmlight -----------------------------------------------------------------------------------------
+
+_SVM_ROW = re.compile(rb"^[ \t]*[^#\s][^\r\n]*", re.MULTILINE)
+_SVM_PAIR = re.compile(rb"^(?:\d+|qid):\S+$")
+
+
+class SvmlightRows(CutRows):
+    """Lines of `target index:value ...`; targets are ignored.
+
+    Indices begin at 1 unless the file has a 0. There are as many columns as the largest index
+    says; `columns=range(d)` fixes another number.
+    """
+
+    def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
+        self._path = path
+        rows = block_rows or _rows_that_fit(path)
+        self._spans = _spans(path, 0, rows, _SVM_ROW)
+        if not self._spans:
+            raise ValueError(f"{path} has no rows.")
+        edges = _edges(self._spans)
+        least, most = 2**62, -1
+        for b, span in enumerate(self._spans):
+            indices = self._parse(span, int(edges[b])).indices
+            if len(indices):
+                least, most = min(least, int(indices.min())), max(most, int(indices.max()))
+        if most < 0:
+            raise ValueError(f"{path} has no entries.")
+        self._base = 0 if least == 0 else 1
+        super().__init__(str(path), edges, most + 1 - self._base, np.float64, sparse=True)
+        chosen = choose_columns(columns, None, self._d, str(path), beyond=True)
+        if chosen is not None:
+            self._d = max(self._d, int(chosen.max()) + 1)
+        self.select(chosen)
+
+    def _rows(self, block: int, begin: int, end: int) -> Any:
+        raw = self._parse(self._spans[block], begin)
+        if raw.shape[0] != end - begin:
+            raise ValueError(f"{self._path} has changed since it was opened.")
+        indices = raw.indices - self._base
+        wide = np.flatnonzero((indices >= self._d) | (indices < 0))
+        if wide.size:
+            raise ValueError(f"{self._path} has changed since it was opened.")
+        return sp.csr_matrix((raw.data, indices, raw.indptr), shape=(end - begin, self._d))
+
+    def _parse(self, span: Span, begin: int) -> Any:
+        from sklearn.datasets import load_svmlight_file
+
+        text = _text(self._path, span)
+        try:
+            rows, _ = load_svmlight_file(
+                io.BytesIO(text),
+                dtype=np.float64,
+                zero_based=True,
+                multilabel=b"," in text,
+            )
+        except (ValueError, OverflowError) as error:
+            where = self._first_wrong(text, begin)
+            raise ValueError(f"{self._path}: {where or error}.") from None
+        return rows
+
+    @staticmethod
+    def _first_wrong(text: bytes, begin: int) -> str | None:
+        lines = (match.group() for match in _SVM_ROW.finditer(text))
+        for row, line in enumerate(lines, start=begin):
+            last = -1
+            for token in line.split(b"#")[0].split()[1:]:
+                index, _, value = token.partition(b":")
+                shown = token.decode(errors="replace")
+                if not _SVM_PAIR.match(token) or not (
+                    index == b"qid" or _is_number(value.decode())
+                ):
+                    return f"row {row} has {shown!r} where index:value is expected"
+                if index != b"qid":
+                    if int(index) <= last:
+                        return f"row {row} has index {int(index)} after {last}, not ascending"
+                    last = int(index)
+        return None
+
+
+def _rows_that_fit(path: Path) -> int:
+    """Rows to a block, judged by the first lines: an entry takes 16 bytes once it is parsed."""
+    with open(path, "rb") as file:
+        text = file.read(2**16)
+    lines = max(1, text.count(b"\n"))
+    return max(1, int(BLOCK_BYTES / (16 * max(1, text.count(b":")) / lines + 8)))
+
+
+# Matrix Market ------------------------------------------------------------------------------------
+
+_MTX_ENTRY = re.compile(rb"^[ \t]*\d[^\r\n]*", re.MULTILINE)
+
+
+class MtxRows(CutRows):
+    """A coordinate matrix whose entries are listed row by row."""
+
+    def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
+        self._path = path
+        n, d, entries, after = self._header()
+        rows = block_rows or max(1, int(BLOCK_BYTES / (16 * max(1, entries) / max(1, n) + 8)))
+        edges = np.append(np.arange(0, n, rows, dtype=np.int64), np.int64(n))
+        self._begins = self._index(edges, after, entries, (n, d))
+        super().__init__(str(path), edges, d, np.float64, sparse=True)
+        self.select(choose_columns(columns, None, d, str(path)))
+
+    def _header(self) -> tuple[int, int, int, int]:
+        with open(self._path, "rb") as file:
+            words = file.readline().decode(errors="replace").lower().split()
+            if words[:2] != ["%%matrixmarket", "matrix"] or len(words) != 5:
+                raise ValueError(f"{self._path} does not begin as a Matrix Market file does.")
+            layout, field, symmetry = words[2:]
+            if (layout, symmetry) != ("coordinate", "general"):
+                raise ValueError(
+                    f"{self._path} must be a general coordinate matrix, but it is {symmetry} "
+                    f"{layout}."
+                )
+            if field not in ("real", "double", "integer", "pattern"):
+                raise ValueError(f"{self._path} must hold real numbers, but it is {field}.")
+            self._fields = 2 if field == "pattern" else 3
+            line = file.readline()
+            while line and (line.startswith(b"%") or not line.strip()):
+                line = file.readline()
+            sizes = line.split()
+            if len(sizes) != 3 or not all(size.isdigit() for size in sizes):
+                raise ValueError(f"{self._path} lacks the line of rows, columns and entries.")
+            n, d, entries = map(int, sizes)
+            return n, d, entries, file.tell()
+
+    def _index(
+        self, edges: Edges, after: int, entries: int, shape: tuple[int, int]
+    ) -> NDArray[np.int64]:
+        """Where the first entry of each block begins, and the end."""
+        begins = np.full(len(edges), -1, dtype=np.int64)
+        last, seen, end = 0, 0, after
+        for offset, text in _chunks(self._path, after):
+            table = self._table(text, seen)
+            rows = table[:, 0]
+            self._check(table, rows, last, seen, shape)
+            starts = [match.start() for match in _MTX_ENTRY.finditer(text)]
+            first = np.searchsorted(rows - 1, edges[:-1])
+            for b in np.flatnonzero((begins[:-1] < 0) & (first < len(rows))):
+                begins[b] = offset + starts[first[b]]
+            if len(rows):
+                last = int(rows[-1])
+            seen += len(rows)
+            end = offset + len(text)
+        if seen != entries:
+            raise ValueError(f"{self._path} has {seen} entries, but its header promises {entries}.")
+        begins[begins < 0] = end
+        return begins
+
+    def _check(
+        self, table: NDArray[Any], rows: NDArray[Any], last: int, seen: int, shape: tuple[int, int]
+    ) -> None:
+        for f, most in enumerate(shape):
+            wrong = np.flatnonzero((table[:, f] < 1) | (table[:, f] > most))
+            if wrong.size:
+                raise ValueError(
+                    f"{self._path}: entry {seen + wrong[0] + 1} is outside of {shape[0]} rows and "
+                    f"{shape[1]} columns."
+                )
+        falls = np.flatnonzero(np.diff(rows, prepend=last) < 0)
+        if falls.size:
+            raise ValueError(
+                f"{self._path} must list its entries row by row, but entry {seen + falls[0] + 1} "
+                "goes back: save X.tocsr() with scipy.io.mmwrite."
+            )
+
+    def _table(self, text: bytes, seen: int) -> NDArray[np.float64]:
+        try:
+            table = np.loadtxt(io.BytesIO(text), ndmin=2) if text.strip() else np.empty((0, 3))
+            if table.size and table.shape[1] != self._fields:
+                raise ValueError
+        except ValueError:
+            lines = (m.group() for m in re.finditer(rb"^[^\r\n]*\S[^\r\n]*", text, re.MULTILINE))
+            for entry, line in enumerate(lines, start=seen + 1):
+                cells = line.decode(errors="replace").split()
+                if len(cells) != self._fields or not all(map(_is_number, cells)):
+                    raise ValueError(
+                        f"{self._path}: entry {entry} is {' '.join(cells)!r}, not {self._fields} "
+                        "numbers."
+                    ) from None
+            raise
+        return np.asarray(table.reshape(-1, self._fields))
+
+    def _rows(self, block: int, begin: int, end: int) -> Any:
+        offset, stop = int(self._begins[block]), int(self._begins[block + 1])
+        table = self._table(_text(self._path, Span(offset, stop - offset, 0)), 0)
+        data = np.ones(len(table)) if self._fields == 2 else table[:, 2]
+        rows, features = table[:, 0].astype(np.int64) - 1 - begin, table[:, 1].astype(np.int64) - 1
+        block_shape = (end - begin, self._d)
+        return sp.csr_matrix(sp.coo_matrix((data, (rows, features)), shape=block_shape))
