@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import cases
@@ -102,6 +103,16 @@ def test_replaced_centres_are_saved(tmp_path: Path) -> None:
     model.cluster_centers_ = np.asfortranarray(model.cluster_centers_[::-1])
     loaded = exactmeans.load(saved(model, tmp_path))
     np.testing.assert_array_equal(loaded.predict(blobs()), model.predict(blobs()))
+
+
+@pytest.mark.parametrize("make", [sp.csr_array, sp.csr_matrix])
+def test_sparse_centres_come_back(make: Any, tmp_path: Path) -> None:
+    X = datasets.load("sparse_random").X
+    model = KMeans(4, random_state=0, init=make(X[:4]), n_init=1, sparse_centers=True).fit(X)
+    loaded = exactmeans.load(saved(model, tmp_path))
+    assert type(loaded.cluster_centers_) is type(model.cluster_centers_)
+    assert type(loaded.init) is make
+    np.testing.assert_array_equal(loaded.predict(X), model.labels_)
 
 
 def test_unfitted_models_are_not_saved(tmp_path: Path) -> None:

@@ -15,21 +15,34 @@ using Words = std::pair<double, double>;
 Words words(const Mass& mass) { return {mass.high, mass.low}; }
 
 template <class R>
-std::unique_ptr<SeedBlock> make_block(const DenseRows<R>& x, double alpha, double, const Threads&) {
-    return std::make_unique<DenseSeedBlock<R>>(x, alpha);
+std::unique_ptr<SeedBlock> make_block(const DenseRows<R>& x, double alpha, double, const Threads&,
+                                      bool passing) {
+    return std::make_unique<DenseSeedBlock<R>>(x, alpha, passing);
 }
 template <class R, class I>
 std::unique_ptr<SeedBlock> make_block(const CsrRows<R, I>& x, double alpha, double scale,
-                                      const Threads& threads) {
-    return std::make_unique<CsrSeedBlock<R, I>>(x, alpha, scale, threads);
+                                      const Threads& threads, bool passing) {
+    return std::make_unique<CsrSeedBlock<R, I>>(x, alpha, scale, threads, passing);
 }
 
+template <bool passing>
 std::unique_ptr<SeedBlock> seed_block(const Block& block, double alpha, int exponent, int n_jobs) {
-    return unlocked(n_jobs, [&](const Threads& threads) {
+    auto made = unlocked(n_jobs, [&](const Threads& threads) {
         return std::visit(
-            [&](const auto& x) { return make_block(x, alpha, std::ldexp(1.0, exponent), threads); },
+            [&](const auto& x) {
+                return make_block(x, alpha, std::ldexp(1.0, exponent), threads, passing);
+            },
             block.rows);
     });
+    if (passing) {
+        made->detach();
+        made->set_budget(std::size_t(16 * made->n()));
+    }
+    return made;
+}
+
+void must_be_attached(const SeedBlock& block) {
+    require(block.attached(), "the rows of this block are not in memory");
 }
 
 void stage(SeedPoints& points, const Block& block, const std::vector<Size>& ids) {
@@ -50,6 +63,7 @@ std::vector<Size> find(const SeedBlock& block, const Words& before,
 }
 
 std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs) {
+    must_be_attached(block);
     const auto left = unlocked(
         n_jobs, [&](const Threads& threads) { return block.totals_left(points, threads); });
     std::vector<Words> out;
@@ -62,6 +76,7 @@ void project(SeedBlock& block, const Array<const double, 2>& points, double step
              int n_jobs) {
     const Size axes = Size(points.shape(0)) - 1, d = Size(points.shape(1));
     require(axes >= 1, "there must be an origin and an axis");
+    must_be_attached(block);
     const double scale = std::ldexp(1.0, exponent);
     std::vector<double> scaled(points.data(), points.data() + (axes + 1) * d);
     for (double& value : scaled) value *= scale;
@@ -92,7 +107,15 @@ void bind_seed(nb::module_& m) {
              })
         .def("accept", &SeedPoints::accept);
     nb::class_<SeedBlock>(m, "SeedBlock")
-        .def_static("make", &seed_block, nb::keep_alive<0, 1>())
+        .def_static("make", &seed_block<false>, nb::keep_alive<0, 1>())
+        .def_static("passing", &seed_block<true>)
+        .def("attach",
+             [](SeedBlock& block, const Block& rows) {
+                 require(row_count(rows.rows) == block.n(), "the block has another size");
+                 block.attach(rows.rows);
+             })
+        .def("detach", &SeedBlock::detach)
+        .def("remembers", &SeedBlock::remembers)
         .def("project", &project)
         .def("largest", &SeedBlock::largest)
         .def("farthest", &SeedBlock::farthest)
@@ -109,16 +132,22 @@ void bind_seed(nb::module_& m) {
         .def("totals_left", &totals_left)
         .def("accept",
              [](SeedBlock& block, SeedPoints& points, Size s, int n_jobs) {
+                 if (!block.remembers(s)) must_be_attached(block);
                  unlocked(n_jobs,
                           [&](const Threads& threads) { block.accept(points, s, threads); });
              })
         .def("absorb",
              [](SeedBlock& block, SeedPoints& points, int n_jobs) {
+                 must_be_attached(block);
                  unlocked(n_jobs, [&](const Threads& threads) { block.absorb(points, threads); });
              })
         .def_prop_ro("distances", &SeedBlock::distances)
         .def("mass", &SeedBlock::mass)
-        .def("refresh", &SeedBlock::refresh)
+        .def("refresh",
+             [](SeedBlock& block, SeedPoints& points, Size i) {
+                 must_be_attached(block);
+                 return block.refresh(points, i);
+             })
         .def_prop_ro(
             "own",
             [](const SeedBlock& block) { return to_numpy(block.own(), {block.own().size()}); })

@@ -19,6 +19,7 @@ class Workload:
     k: int
     sparse: bool
     itemsize: int
+    reading: int = 0  # bytes of blocks that are at hand or coming; 0 for data in memory
 
     def bytes_needed(self, algorithm: str) -> int:
         """Memory beside the data itself: per-row state, centres with their layout, exact sums."""
@@ -26,7 +27,10 @@ class Workload:
         per_row = 8 + bounds
         # master, new centres and one packed layout in the compute dtype; sums in float64
         per_centre = self.d * (3 * self.itemsize + 8)
-        return self.n * per_row + self.k * per_centre
+        if self.reading:
+            # distances and order of the rows when one is lent; nearest seeds, masses and chances
+            per_row = max(per_row + 24, 60)
+        return self.n * per_row + self.k * per_centre + self.reading
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,10 @@ def choose(algorithm: str, work: Workload, memory_limit: int | None) -> Choice:
         algorithm = "lloyd"
     why = f"algorithm={asked!r}" if asked != "auto" else "auto: lloyd is the frugal choice"
     needed = work.bytes_needed(algorithm)
+    frugal = work.bytes_needed("lloyd")
+    if memory_limit is not None and needed > memory_limit and work.reading and frugal < needed:
+        why = f"{algorithm} would take {needed:,} bytes of memory_limit={memory_limit:,}"
+        algorithm, needed = "lloyd", frugal
     if memory_limit is not None and needed > memory_limit:
         raise ValueError(
             f"memory_limit must be at least {needed:,} bytes for algorithm={algorithm!r} with "

@@ -44,6 +44,7 @@ def lloyd_loop(
     centroids = first_centroids(problem, centres)
     engine.start(algorithm, k)
     sums, advance = problem.sums(k), problem.advance(k)
+    engine.follow(sums)
     history: list[Iteration] = []
     stopped = "max_iter reached"
     for iteration in range(1, max_iter + 1):
@@ -79,6 +80,7 @@ def lloyd_loop(
             stopped = "a callback asked to"
             break
     extra = 0
+    engine.follow(None)
     if changed or movement.moved:  # labels must fit the centres that are returned
         extra = engine.assign(centroids).distances
     final = from_core(centroids.centres, (k, d))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans._centres import for_core, from_core, like_rows
 from exactmeans._validation import Double, Matrix, refuse_nonfinite
-from exactmeans.engines.local import LocalEngine
+from exactmeans.engines.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Frame:
     exponent: int
     shift: NDArray[Any] | None
 
-    def shift_of(self, engine: LocalEngine) -> NDArray[Any] | None:
+    def shift_of(self, engine: Engine) -> NDArray[Any] | None:
         """The shift of this engine's rows, in their dtype: CSR rows are never shifted."""
         if self.shift is None or engine.sparse:
             return None
         return self.shift.astype(engine.dtype, copy=False)
 
-    def centroids(self, centres: Matrix, engine: LocalEngine) -> _core.Centroids:
+    def centroids(self, centres: Matrix, engine: Engine) -> _core.Centroids:
         """Centres as the rows of this engine are compared with."""
         shift = self.shift_of(engine)
         slots = engine.slots() if engine.sparse else None
@@ -44,7 +44,7 @@ class Problem:
     `tolerance` and everything called squared is on the frame's scale: times 4**exponent.
     """
 
-    engine: LocalEngine
+    engine: Engine
     frame: Frame
     grid: _core.Grid
     weight_grid: _core.Grid
@@ -71,7 +71,7 @@ def unscaled(squared: float, exponent: int) -> float:
         return math.inf
 
 
-def analyse(engine: LocalEngine, tol: float) -> Problem:
+def analyse(engine: Engine, tol: float) -> Problem:
     """Look at the data three times: size, scatter, mean."""
     plain = engine.survey(weighted=False)
     refuse_nonfinite(plain)
@@ -113,7 +113,7 @@ def analyse(engine: LocalEngine, tol: float) -> Problem:
     )
 
 
-def weighted_mean(engine: LocalEngine) -> Double:
+def weighted_mean(engine: Engine) -> Double:
     """The mean of the rows by their weights, to the last bit whatever the order of the rows."""
     weighted = engine.weights is not None
     grid = _grid(engine, engine.survey(weighted=weighted).bounds, weighted=weighted)
@@ -126,7 +126,7 @@ def weighted_mean(engine: LocalEngine) -> Double:
     return np.asarray(mean[0])
 
 
-def _grid(engine: LocalEngine, bounds: Double, *, weighted: bool) -> _core.Grid:
+def _grid(engine: Engine, bounds: Double, *, weighted: bool) -> _core.Grid:
     grid = _core.Grid(bounds, engine.n)
     grid.words = engine.words_needed(grid, weighted=weighted)
     return grid
@@ -138,7 +138,7 @@ def _weight_grid(weights: Double) -> _core.Grid:
     return grid
 
 
-def _mean(engine: LocalEngine, grid: _core.Grid, counts: _core.Grid) -> Matrix:
+def _mean(engine: Engine, grid: _core.Grid, counts: _core.Grid) -> Matrix:
     """The unweighted mean of the rows, as one float64 row."""
     sums = _core.Sums(1, engine.d, grid, counts, sparse=engine.sparse)
     engine.add_all(sums)
@@ -149,7 +149,7 @@ def _mean(engine: LocalEngine, grid: _core.Grid, counts: _core.Grid) -> Matrix:
     return mean
 
 
-def _variance_about(mean: Matrix, about_zero: float, engine: LocalEngine, exponent: int) -> float:
+def _variance_about(mean: Matrix, about_zero: float, engine: Engine, exponent: int) -> float:
     """Total variance from the scatter about 0, unless too little of that is left for accuracy."""
     scaled = np.ldexp(mean.data, exponent)
     about_mean = about_zero - engine.n * math.fsum(scaled * scaled)

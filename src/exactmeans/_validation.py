@@ -61,15 +61,63 @@ def is_source(X: Any) -> bool:
     return not isinstance(X, np.ndarray) and not sp.issparse(X) and isinstance(X, BlockSource)
 
 
-def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix]:
+def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix] | Stream:
     """The blocks of a source, or the only block that an array is."""
     if not is_source(X):
         return [as_matrix(estimator, X, reset=reset, dtype=dtype)]
+    if not getattr(X, "in_memory", False):
+        return Stream(estimator, X, reset=reset, dtype=dtype)
     blocks = []
     for b in range(len(X)):
         blocks.append(as_matrix(estimator, X.read(b), reset=reset and b == 0, dtype=dtype))
     common = np.result_type(*(block.dtype for block in blocks))
     return [block if block.dtype == common else block.astype(common) for block in blocks]
+
+
+def count_rows(blocks: list[Matrix] | Stream) -> int:
+    return blocks.n if isinstance(blocks, Stream) else sum(block.shape[0] for block in blocks)
+
+
+class Stream:
+    """Blocks that are not in memory: matrices of one kind and dtype, read when they are needed."""
+
+    def __init__(self, estimator: Any, source: Any, *, reset: bool, dtype: Any) -> None:
+        self._estimator, self._source = estimator, source
+        first = as_matrix(estimator, source.read(0), reset=reset, dtype=dtype)
+        self.sparse = bool(sp.issparse(first))
+        self.d: int = first.shape[1]
+        known = getattr(source, "dtype", None)
+        edges = getattr(source, "edges", None)
+        if edges is None or (dtype is None and known is None):
+            edges, dtype = self._look(dtype)
+        elif dtype is None:
+            dtype = known if known == np.float32 else np.float64
+        self.edges: list[int] = [int(edge) for edge in edges]
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.n = self.edges[-1]
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def _look(self, dtype: Any) -> tuple[list[int], Any]:
+        """Read every block once, for its length and dtype."""
+        edges, dtypes = [0], []
+        for b in range(len(self._source)):
+            block = as_matrix(self._estimator, self._source.read(b), reset=False, dtype=dtype)
+            edges.append(edges[-1] + block.shape[0])
+            dtypes.append(block.dtype)
+        return edges, np.result_type(*dtypes)
+
+    def read(self, b: int) -> Matrix:
+        block = as_matrix(self._estimator, self._source.read(b), reset=False, dtype=self.dtype)
+        expected = self.edges[b + 1] - self.edges[b]
+        if block.shape[0] != expected or sp.issparse(block) != self.sparse:
+            kind = "sparse" if self.sparse else "dense"
+            raise ValueError(
+                f"X must give the same blocks each time, but block {b} is not {expected} {kind} "
+                "rows any more."
+            )
+        return block
 
 
 def _usable_as_is(X: Any) -> bool:
@@ -142,12 +190,12 @@ def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
     return _core.Rows.csr(tidy.data, tidy.indices, tidy.indptr, tidy.shape[1], weights)[0]
 
 
-def refuse_nonfinite(survey: _core.Survey, what: str = "X") -> None:
+def refuse_nonfinite(survey: _core.Survey, what: str = "X", first_row: int = 0) -> None:
     if survey.first_bad_row >= 0:
         value = "NaN" if survey.bad_is_nan else "infinity (inf)"
         raise ValueError(
             f"{what} must be finite, but it contains {value}; the first such row is "
-            f"{survey.first_bad_row}."
+            f"{first_row + survey.first_bad_row}."
         )
 
 
@@ -280,10 +328,20 @@ def check_memory_limit(limit: Any) -> int | None:
     elif isinstance(limit, numbers.Integral):
         bytes_ = int(limit)
     elif isinstance(limit, numbers.Real) and 0 < float(limit) <= 1:
-        bytes_ = float(limit) * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        bytes_ = float(limit) * memory_of_machine()
     if not 1 <= bytes_ < math.inf:
         _refuse("memory_limit", limit, allowed)
     return int(bytes_)
+
+
+def memory_of_machine() -> int:
+    """Bytes that this process may hope for: the machine's, or its container's."""
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        with open("/sys/fs/cgroup/memory.max") as file:
+            return min(installed, int(file.read()))
+    except (OSError, ValueError):  # no such file, or "max"
+        return installed
 
 
 def offsets_of(blocks: list[Matrix]) -> Iterator[tuple[int, int]]:

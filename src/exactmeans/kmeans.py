@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -206,13 +207,18 @@ class KMeans(
             check.check_choice("sparse_centers", self.sparse_centers, ("auto",))
         callbacks = self._callbacks()
         blocks = check.as_blocks(self, X, reset=True, dtype=check.check_dtype(self.dtype))
-        n = sum(block.shape[0] for block in blocks)
+        n = check.count_rows(blocks)
         if n < k:
             raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
         weights = check.check_weights(sample_weight, n)
         engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
-        work = _algorithms.Workload(n, engine.d, k, engine.sparse, engine.dtype.itemsize)
+        size, reading = engine.dtype.itemsize, engine.reading_bytes
+        work = _algorithms.Workload(n, engine.d, k, engine.sparse, size, reading)
         choice = _algorithms.choose(algorithm, work, memory_limit)
+        # A quarter is left to the allocator, which does not give back all that is freed.
+        room = (memory_limit or check.memory_of_machine() // 4) * 3 // 4
+        kept = engine.keep(room - choice.bytes_needed)
+        choice = replace(choice, bytes_needed=choice.bytes_needed + kept)
         init, n_init = self._init(k, engine)
         options = check_options(self.init_options, init)
         rng = self._generator(init)
@@ -296,6 +302,7 @@ class KMeans(
         check_is_fitted(self)
         n, k = len(self.labels_), self.cluster_centers_.shape[0]
         plain = n * k * (self.n_iter_ + (self.history_[-1].changed > 0))
+        passes = [f"passes over blocks that are not in memory: {self._passes}"]
         shift = "shifted to the mean" if self._frame.shift is not None else "used as given"
         return "\n".join(
             [
@@ -305,6 +312,7 @@ class KMeans(
                 f"iterations: {self.n_iter_}; stopped because {self._stopped}",
                 f"distances: {self.n_distances_} of {plain} that plain Lloyd computes "
                 f"({self.n_distances_ / plain:.1%})",
+                *(passes if self._passes else []),
                 f"memory beside the data: about {self._choice.bytes_needed / 1e6:.1f} MB",
             ]
         )
@@ -420,6 +428,7 @@ class KMeans(
         self._choice = choice
         self._stopped = best.stopped
         self._n_jobs_used = engine.n_jobs
+        self._passes = engine.passes
 
     # -- using a fitted model ------------------------------------------------------------------
 
@@ -440,9 +449,9 @@ class KMeans(
 
     def _engine(self, X: Any, sample_weight: Any = None) -> LocalEngine:
         blocks = check.as_blocks(self, X, reset=False, dtype=self._centres().dtype)
-        weights = check.check_weights(sample_weight, sum(block.shape[0] for block in blocks))
+        weights = check.check_weights(sample_weight, check.count_rows(blocks))
         engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
-        check.refuse_nonfinite(engine.survey(weighted=False))
+        engine.refuse_nonfinite()
         return engine
 
     def _assigned(self, X: Any, sample_weight: Any = None) -> LocalEngine:

@@ -130,7 +130,8 @@ def encode(value: Any, tensors: Tensors, name: str) -> Any:
         anything: Any = value  # SciPy's stubs want to know the dtype
         csr = sp.csr_matrix(anything)
         parts = [csr.data, csr.indices, csr.indptr, np.array(csr.shape)]
-        return {"csr": encode(parts, tensors, name)}
+        kind = "csr_array" if isinstance(value, sp.sparray) else "csr_matrix"
+        return {kind: encode(parts, tensors, name)}
     if isinstance(value, np.random.RandomState):
         return {"random_state": encode(value.get_state(legacy=False), tensors, name)}
     if isinstance(value, (np.dtype, type)):
@@ -155,9 +156,10 @@ def decode(value: Any, tensors: Tensors) -> Any:
         return np.array(inner, dtype=object)
     if kind == "dtype":
         return np.dtype(inner)
-    if kind == "csr":
+    if kind in ("csr_array", "csr_matrix"):
         data, indices, indptr, shape = decode(inner, tensors)
-        return sp.csr_matrix((data, indices, indptr), shape=tuple(shape))
+        make = sp.csr_array if kind == "csr_array" else sp.csr_matrix
+        return make((data, indices, indptr), shape=tuple(shape))
     if kind == "random_state":
         state = np.random.RandomState()
         state.set_state(decode(inner, tensors))

@@ -28,8 +28,10 @@ from exactmeans._validation import (
     check_n_jobs,
     check_real,
     check_weights,
+    count_rows,
     refuse_nonfinite,
 )
+from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
 from exactmeans.engines.seeding import LocalSeeding
 
@@ -284,7 +286,7 @@ def check_alpha(name: str, alpha: Any) -> float:
 
 
 def choose(
-    engine: LocalEngine,
+    engine: Engine,
     init: str | tuple[str, float],
     k: int,
     rng: np.random.RandomState,
@@ -317,7 +319,7 @@ def _ready(
 ) -> tuple[LocalEngine, int, int]:
     """The rows behind an engine, the number of centres and the frame's exponent."""
     blocks = as_blocks(BaseEstimator(), X, reset=True)
-    n = sum(block.shape[0] for block in blocks)
+    n = count_rows(blocks)
     k = check_int("n_clusters", n_clusters, 1)
     if n < k:
         raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
@@ -331,7 +333,7 @@ def _ready(
 
 
 def plus_plus(
-    engine: LocalEngine,
+    engine: Engine,
     k: int,
     rng: np.random.RandomState,
     exponent: int,
@@ -353,7 +355,7 @@ def plus_plus(
 
 
 def parallel(
-    engine: LocalEngine,
+    engine: Engine,
     k: int,
     rng: np.random.RandomState,
     exponent: int,
@@ -390,7 +392,7 @@ def parallel(
 
 
 def d_alpha(
-    engine: LocalEngine,
+    engine: Engine,
     k: int,
     rng: np.random.RandomState,
     exponent: int,
@@ -449,14 +451,14 @@ def _by_distance(seeding: LocalSeeding, chosen: list[int], k: int) -> list[int]:
     return chosen
 
 
-def farthest_rows(engine: LocalEngine, k: int, exponent: int, mean: Double) -> NDArray[np.intp]:
+def farthest_rows(engine: Engine, k: int, exponent: int, mean: Double) -> NDArray[np.intp]:
     """-1 for the mean, then row numbers: each the farthest from all before it."""
     seeding = engine.seeding(exponent, candidates=k)
     seeding.start(mean)
     return filled_up(engine, _by_distance(seeding, [-1], k), k)
 
 
-def filled_up(engine: LocalEngine, chosen: list[int], k: int) -> NDArray[np.intp]:
+def filled_up(engine: Engine, chosen: list[int], k: int) -> NDArray[np.intp]:
     """As many as asked for: when every row sits on a seed, any row repeats one."""
     rows = np.array(chosen, dtype=np.intp)
     if len(rows) < k:
@@ -467,7 +469,7 @@ def filled_up(engine: LocalEngine, chosen: list[int], k: int) -> NDArray[np.intp
     return rows
 
 
-def random_rows(engine: LocalEngine, k: int, rng: np.random.RandomState) -> NDArray[np.intp]:
+def random_rows(engine: Engine, k: int, rng: np.random.RandomState) -> NDArray[np.intp]:
     """Row numbers of k distinct rows, drawn by weight as scikit-learn draws them."""
     weights = engine.weights
     if weights is not None and np.count_nonzero(weights) < k:
@@ -479,14 +481,14 @@ def random_rows(engine: LocalEngine, k: int, rng: np.random.RandomState) -> NDAr
     return np.asarray(drawn, dtype=np.intp)
 
 
-def one_row(engine: LocalEngine, rng: np.random.RandomState) -> int:
+def one_row(engine: Engine, rng: np.random.RandomState) -> int:
     """What rng.choice(n, p=...) gives, without its checks, which take longer than small fits."""
     reached = probabilities(engine).cumsum()
     reached /= reached[-1]
     return int(reached.searchsorted(rng.random_sample(), side="right"))
 
 
-def probabilities(engine: LocalEngine) -> NDArray[np.float64]:
+def probabilities(engine: Engine) -> NDArray[np.float64]:
     """Chances of the rows, from weights of which scikit-learn always has some."""
     weights = np.ones(engine.n) if engine.weights is None else engine.weights
     return np.asarray(weights / weights.sum(), dtype=np.float64)

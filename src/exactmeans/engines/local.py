@@ -1,13 +1,17 @@
 """All blocks in this process, one after the other, each on all threads.
 
-An engine is the data as the loop sees it: a handful of operations over all rows, each of which
-gives the same bits however the rows are cut into blocks.
+Blocks that are not in memory are read when they are needed, the next one while this one is worked
+on; what is kept of them is a few numbers per row.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,18 +19,37 @@ from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans._centres import for_core, like_rows
-from exactmeans._validation import Double, Matrix, offsets_of, rows_of
+from exactmeans._validation import (
+    Double,
+    Matrix,
+    Stream,
+    offsets_of,
+    refuse_nonfinite,
+    rows_of,
+)
+from exactmeans.engines.engine import Tally
 from exactmeans.engines.seeding import LocalSeeding
 
 Labels = NDArray[np.int32]
 
 
-class Tally(NamedTuple):
-    """What an assignment of all rows came to."""
+def bytes_of(block: Matrix) -> int:
+    if isinstance(block, np.ndarray):
+        return int(block.nbytes)
+    return int(block.data.nbytes + block.indices.nbytes + block.indptr.nbytes)
 
-    changed: int  # rows with a new label
-    distances: int  # row-centre distances computed
-    skipped: int  # rows whose label was certain without any
+
+def slots_for(counts: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Places of the features, the more frequent ones first."""
+    magnitude = np.frexp(counts.astype(np.float32))[1]
+    order = np.argsort(-magnitude.astype(np.int8), kind="stable")  # a radix sort
+    slots = np.empty(len(counts), dtype=np.uint32)
+    slots[order] = np.arange(len(counts), dtype=np.uint32)
+    return slots
+
+
+def _holding(ids: NDArray[np.intp]) -> Callable[[Part], bool]:
+    return lambda part: bool(((ids >= part.begin) & (ids < part.end)).any())
 
 
 def _unlabelled(n: int) -> Labels:
@@ -34,61 +57,200 @@ def _unlabelled(n: int) -> Labels:
 
 
 @dataclass
-class _Part:
-    """A block, and what is kept beside its rows."""
+class Held:
+    """A block in memory, as the core sees it."""
 
     block: Matrix
-    begin: int
-    end: int
     rows: _core.Rows
     plain: _core.Rows  # the same rows, every one with weight 1
+
+
+@dataclass
+class Part:
+    """A block, and what is kept beside its rows."""
+
+    number: int
+    begin: int
+    end: int
+    held: Held | None = None  # None while its rows are not in memory
+    size: int = 0  # bytes that its rows take there; known once they have been looked at
+    stays: bool = True  # in memory, once read
     labels: Labels = field(init=False)
     summed: Labels = field(init=False)  # the labels that the sums stand for
     assigner: _core.Assigner = field(init=False)
 
+    @property
+    def n(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def block(self) -> Matrix:
+        assert self.held is not None
+        return self.held.block
+
+    @property
+    def rows(self) -> _core.Rows:
+        assert self.held is not None
+        return self.held.rows
+
+    @property
+    def plain(self) -> _core.Rows:
+        assert self.held is not None
+        return self.held.plain
+
 
 class LocalEngine:
-    """The rows of a fit, in memory."""
+    """The rows of a fit: in memory, or read block by block whenever they are needed."""
 
-    def __init__(self, blocks: list[Matrix], weights: Double | None, n_jobs: int) -> None:
-        self.n = sum(block.shape[0] for block in blocks)
-        self.d: int = blocks[0].shape[1]
-        self.dtype: np.dtype[Any] = blocks[0].dtype
-        self.sparse = bool(sp.issparse(blocks[0]))
+    def __init__(self, blocks: list[Matrix] | Stream, weights: Double | None, n_jobs: int) -> None:
         self.weights = weights
         self.n_jobs = n_jobs
-        self.nonzeros = sum(block.nnz if self.sparse else block.size for block in blocks)
+        self.streamed = isinstance(blocks, Stream)
+        self.nonzeros = 0
+        self.passes = 0  # over the blocks that are not in memory
         self._slots: NDArray[np.uint32] | None = None
-        self._parts: list[_Part] = []
+        self._surveys: dict[bool, _core.Survey] = {}
+        self._spare: Part | None = None
+        self._followed: _core.Sums | None = None
+        self._unchecked: set[int] = set()
+        if isinstance(blocks, Stream):
+            self._stream = blocks
+            self.n, self.d, self.sparse = blocks.n, blocks.d, blocks.sparse
+            self.dtype: np.dtype[Any] = blocks.dtype
+            ends = list(pairwise(blocks.edges))
+            self._parts = [Part(b, *ends[b], stays=False) for b in range(len(blocks))]
+            return
+        self.n = sum(block.shape[0] for block in blocks)
+        self.d = blocks[0].shape[1]
+        self.dtype = blocks[0].dtype
+        self.sparse = bool(sp.issparse(blocks[0]))
+        self.nonzeros = sum(block.nnz if self.sparse else block.size for block in blocks)
+        self._parts = []
         for block, (begin, end) in zip(blocks, offsets_of(blocks), strict=True):
-            plain = rows_of(block, None)
-            own = None if weights is None else weights[begin:end]
-            rows = plain if own is None else rows_of(block, own)
-            self._parts.append(_Part(block, begin, end, rows, plain))
+            part = Part(len(self._parts), begin, end)
+            part.held = self._hold(part, block)
+            self._parts.append(part)
+
+    # -- blocks that come and go ---------------------------------------------------------------
+
+    def _hold(self, part: Part, block: Matrix) -> Held:
+        plain = rows_of(block, None)
+        if self.weights is None:
+            return Held(block, plain, plain)
+        return Held(block, rows_of(block, self.weights[part.begin : part.end]), plain)
+
+    def _read(self, part: Part) -> Held:
+        return self._hold(part, self._stream.read(part.number))
+
+    def walk(self, wanted: Callable[[Part], bool] | None = None) -> Iterator[Part]:
+        """Parts in order, each in memory while its turn lasts; the next is read meanwhile."""
+        self._put_back()
+        parts = [part for part in self._parts if wanted is None or wanted(part)]
+        away = [part for part in parts if part.held is None]
+        if not away:
+            yield from parts
+            return
+        self.passes += 1
+        with ThreadPoolExecutor(1, "exactmeans-read") as reader:
+            ahead = iter(away)
+            coming = reader.submit(self._read, next(ahead))
+            for part in parts:
+                if part.held is not None:
+                    yield part
+                    continue
+                part.held = coming.result()
+                following = next(ahead, None)
+                if following is not None:
+                    coming = reader.submit(self._read, following)
+                try:
+                    self._check(part)
+                    yield part
+                finally:
+                    if not part.stays:
+                        part.held = None
+
+    def loaded(self, row: int) -> Part:
+        """The part with this row, in memory until another is asked for."""
+        part = next(part for part in self._parts if part.begin <= row < part.end)
+        if part.held is None:
+            self._put_back()
+            part.held = self._read(part)
+            self._spare = part
+        return part
+
+    def _put_back(self) -> None:
+        if self._spare is not None and not self._spare.stays:
+            self._spare.held = None
+        self._spare = None
+
+    def keep(self, budget: float) -> int:
+        """Let blocks stay in memory as far as this goes; returns the bytes of those that may."""
+        kept = 0
+        for part in self._parts if self.streamed else ():
+            part.stays = kept + part.size <= budget
+            kept += part.size if part.stays else 0
+        return kept
+
+    @property
+    def reading_bytes(self) -> int:
+        """What blocks take that are at hand, coming, and being put into shape."""
+        self.survey(weighted=False)
+        return 4 * max(part.size for part in self._parts) if self.streamed else 0
+
+    def refuse_nonfinite(self) -> None:
+        """Look for NaN and infinity: now, or in blocks yet to be read when they come."""
+        if self.streamed:
+            self._unchecked = {part.number for part in self._parts}
+        else:
+            refuse_nonfinite(self.survey(weighted=False))
+
+    def _check(self, part: Part) -> None:
+        if part.number in self._unchecked:
+            refuse_nonfinite(part.plain.survey(self.n_jobs), first_row=part.begin)
+            self._unchecked.discard(part.number)
 
     # -- before the first iteration ------------------------------------------------------------
 
     def survey(self, *, weighted: bool) -> _core.Survey:
         """Largest values and the first row that is not finite."""
-        surveys = [self._rows(p, weighted).survey(self.n_jobs) for p in self._parts]
-        for part, survey in zip(self._parts[1:], surveys[1:], strict=True):
-            surveys[0].merge(survey, part.begin)
-        return surveys[0]
+        if weighted not in self._surveys:
+            self._look()
+        return self._surveys[weighted]
+
+    def _look(self) -> None:
+        """All that one pass can tell of the rows, since a pass may mean reading files."""
+        counts = np.zeros(self.d, dtype=np.int64) if self.streamed and self.sparse else None
+        for part in self.walk():
+            part.size = bytes_of(part.block)
+            if self.streamed:
+                self.nonzeros += part.block.nnz if self.sparse else part.block.size
+            if counts is not None:
+                part.plain.count_features(counts)
+            for weighted in (False, True) if self.weights is not None else (False,):
+                survey = self._rows(part, weighted).survey(self.n_jobs)
+                if part.number:
+                    self._surveys[weighted].merge(survey, part.begin)
+                else:
+                    self._surveys[weighted] = survey
+        if self.weights is None:
+            self._surveys[True] = self._surveys[False]
+        if counts is not None:
+            self._slots = slots_for(counts)
 
     def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
         """How many words of the grid the exact sums take."""
-        return max(self._rows(p, weighted).words_needed(grid, self.n_jobs) for p in self._parts)
+        return max(self._rows(p, weighted).words_needed(grid, self.n_jobs) for p in self.walk())
 
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
         """Put every row into cluster 0 of `sums`."""
-        for part in self._parts:
-            sums.relabel(self._rows(part, weighted), None, _unlabelled(part.rows.n), self.n_jobs)
+        for part in self.walk():
+            sums.relabel(self._rows(part, weighted), None, _unlabelled(part.n), self.n_jobs)
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
         """Sum of squared distances to the own (or only) point, weighted and not."""
         weighted, plain = _core.ExactSum(), _core.ExactSum()
         points = for_core(like_rows(points, sparse=self.sparse))
-        for part in self._parts:
+        for part in self.walk():
             labels = part.labels if labelled else None
             own = part.rows.scatter(points, labels, exponent, self.n_jobs)
             weighted.add(own[0])
@@ -104,17 +266,16 @@ class LocalEngine:
             rows.sum_duplicates()
             return rows
         out = np.empty((len(ids), self.d), dtype=self.dtype)
-        for part in self._parts:
+        for part in self.walk(_holding(ids)):
             here = np.flatnonzero((ids >= part.begin) & (ids < part.end))
-            if len(here):
-                out[here] = part.block[ids[here] - part.begin]
+            out[here] = part.block[ids[here] - part.begin]
         return out
 
     def pick(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their ascending number, in the layout of the data."""
         rows = [
             part.block[ids[(ids >= part.begin) & (ids < part.end)] - part.begin]
-            for part in self._parts
+            for part in self.walk(_holding(ids))
         ]
         return sp.vstack(rows, format="csr") if self.sparse else np.concatenate(rows)
 
@@ -127,13 +288,28 @@ class LocalEngine:
             return None
         if self._slots is None:
             counts = np.zeros(self.d, dtype=np.int64)
-            for part in self._parts:
+            for part in self.walk():
                 part.plain.count_features(counts)
-            magnitude = np.frexp(counts.astype(np.float32))[1]
-            order = np.argsort(-magnitude.astype(np.int8), kind="stable")  # a radix sort
-            self._slots = np.empty(self.d, dtype=np.uint32)
-            self._slots[order] = np.arange(self.d, dtype=np.uint32)
+            self._slots = slots_for(counts)
         return self._slots
+
+    def fingerprint(self) -> str:
+        """A digest of all rows and weights, in order; the same however they are cut."""
+        seen = hashlib.blake2b(f"{self.n} {self.d} {self.dtype} {self.sparse}".encode())
+        values, features, lengths = hashlib.blake2b(), hashlib.blake2b(), hashlib.blake2b()
+        for part in self.walk():
+            if self.sparse:
+                entries = part.block.indptr[-1]
+                values.update(np.ascontiguousarray(part.block.data[:entries]).data)
+                features.update(part.block.indices[:entries].astype(np.int64).data)
+                lengths.update(np.diff(part.block.indptr).astype(np.int64).data)
+                continue
+            for begin in range(0, part.n, 1024):
+                values.update(np.ascontiguousarray(part.block[begin : begin + 1024]).data)
+        seen.update(values.digest() + features.digest() + lengths.digest())
+        if self.weights is not None:
+            seen.update(self.weights.data)
+        return seen.hexdigest()[:32]
 
     def whole(self) -> Matrix:
         """The data as one matrix; only for data that came as one."""
@@ -145,8 +321,7 @@ class LocalEngine:
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> LocalSeeding:
         """The rows as seeding sees them; nothing of it outlives what is returned."""
         return LocalSeeding(
-            [(part.begin, part.end, part.rows) for part in self._parts],
-            self.take,
+            self,
             (self.n, self.d),
             sparse=self.sparse,
             exponent=exponent,
@@ -162,9 +337,13 @@ class LocalEngine:
         """Forget labels and bounds."""
         single = self.dtype == np.float32
         for part in self._parts:
-            part.labels = _unlabelled(part.rows.n)
-            part.summed = _unlabelled(part.rows.n)
-            part.assigner = _core.Assigner(algorithm, single, part.rows.n, k)
+            part.labels = _unlabelled(part.n)
+            part.summed = _unlabelled(part.n)
+            part.assigner = _core.Assigner(algorithm, single, part.n, k)
+
+    def follow(self, sums: _core.Sums | None) -> None:
+        """Keep these sums up with the labels of blocks that would have to be read again for it."""
+        self._followed = sums if self.streamed else None
 
     def use(self, algorithm: str) -> None:
         """Go on with another algorithm, which begins without bounds."""
@@ -173,25 +352,28 @@ class LocalEngine:
 
     def assign(self, centroids: _core.Centroids) -> Tally:
         """Label every row."""
-        tallies = [
-            part.assigner.assign(part.rows, centroids, part.labels, self.n_jobs)
-            for part in self._parts
-        ]
+        tallies = []
+        for part in self.walk():
+            tallies.append(part.assigner.assign(part.rows, centroids, part.labels, self.n_jobs))
+            if self._followed is not None:
+                self._followed.relabel(part.rows, part.labels, part.summed, self.n_jobs)
         changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
         return Tally(changed, distances, skipped)
 
     def sum_up(self, sums: _core.Sums, changed: int) -> None:
         """Make the sums stand for the labels: by the changed rows only, or from nothing."""
+        if self._followed is sums:
+            return
         if 2 * changed >= self.n:
             sums.reset()
             for part in self._parts:
                 part.summed.fill(-1)
-        for part in self._parts:
+        for part in self.walk():
             sums.relabel(part.rows, part.labels, part.summed, self.n_jobs)
 
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
         """Take a row's share out of one cluster's sums and put it into another's."""
-        part = self._part_of(row)
+        part = self.loaded(row)
         sums.move(part.rows, row - part.begin, source, False)
         sums.move(part.rows, row - part.begin, target, True)
 
@@ -203,7 +385,7 @@ class LocalEngine:
         """Squared distance of every row to the centre of its label."""
         out = np.empty(self.n)
         centres = for_core(like_rows(centres, sparse=self.sparse))
-        for part in self._parts:
+        for part in self.walk():
             own = out[part.begin : part.end]
             part.rows.own_distances(centres, part.labels, exponent, own, self.n_jobs)
         return out
@@ -212,7 +394,7 @@ class LocalEngine:
         """Distances of every row to every centre."""
         out = np.empty((self.n, centres.shape[0]), dtype=self.dtype)
         centres = for_core(like_rows(centres, sparse=self.sparse))
-        for part in self._parts:
+        for part in self.walk():
             own = out[part.begin : part.end]
             part.rows.transform(centres, shift, exponent, own, self.n_jobs)
         return out
@@ -222,9 +404,6 @@ class LocalEngine:
             return self._parts[0].labels
         return np.concatenate([part.labels for part in self._parts])
 
-    def _part_of(self, row: int) -> _Part:
-        return next(part for part in self._parts if part.begin <= row < part.end)
-
     @staticmethod
-    def _rows(part: _Part, weighted: bool) -> _core.Rows:
+    def _rows(part: Part, weighted: bool) -> _core.Rows:
         return part.rows if weighted else part.plain

@@ -6,15 +6,16 @@ exactly (docs/numerics.md, "Seeding").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans._validation import Double
+from exactmeans._validation import Double, Matrix
 
 # A grid is laid anew when the potential has fallen this far: its words then have bits to spare.
 _FALL = 2.0**-20
@@ -26,11 +27,31 @@ _SAMPLE = 256
 _BATCH = 8
 
 
+class _Rows(Protocol):
+    """A block of rows while it is in memory."""
+
+    number: int
+    begin: int
+    end: int
+
+    @property
+    def rows(self) -> _core.Rows: ...
+
+
+class _Engine(Protocol):
+    """Where the rows are."""
+
+    streamed: bool
+
+    def walk(self, wanted: Callable[[Any], bool] | None = None) -> Iterator[Any]: ...
+    def loaded(self, row: int) -> Any: ...
+    def take(self, ids: NDArray[np.intp]) -> Matrix: ...
+
+
 @dataclass
 class _Part:
     begin: int
     end: int
-    rows: _core.Rows
     block: _core.SeedBlock
 
 
@@ -39,8 +60,7 @@ class LocalSeeding:
 
     def __init__(
         self,
-        parts: Iterable[tuple[int, int, _core.Rows]],
-        take: Callable[[NDArray[np.intp]], NDArray[Any]],
+        engine: _Engine,
         shape: tuple[int, int],
         *,
         sparse: bool,
@@ -57,17 +77,19 @@ class LocalSeeding:
         self.width = width
         self.n, self.d = shape
         self.n_jobs = n_jobs
-        self._take = take
+        self._engine = engine
         self._exponent = exponent
         self._planned = candidates
-        self._probes = [] if sparse or self.d < 16 or self.n < 16 * _SAMPLE else list(_PROBES)
+        few = self.d < 16 or self.n < 16 * _SAMPLE
+        self._probes = [] if sparse or few or engine.streamed else list(_PROBES)
         self._sparse = sparse
         self._alpha = alpha
         self._points, self._late = self._new_points(), self._new_points()
         self._late_rows: list[int] = []
+        make = _core.SeedBlock.passing if engine.streamed else _core.SeedBlock.make
         self._parts = [
-            _Part(begin, end, rows, _core.SeedBlock.make(rows, alpha, exponent, n_jobs))
-            for begin, end, rows in parts
+            _Part(part.begin, part.end, make(part.rows, alpha, exponent, n_jobs))
+            for part in engine.walk()
         ]
         self._bound = 0.0
         self._total = (0.0, 0.0)
@@ -89,8 +111,8 @@ class LocalSeeding:
             self._points.stage_point(seed)
         else:
             self._stage([seed])
-        for part in self._parts:
-            part.block.absorb(self._points, self.n_jobs)
+        for block in self._visit():
+            block.absorb(self._points, self.n_jobs)
         self._points.accept(0)
         self._first_grid()
 
@@ -114,14 +136,17 @@ class LocalSeeding:
         self._consider_projection(rows)
         self._seen = self.distances()
         left = [(0.0, 0.0)] * len(rows)
-        for part in self._parts:
-            own = part.block.totals_left(self._points, self.n_jobs)
+        for block in self._visit():
+            own = block.totals_left(self._points, self.n_jobs)
             left = [_plus(a, b) for a, b in zip(left, own, strict=True)]
         return [high + low for high, low in left]
 
     def accept(self, candidate: int) -> None:
         for part in self._parts:
-            part.block.accept(self._points, candidate, self.n_jobs)
+            if part.block.remembers(candidate):
+                part.block.accept(self._points, candidate, self.n_jobs)
+        for block in self._visit(lambda block: not block.remembers(candidate)):
+            block.accept(self._points, candidate, self.n_jobs)
         self._points.accept(candidate)
         self._refine_grid()
 
@@ -132,8 +157,8 @@ class LocalSeeding:
             self._stage(batch)
             self._consider_projection(batch)
             self._seen = self.distances()
-            for part in self._parts:
-                part.block.absorb(self._points, self.n_jobs)
+            for block in self._visit():
+                block.absorb(self._points, self.n_jobs)
             for candidate in range(len(batch)):
                 self._points.accept(candidate)
         self._refine_grid()
@@ -165,7 +190,7 @@ class LocalSeeding:
 
     def put_off(self, row: int) -> None:
         """Make this row a seed without telling the others."""
-        part = self._part_of(row)
+        part = self._engine.loaded(row)
         self._late.unstage()
         self._late.stage(part.rows, [row - part.begin])
         self._late.accept(0)
@@ -173,10 +198,11 @@ class LocalSeeding:
 
     def refresh(self, row: int) -> tuple[float, float]:
         """The mass of a row as it is listed, and what it is now, which is listed from now on."""
-        part = self._part_of(row)
-        i = row - part.begin
-        before = part.block.mass(i)
-        now = part.block.refresh(self._late, i)
+        held = self._engine.loaded(row)
+        block, i = self._parts[held.number].block, row - held.begin
+        before = block.mass(i)
+        with self._attached(held):
+            now = block.refresh(self._late, i)
         self._add_up()
         return before, now
 
@@ -208,8 +234,8 @@ class LocalSeeding:
         seen = self.distances()
         usual = (seen - self._seen) / (self.n * len(rows))  # share of pairs measured without it
         axes = choose_axes(
-            self._take(sample).astype(np.float64),
-            self._take(np.array(rows)).astype(np.float64),
+            self._engine.take(sample).astype(np.float64),
+            self._engine.take(np.array(rows)).astype(np.float64),
             near2,
             usual=usual,
             planned=self._planned - len(rows) * self.seeds,
@@ -227,14 +253,33 @@ class LocalSeeding:
     def _stage(self, rows: list[int]) -> None:
         self._points.unstage()
         if len(self._parts) == 1:
-            self._points.stage(self._parts[0].rows, rows)
+            self._points.stage(self._engine.loaded(0).rows, rows)
             return
         for row in rows:
-            part = self._part_of(row)
+            part = self._engine.loaded(row)
             self._points.stage(part.rows, [row - part.begin])
 
-    def _part_of(self, row: int) -> _Part:
-        return next(part for part in self._parts if part.begin <= row < part.end)
+    def _visit(
+        self, wanted: Callable[[_core.SeedBlock], bool] | None = None
+    ) -> Iterator[_core.SeedBlock]:
+        """Blocks with their rows at hand."""
+        chosen = None if wanted is None else (lambda part: wanted(self._parts[part.number].block))
+        for part in self._engine.walk(chosen):
+            with self._attached(part):
+                yield self._parts[part.number].block
+
+    @contextmanager
+    def _attached(self, part: _Rows) -> Iterator[None]:
+        """Rows that come and go are shown to their block, and taken from its sight again."""
+        block = self._parts[part.number].block
+        if not self._engine.streamed:
+            yield
+            return
+        block.attach(part.rows)
+        try:
+            yield
+        finally:
+            block.detach()
 
     def _lay_grid(self, bound: float) -> None:
         self._bound = bound

@@ -21,6 +21,14 @@
 
 namespace exactmeans {
 
+// Rows that come back must be those that went.
+template <class Rows>
+const Rows& same_size(const Rows& rows, const Rows& before) {
+    if (rows.n != before.n || rows.d != before.d)
+        throw std::invalid_argument("the block has another size");
+    return rows;
+}
+
 class SeedBlock {
 public:
     // alpha: a row's mass is weight * distance^alpha.
@@ -40,6 +48,21 @@ public:
 
     // Row-candidate distances computed so far.
     Size distances() const { return distances_; }
+
+    // Rows that are not kept in memory are here between attach and detach only; what is derived
+    // from them goes with them.
+    void attach(const AnyRows& rows) {
+        set_rows(rows);
+        attached_ = true;
+    }
+    void detach() {
+        drop_rows();
+        attached_ = false;
+    }
+    bool attached() const { return attached_; }
+
+    // Can candidate s be accepted without its rows?
+    bool remembers(Size s) const { return !trial_.forgot(s); }
 
     // Few coordinates to rule out candidates by; layouts that have no use for them ignore this.
     virtual void project(Projection, const Threads&) {}
@@ -153,6 +176,8 @@ public:
     double mass(Size i) const { return mass_at(i, d2_[std::size_t(i)]); }
 
 protected:
+    virtual void set_rows(const AnyRows& rows) = 0;
+    virtual void drop_rows() = 0;
     // Reports, through `found`, candidates [first, first + count) that are nearer to a row than its
     // seed. Each row is reported by one worker only, for lower candidates first.
     virtual void visit(SeedPoints& points, Size first, Size count, const Threads& threads) = 0;
@@ -215,7 +240,7 @@ private:
     MassIndex index_;
     Mass total_;
     Trial trial_;
-    bool on_trial_ = false, own_known_ = true;
+    bool on_trial_ = false, own_known_ = true, attached_ = true;
     Size next_seed_ = 0, distances_ = 0;
 };
 

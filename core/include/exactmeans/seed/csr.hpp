@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "exactmeans/seed/block.hpp"
@@ -24,30 +25,39 @@ namespace exactmeans {
 template <class R, class I>
 class CsrSeedBlock final : public SeedBlock {
 public:
-    CsrSeedBlock(const CsrRows<R, I>& x, double alpha, double scale, const Threads& threads)
-        : SeedBlock(x.n, x.weights, alpha),
-          x_(x),
-          norm2_(static_cast<std::size_t>(x.n)),
-          transposed_(x, threads) {
+    // passing: rows are not kept in memory, and transposing them at each visit would not pay.
+    CsrSeedBlock(const CsrRows<R, I>& x, double alpha, double scale, const Threads& threads,
+                 bool passing = false)
+        : SeedBlock(x.n, x.weights, alpha), x_(x), norm2_(static_cast<std::size_t>(x.n)) {
+        if (!passing) transposed_ = std::make_unique<Transposed<R>>(x, threads);
         threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) norm2_[std::size_t(i)] = norm2(i, scale);
         });
     }
 
 protected:
+    void set_rows(const AnyRows& rows) override {
+        x_ = same_size(std::get<CsrRows<R, I>>(rows), x_);
+    }
+    void drop_rows() override {
+        x_.data = nullptr;
+        scratch_ = {};
+    }
+
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
+        if (!transposed_) return visit_rows(points, first, count, threads);
         scratch_.resize(std::size_t(threads.n_jobs));
-        for (Scratch& scratch : scratch_) scratch.prepare(transposed_.slab_rows(), x_.d);
+        for (Scratch& scratch : scratch_) scratch.prepare(transposed_->slab_rows(), x_.d);
         const bool in_two_steps = promising(points, first, threads);
-        threads.run(Size(transposed_.slabs().size()), [&](Size slab, int worker) {
+        threads.run(Size(transposed_->slabs().size()), [&](Size slab, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
             for (Size s = first; s < first + count; ++s) {
                 const auto nearer = [&](Size i, double d2) { found(worker, i, s, first, d2); };
                 if (in_two_steps)
-                    sift(transposed_.slabs()[std::size_t(slab)], points.sparse_point(s),
+                    sift(transposed_->slabs()[std::size_t(slab)], points.sparse_point(s),
                          points.scale(), scratch, nearer);
                 else
-                    measure(transposed_.slabs()[std::size_t(slab)], points.sparse_point(s),
+                    measure(transposed_->slabs()[std::size_t(slab)], points.sparse_point(s),
                             points.scale(), scratch, nearer);
             }
         });
@@ -81,6 +91,24 @@ private:
             sifted = 0;
         }
     };
+
+    // Row by row against a candidate that is spread out.
+    void visit_rows(SeedPoints& points, Size first, Size count, const Threads& threads) {
+        std::vector<double> spread(static_cast<std::size_t>(x_.d), 0.0);
+        for (Size s = first; s < first + count; ++s) {
+            const SparsePoint& point = points.sparse_point(s);
+            for (std::size_t p = 0; p < point.index.size(); ++p)
+                spread[std::size_t(point.index[p])] = point.value[p];
+            threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
+                for (Size i = begin; i < end; ++i) {
+                    const double d2 = distance2(i, spread.data(), point.norm2, points.scale());
+                    if (d2 < d2_data()[i]) found(worker, i, s, first, d2);
+                }
+            });
+            for (const Size f : point.index) spread[std::size_t(f)] = 0;
+        }
+        this->count(x_.n * count);
+    }
 
     double norm2(Size i, double scale) const {
         const auto row = x_.row(i);
@@ -132,7 +160,7 @@ private:
     bool promising(SeedPoints& points, Size first, const Threads& threads) {
         if (points.seeds() < 64 || !two_steps_.worth_a_try()) return false;
         if (frequent_.empty()) find_frequent(points.scale(), threads);
-        const Slab& slab = transposed_.slabs()[0];
+        const Slab& slab = transposed_->slabs()[0];
         const Size left = reachable(slab, points.sparse_point(first), points.scale(), scratch_[0]);
         const bool paid = 25 * left < slab.end - slab.begin;
         two_steps_.judge(paid);
@@ -189,7 +217,7 @@ private:
         is_frequent_.assign(std::size_t(x_.d), 0);
         for (std::size_t f = 0; f < is_frequent_.size(); ++f) {
             Size rows = 0;
-            for (const Slab& slab : transposed_.slabs())
+            for (const Slab& slab : transposed_->slabs())
                 rows += slab.offsets[f + 1] - slab.offsets[f];
             is_frequent_[f] = rows * frequent_share > x_.n;
         }
@@ -214,7 +242,7 @@ private:
 
     CsrRows<R, I> x_;
     std::vector<double> norm2_;
-    Transposed<R> transposed_;
+    std::unique_ptr<Transposed<R>> transposed_;
     std::vector<double> frequent_;  // norms of the rows' frequent features
     std::vector<char> is_frequent_;
     double keep_ = 1;

@@ -22,7 +22,9 @@ namespace exactmeans {
 template <class R>
 class DenseSeedBlock final : public SeedBlock {
 public:
-    DenseSeedBlock(const DenseRows<R>& x, double alpha) : SeedBlock(x.n, x.weights, alpha), x_(x) {}
+    // passing: rows are not kept in memory, so little may be kept about them.
+    DenseSeedBlock(const DenseRows<R>& x, double alpha, bool passing = false)
+        : SeedBlock(x.n, x.weights, alpha), x_(x), passing_(passing) {}
 
     void project(Projection projection, const Threads& threads) override {
         projection_ = std::make_unique<Projection>(std::move(projection));
@@ -32,6 +34,14 @@ public:
     }
 
 protected:
+    void set_rows(const AnyRows& rows) override {
+        x_ = same_size(std::get<DenseRows<R>>(rows), x_);
+    }
+    void drop_rows() override {
+        x_.data = nullptr;
+        scratch_ = {};
+    }
+
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
         // Where coordinates are of use, they rule out all that the triangle inequality does, and
         // read less memory.
@@ -62,7 +72,7 @@ protected:
         const bool was_active = clusters_.active();
         // Lists scatter the rows in memory, so they must leave most rows alone.
         if (was_active && 2 * pairs > x_.n) clusters_.clear();
-        if (!was_active && on_trial() && 40 * pairs < count * x_.n && x_.n >= 4096)
+        if (!passing_ && !was_active && on_trial() && 40 * pairs < count * x_.n && x_.n >= 4096)
             clusters_.build(own_data(), d2_data(), x_.n, points.seeds());
     }
     bool ordered() const override { return !clusters_.active(); }
@@ -205,6 +215,7 @@ private:
     }
 
     DenseRows<R> x_;
+    bool passing_;
     std::vector<Scratch> scratch_;
     Patience triangle_;
     SeedClusters clusters_;

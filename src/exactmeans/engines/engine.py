@@ -1,0 +1,99 @@
+"""What the loop asks of the data, wherever its rows are.
+
+Every operation gives the same bits however the rows are cut into blocks and whoever works on them:
+labels and distances are per row, totals are exact. `LocalEngine` offers all of it for this process;
+another engine offers the same, and neither the loop nor the problem know the difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exactmeans import _core
+from exactmeans._validation import Double, Matrix
+
+
+class Tally(NamedTuple):
+    """What an assignment of all rows came to."""
+
+    changed: int  # rows with a new label
+    distances: int  # row-centre distances computed
+    skipped: int  # rows whose label was certain without any
+
+
+class Engine(Protocol):
+    """The rows of a fit, and per-row state that lives beside them."""
+
+    n: int
+    d: int
+    dtype: np.dtype[Any]
+    sparse: bool
+    weights: Double | None
+    n_jobs: int
+
+    # before the first iteration
+
+    def survey(self, *, weighted: bool) -> _core.Survey:
+        """Largest values and the first row that is not finite."""
+
+    def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
+        """How many words of the grid the exact sums take."""
+
+    def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
+        """Put every row into cluster 0 of `sums`."""
+
+    def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
+        """Sum of squared distances to the own (or only) point, weighted and not."""
+
+    def slots(self) -> NDArray[np.uint32] | None:
+        """Where the core should keep each feature of sparse centres."""
+
+    def take(self, ids: NDArray[np.intp]) -> Matrix:
+        """Rows by their number, in the layout of the data."""
+
+    def pick(self, ids: NDArray[np.intp]) -> Matrix:
+        """Rows by their ascending number, in the layout of the data."""
+
+    def whole(self) -> Matrix:
+        """The data as one matrix; only for data that came as one."""
+
+    def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> Any:
+        """The rows as seeding sees them: engines/seeding.py lists what that offers."""
+
+    def fingerprint(self) -> str:
+        """A digest of all rows and weights, in order; the same however they are cut."""
+
+    # an iteration
+
+    def start(self, algorithm: str, k: int) -> None:
+        """Forget labels and bounds."""
+
+    def follow(self, sums: _core.Sums | None) -> None:
+        """Permission to keep these sums up with the labels while rows are at hand."""
+
+    def use(self, algorithm: str) -> None:
+        """Go on with another algorithm, which begins without bounds."""
+
+    def assign(self, centroids: _core.Centroids) -> Tally:
+        """Label every row."""
+
+    def sum_up(self, sums: _core.Sums, changed: int) -> None:
+        """Make the sums stand for the labels."""
+
+    def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
+        """Take a row's share out of one cluster's sums and put it into another's."""
+
+    def moved(self, movement: _core.Movement) -> None:
+        """The centres went this far since the last assignment."""
+
+    def own_distances(self, centres: Matrix, exponent: int) -> Double:
+        """Squared distance of every row to the centre of its label."""
+
+    def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
+        """Distances of every row to every centre."""
+
+    def labels(self) -> NDArray[np.int32]:
+        """The label of every row."""

@@ -1,0 +1,314 @@
+"""Rows that are not in memory: the same bits, within the limit, read ahead."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+import cases
+import datasets
+from cases import Case, bits
+from exactmeans import KMeans, _validation, kmeans_plusplus, open_blocks, seeding
+from exactmeans.engines.local import LocalEngine
+
+#: Every way to choose seeds that a source can be given to.
+INITS: list[Any] = ["k-means++", "k-means||", ("d", 2), ("d", 1), ("d", 3), "random", "furthest"]
+
+
+Csr: Any = sp.csr_matrix  # SciPy's stubs want to know the dtype
+
+
+def stored(X: Any, folder: Path, block_rows: int | None = None) -> Any:
+    if sp.issparse(X):
+        sp.save_npz(folder / "x.npz", Csr(X))
+        return open_blocks(folder / "x.npz", block_rows=block_rows)
+    np.save(folder / "x.npy", X)
+    return open_blocks(folder / "x.npy", block_rows=block_rows)
+
+
+class Counted:
+    """A source that tells who read what, and when; without edges and dtype, as a user's may be."""
+
+    def __init__(self, X: Any, rows: int) -> None:
+        self._X, self._rows = X, rows
+        self.shape: tuple[int, int] = X.shape
+        self.reads: list[tuple[int, str]] = []
+        self.asked = [threading.Event() for _ in range(len(self))]
+
+    def __len__(self) -> int:
+        return -(-self.shape[0] // self._rows)
+
+    def read(self, block: int) -> Any:
+        self.reads.append((block, threading.current_thread().name))
+        self.asked[block].set()
+        return self._X[block * self._rows : (block + 1) * self._rows].copy()
+
+
+# the same bits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", cases.ALGORITHMS)
+@pytest.mark.parametrize(
+    "case", cases.params(case for case in cases.cases() if case.weights != "random")
+)
+def test_files_give_the_bits_of_arrays(case: Case, algorithm: str, tmp_path: Path) -> None:
+    rows = max(1, case.X.shape[0] // 4)
+    source = stored(case.X, tmp_path, rows)
+    model = cases.fit(
+        source, case.init, case.sample_weight, algorithm=algorithm, memory_limit="100MB"
+    )
+    assert bits(model) == bits(case.fit(algorithm=algorithm))
+
+
+@pytest.mark.parametrize("kept", ["all", "some", "none"])
+@pytest.mark.parametrize("init", INITS, ids=str)
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_seeds_and_whole_fits(
+    layout: str, init: Any, kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X: Any = datasets.blobs(500, 6, 8, spread=3.0, seed=5)
+    if layout == "csr":
+        X = datasets.load("sparse_random").X
+    weights = np.random.default_rng(0).uniform(0, 2, X.shape[0]) if kept == "some" else None
+    share = {"all": 1.0, "some": 0.5, "none": 0.0}[kept]
+    keep = LocalEngine.keep
+
+    def limited(self: LocalEngine, budget: float) -> int:
+        return keep(self, share * sum(part.size for part in self._parts))
+
+    monkeypatch.setattr(LocalEngine, "keep", limited)
+    source = stored(X, tmp_path, 64)
+    options: dict[str, Any] = {"init": init, "random_state": 3, "n_init": 1}
+    expected = KMeans(8, **options).fit(X, sample_weight=weights)
+    model = KMeans(8, **options).fit(source, sample_weight=weights)
+    assert bits(model) == bits(expected)
+    assert model.predict(source).tobytes() == expected.labels_.tobytes()
+    assert model.transform(source).tobytes() == expected.transform(X).tobytes()
+    assert model.score(source, sample_weight=weights) == -expected.inertia_
+
+
+def test_seeding_functions_take_sources(tmp_path: Path) -> None:
+    X = datasets.blobs(500, 6, 8, spread=3.0, seed=5)
+    source = stored(X, tmp_path, 70)
+    for choose in (kmeans_plusplus, seeding.kmeans_parallel, seeding.d_sampling, seeding.random):
+        expected = choose(X, 9, random_state=1)
+        found = choose(source, 9, random_state=1)
+        np.testing.assert_array_equal(found[1], expected[1])
+        np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_sources_without_edges_are_read_once_more() -> None:
+    X = np.rint(datasets.blobs(200, 3, 5))
+    model = KMeans(5, random_state=0).fit(Counted(X, 30))
+    assert bits(model) == bits(KMeans(5, random_state=0).fit(X))
+    mixed = Counted(X.astype(object), 30)
+    assert bits(KMeans(5, random_state=0).fit(mixed)) == bits(model)
+    single = Counted(X.astype(np.float32), 30)
+    assert KMeans(5, random_state=0).fit(single).cluster_centers_.dtype == np.float32
+    assert KMeans(5, dtype="float64").fit(single).cluster_centers_.dtype == np.float64
+
+
+def test_empty_clusters_are_filled_from_files(tmp_path: Path) -> None:
+    X = datasets.blobs(300, 4, 6, seed=2)
+    init = np.vstack([X[:3], X[:1] + 1e4, X[:1] - 1e4])
+    expected = cases.fit(X, init)
+    assert bits(cases.fit(stored(X, tmp_path, 50), init)) == bits(expected)
+    assert len(np.unique(expected.labels_)) == 5
+
+
+def test_several_runs(tmp_path: Path) -> None:
+    X = datasets.blobs(300, 4, 6, spread=5.0, seed=2)
+    options: dict[str, Any] = {"init": "random", "n_init": 4, "random_state": 2}
+    expected = KMeans(6, **options).fit(X)
+    assert bits(KMeans(6, **options).fit(stored(X, tmp_path, 50))) == bits(expected)
+
+
+# how they are read --------------------------------------------------------------------------------
+
+
+def engine_of(source: Any) -> LocalEngine:
+    from sklearn.base import BaseEstimator
+
+    blocks = _validation.as_blocks(BaseEstimator(), source, reset=True)
+    return LocalEngine(blocks, None, 2)
+
+
+def test_the_next_block_is_read_while_one_is_worked_on() -> None:
+    source = Counted(datasets.blobs(100, 3, 4), 20)
+    engine = engine_of(source)
+    for event in source.asked:
+        event.clear()
+    main = threading.current_thread().name
+    source.reads.clear()
+    for part in engine.walk():
+        if part.number + 1 < len(source):
+            assert source.asked[part.number + 1].wait(20)  # while this one is still at hand
+        assert part.held is not None
+        held = [other for other in engine._parts if other.held is not None]
+        assert held == [part]
+    assert [block for block, _ in source.reads] == [0, 1, 2, 3, 4]
+    assert main not in {name for _, name in source.reads}
+
+
+def least_limit(source: Any, **options: Any) -> int:
+    with pytest.raises(ValueError, match="memory_limit must be at least") as info:
+        KMeans(8, **options, memory_limit=1000).fit(source)
+    return int(str(info.value).split("at least ")[1].split(" ")[0].replace(",", ""))
+
+
+def test_an_iteration_is_one_pass(tmp_path: Path) -> None:
+    X = datasets.blobs(600, 3, 8, spread=6.0, seed=4)
+    source = stored(X, tmp_path, 100)
+    least = least_limit(source, init=X[:8])
+    passes = {}
+    for max_iter in (2, 7):
+        model = cases.fit(source, X[:8], max_iter=max_iter, memory_limit=least)
+        passes[max_iter] = model._passes
+    assert passes[7] - passes[2] == 5
+
+
+def test_only_blocks_with_wanted_rows_are_read() -> None:
+    X = datasets.blobs(100, 3, 4)
+    source = Counted(X, 20)
+    engine = engine_of(source)
+    source.reads.clear()
+    np.testing.assert_array_equal(engine.take(np.array([85, 3, 99])), X[[85, 3, 99]])
+    assert {block for block, _ in source.reads} == {0, 4}
+
+
+def test_blocks_that_fit_stay(tmp_path: Path) -> None:
+    X = datasets.blobs(600, 3, 8, spread=6.0, seed=4)
+    source = Counted(X, 100)
+    cases.fit(source, X[:8])  # without a limit, all of it fits
+    assert max(np.bincount([block for block, _ in source.reads])) <= 4
+    limit = (least_limit(source, init=X[:8]) + 3 * 100 * 24) * 4 // 3 + 4
+    source.reads.clear()
+    KMeans(8, init=X[:8], tol=0, memory_limit=limit).fit(source)
+    counts = np.bincount([block for block, _ in source.reads])
+    assert counts[0] == counts[1] + 1 == counts[2] + 1 < counts[3] == counts[4] == counts[5]
+
+
+def test_an_error_while_reading_reaches_the_caller() -> None:
+    class Broken(Counted):
+        def read(self, block: int) -> Any:
+            if block == 3 and len(self.reads) > 12:
+                raise OSError("the disk is gone")
+            return super().read(block)
+
+    model = KMeans(4, random_state=0)
+    with pytest.raises(OSError, match="the disk is gone"):
+        model.fit(Broken(datasets.blobs(100, 3, 4), 20))
+    assert not hasattr(model, "labels_")
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("exactmeans-read")]
+
+
+def test_blocks_that_change_are_noticed() -> None:
+    class Changing(Counted):
+        def read(self, block: int) -> Any:
+            rows = super().read(block)
+            return rows[1:] if len(self.reads) > 12 else rows
+
+    with pytest.raises(ValueError, match=r"X must give the same blocks each time, but block \d is"):
+        KMeans(4, random_state=0).fit(Changing(datasets.blobs(100, 3, 4), 20))
+
+
+@pytest.mark.parametrize("method", ["fit", "predict", "transform", "score"])
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_rows_that_are_not_finite_are_named(
+    method: str, value: float, word: str, tmp_path: Path
+) -> None:
+    X = datasets.blobs(100, 3, 4)
+    model = KMeans(4, random_state=0).fit(X)
+    X[77, 1] = value
+    with pytest.raises(ValueError, match=f"X must be finite, but it contains {word}.*row is 77"):
+        getattr(model, method)(stored(X, tmp_path, 10))
+
+
+def test_predict_checks_the_width(tmp_path: Path) -> None:
+    X = datasets.blobs(100, 3, 4)
+    model = KMeans(4, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="X has 2 features, but KMeans is expecting 3"):
+        model.predict(stored(X[:, :2], tmp_path))
+
+
+# memory -------------------------------------------------------------------------------------------
+
+
+def test_bounds_that_do_not_fit_are_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hungry(algorithm: str, *_: Any) -> int:
+        return 500 if algorithm == "hamerly" else 0
+
+    monkeypatch.setattr("exactmeans._core.bytes_per_row", hungry)
+    X = datasets.blobs(2000, 3, 8, spread=6.0, seed=4)
+    source = stored(X, tmp_path, 200)
+    options: dict[str, Any] = {"init": X[:8], "algorithm": "hamerly"}
+    frugal = KMeans(8, **options, memory_limit=least_limit(source, **options)).fit(source)
+    assert frugal.algorithm_ == "lloyd"
+    assert "lloyd (hamerly would take" in frugal.explain()
+    roomy = KMeans(8, **options, memory_limit=10**9).fit(source)
+    assert roomy.algorithm_ == "hamerly"
+    assert bits(frugal) == bits(roomy)
+    assert "passes over blocks" in roomy.explain()
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads peaks from /proc")
+@pytest.mark.parametrize(
+    ("layout", "init"),
+    [("dense", "k-means++"), ("csr", "k-means++"), ("dense", "k-means||")],
+)
+def test_memory_stays_within_the_limit(layout: str, init: str, tmp_path: Path) -> None:
+    """A file of more than three times the limit, by what the operating system counts."""
+    limit = 24_000_000
+    X: NDArray[Any] | Any = np.zeros((60_000, 320), dtype=np.float32)
+    rng = np.random.default_rng(0)
+    for begin in range(0, len(X), 10_000):
+        X[begin : begin + 10_000] = rng.random((10_000, 320), dtype=np.float32)
+        X[begin : begin + 10_000, 0] += 3 * rng.integers(0, 4, 10_000)
+    path = tmp_path / ("x.npy" if layout == "dense" else "x.npz")
+    if layout == "dense":
+        np.save(path, X)
+    else:
+        indices = np.tile(np.arange(160, dtype=np.int32), len(X))
+        indptr = np.arange(len(X) + 1, dtype=np.int64) * 160
+        data = X[:, :160].ravel()
+        sp.save_npz(path, Csr((data, indices, indptr), (len(X), 320)), compressed=False)
+    del X
+    assert path.stat().st_size > 3 * limit
+    code = f"""
+        import numpy as np, scipy.sparse as sp
+        from exactmeans import KMeans, open_blocks
+        def status(name):
+            for line in open("/proc/self/status"):
+                if line.startswith(name):
+                    return int(line.split()[1]) * 1024
+        small = np.random.default_rng(0).random((4000, 320), dtype=np.float32)
+        small = small if {layout!r} == "dense" else sp.csr_matrix(small)
+        KMeans(4, init={init!r}).fit(small)  # threads and libraries
+        del small
+        source = open_blocks({str(path)!r}, block_rows=1500)
+        before = status("VmRSS")
+        open("/proc/self/clear_refs", "w").write("5")
+        model = KMeans(4, random_state=0, init={init!r}, max_iter=5, algorithm="hamerly",
+                       memory_limit={limit})
+        model.fit(source)
+        assert (model.predict(source) == model.labels_).all()
+        model.score(source)
+        print(status("VmHWM") - before)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= limit
