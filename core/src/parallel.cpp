@@ -45,6 +45,22 @@ public:
     InsideBody& operator=(const InsideBody&) = delete;
 };
 
+// Waits a little without sleeping: the calls of a loop follow each other within microseconds, and
+// being woken takes longer than a small one lasts.
+template <class Done>
+void spin_until(Done done) noexcept {
+    const auto end = Clock::now() + std::chrono::microseconds(50);
+    while (!done() && Clock::now() < end) {
+        for (int i = 0; i < 16 && !done(); ++i) {
+#if defined(__x86_64__) || defined(_M_X64)
+            _mm_pause();
+#elif defined(__aarch64__)
+            asm volatile("yield");
+#endif
+        }
+    }
+}
+
 // One call of parallel_for; lives on the caller's stack.
 class Job {
 public:
@@ -90,9 +106,9 @@ public:
     }
 
     // Guarded by the pool's mutex.
-    int wanted = 0;  // helpers that may still join
-    int joined = 0;  // helpers that ever joined: the last one's worker number
-    int active = 0;  // helpers inside
+    int wanted = 0;              // helpers that may still join
+    int joined = 0;              // helpers that ever joined: the last one's worker number
+    std::atomic<int> active{0};  // helpers inside; read without the mutex, too
     std::condition_variable all_left;
 
 private:
@@ -138,11 +154,13 @@ private:
             grow(helpers);
             job.wanted = helpers;
             open_jobs_.push_back(&job);
+            ++opened_;
         }
         for (int i = 0; i < helpers; ++i) work_.notify_one();
     }
 
     void close(Job& job) noexcept {
+        spin_until([&] { return job.active == 0; });
         std::unique_lock lock(mutex_);
         std::erase(open_jobs_, &job);
         while (job.active > 0) {
@@ -168,6 +186,12 @@ private:
         std::unique_lock lock(mutex_);
         for (;;) {
             Job* job = nullptr;
+            if (!next_job()) {
+                const auto seen = opened_.load();
+                lock.unlock();
+                spin_until([&] { return opened_ != seen; });
+                lock.lock();
+            }
             work_.wait(lock, [&] { return (job = next_job()) != nullptr; });
             --job->wanted;
             ++job->active;
@@ -190,6 +214,7 @@ private:
     std::mutex mutex_;
     std::condition_variable work_;
     std::vector<Job*> open_jobs_;  // oldest first
+    std::atomic<unsigned> opened_{0};
     int n_threads_ = 0;
 };
 

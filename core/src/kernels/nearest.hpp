@@ -13,7 +13,7 @@
 namespace exactmeans {
 
 // Rows of up to this many features are compared with lanes across rows.
-inline constexpr Size thin_features = 32;
+inline constexpr Size thin_features = 6;
 
 // Centre rows are fetched this many nonzeros ahead: they lie all over the second and third cache.
 inline constexpr Size csr_ahead = 4;
