@@ -23,16 +23,15 @@ struct Moves {
     Moves(Size n, Size k, const std::int32_t* labels, std::int32_t* summed)
         : start(std::size_t(k + 2)) {
         const auto label = [&](Size i) { return labels ? labels[i] : 0; };
+        const std::vector<Size> changed = changed_rows(n, labels, summed);
         // Counted two places ahead, so that filling turns starts into the next centre's starts.
-        for (Size i = 0; i < n; ++i) {
-            if (label(i) == summed[i]) continue;
+        for (const Size i : changed) {
             if (summed[i] >= 0) ++start[std::size_t(summed[i]) + 2];
             ++start[std::size_t(label(i)) + 2];
         }
         for (std::size_t j = 2; j < start.size(); ++j) start[j] += start[j - 1];
         rows.resize(std::size_t(start.back()));
-        for (Size i = 0; i < n; ++i) {
-            if (label(i) == summed[i]) continue;
+        for (const Size i : changed) {
             if (summed[i] >= 0) rows[std::size_t(start[std::size_t(summed[i]) + 1]++)] = 2 * i + 1;
             rows[std::size_t(start[std::size_t(label(i)) + 1]++)] = 2 * i;
             summed[i] = label(i);
@@ -53,6 +52,21 @@ struct Moves {
         std::sort(out.begin(), out.end(),
                   [](const Piece& a, const Piece& b) { return a.end - a.begin > b.end - b.begin; });
         return out;
+    }
+
+private:
+    // Most labels stay, so they are compared many at a time.
+    static std::vector<Size> changed_rows(Size n, const std::int32_t* labels,
+                                          const std::int32_t* summed) {
+        constexpr Size many = 64;
+        std::vector<Size> changed;
+        for (Size begin = 0; begin < n; begin += many) {
+            const Size end = std::min(n, begin + many);
+            if (labels && std::equal(labels + begin, labels + end, summed + begin)) continue;
+            for (Size i = begin; i < end; ++i)
+                if (summed[i] != (labels ? labels[i] : 0)) changed.push_back(i);
+        }
+        return changed;
     }
 };
 
