@@ -27,7 +27,20 @@ Rows: TypeAlias = Any  # an array, a CSR matrix, or blocks of them
 Weights: TypeAlias = NDArray[np.float64] | None
 
 #: Every algorithm of the core; each must give plain Lloyd's bits on all cases below.
-ALGORITHMS = ("lloyd", "hamerly", "yinyang")
+ALGORITHMS = ("lloyd", "hamerly", "yinyang", "kdtree")
+#: Those that take rows of a family.
+ABLE = {"dense": ALGORITHMS, "csr": tuple(name for name in ALGORITHMS if name != "kdtree")}
+
+
+def able(X: Any) -> tuple[str, ...]:
+    """The algorithms that take these rows."""
+    return ABLE["csr" if is_sparse(X) else "dense"]
+
+
+def skip_unless_able(algorithm: str, X: Any) -> None:
+    if algorithm not in able(X):
+        pytest.skip(f"{algorithm} does not take these rows")
+
 
 DTYPES = ("float32", "float64")
 
@@ -224,7 +237,7 @@ def digest(dtypes: tuple[str, ...] = DTYPES) -> str:
     seen = hashlib.sha256()
     for case in cases():
         if case.dtype in dtypes and case.weights != "none":
-            for algorithm in ALGORITHMS:
+            for algorithm in ABLE[case.family]:
                 model = case.fit(algorithm=algorithm, max_iter=20)
                 seen.update(repr((str(case), algorithm, bits(model))).encode())
                 seen.update(model.predict(case.X[::-1]).tobytes())

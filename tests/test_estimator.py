@@ -1112,7 +1112,10 @@ def test_any_block_source() -> None:
 # what a fit tells ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "lloyd", "hamerly", "yinyang"])
+KINDS = [int, int, float, float, int, int, int, str, float]
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "lloyd", "hamerly", "yinyang", "kdtree"])
 def test_history(algorithm: str) -> None:
     X = datasets.blobs(400, 4, 8, spread=4.0)
     seen: list[Iteration] = []
@@ -1131,12 +1134,14 @@ def test_history(algorithm: str) -> None:
     assert [r.seconds for r in history] == sorted(r.seconds for r in history)
     assert model.n_distances_ == sum(record.distances for record in history)
     assert model.algorithm_ == ("lloyd" if algorithm == "auto" else algorithm)
+    assert {record.algorithm for record in history} == {model.algorithm_}
     for record in history:
-        assert [type(value) for value in record] == [int, int, float, float, int, int, int, float]
+        assert [type(value) for value in record] == KINDS
         # A row is skipped, or at least its own distance is computed.
         assert 400 - record.distances <= record.skipped <= 400 - record.changed
     assert history[0].skipped == 0
-    assert (history[-1].skipped > 0) == (model.algorithm_ != "lloyd")
+    # So few rows are one leaf of a tree.
+    assert (history[-1].skipped > 0) == (model.algorithm_ not in ("lloyd", "kdtree"))
 
 
 def test_lloyd_counts_every_distance() -> None:

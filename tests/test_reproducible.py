@@ -21,7 +21,7 @@ from joblib import Parallel, delayed
 
 import cases
 import datasets
-from cases import ALGORITHMS, DTYPES, Bits, bits, cut, dense, fit
+from cases import ABLE, ALGORITHMS, DTYPES, Bits, able, bits, cut, dense, fit, skip_unless_able
 from exactmeans import KMeans, _core
 
 pytestmark = pytest.mark.core
@@ -48,6 +48,7 @@ def problem(name: str, dtype: str = "float64", seed: int = 3) -> tuple[Any, Any,
 @pytest.mark.parametrize("name", NAMES)
 def test_any_number_of_threads(name: str, dtype: str, algorithm: str, weighted: bool) -> None:
     X, init, w = problem(name, dtype)
+    skip_unless_able(algorithm, X)
     w = w if weighted else None
     found = [bits(fit(X, init, w, n_jobs=jobs, algorithm=algorithm)) for jobs in (1, 2, 3, 7)]
     assert found[1:] == found[:1] * 3
@@ -74,8 +75,8 @@ def test_threads_and_blocks_do_not_change_the_seeds(name: str, dtype: str, init:
 @given(st.data())
 def test_any_cut_into_blocks(data: st.DataObject) -> None:
     name, dtype = data.draw(st.sampled_from(NAMES)), data.draw(st.sampled_from(DTYPES))
-    algorithm = data.draw(st.sampled_from(ALGORITHMS))
     X, init, w = problem(name, dtype)
+    algorithm = data.draw(st.sampled_from(able(X)))
     weights = data.draw(st.sampled_from([None, w]))
     # Two ends next to each other make a block of one row.
     ends = data.draw(st.lists(st.integers(1, X.shape[0] - 1), unique=True, max_size=12))
@@ -98,6 +99,7 @@ def test_blocks_of_one_row_each() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_labels_follow_shuffled_rows(name: str, dtype: str, algorithm: str) -> None:
     X, init, w = problem(name, dtype)
+    skip_unless_able(algorithm, X)
     before = fit(X, init, w, algorithm=algorithm)
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(X.shape[0])
@@ -182,7 +184,8 @@ def _digest() -> str:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_python_threads_at_once(algorithm: str) -> None:
-    work = [problem(name, dtype) for name in ("digits", "sparse_random") for dtype in DTYPES] * 2
+    names = ("digits", "sparse_random" if algorithm in ABLE["csr"] else "iris")
+    work = [problem(name, dtype) for name in names for dtype in DTYPES] * 2
     alone = [bits(fit(*args, algorithm=algorithm)) for args in work]
     found: list[Bits | None] = [None] * len(work)
     start = threading.Barrier(len(work))

@@ -121,9 +121,9 @@ struct AnyAssigner {
     }
 };
 
-Size bytes_per_row(const std::string& name, bool single, bool dense, Size k) {
-    return single ? find_algorithm<float>(name).bytes_per_row(k, dense)
-                  : find_algorithm<double>(name).bytes_per_row(k, dense);
+Size bytes_per_row(const std::string& name, bool single, bool dense, Size k, Size d) {
+    return single ? find_algorithm<float>(name).bytes_per_row(k, d, dense)
+                  : find_algorithm<double>(name).bytes_per_row(k, d, dense);
 }
 
 template <class R>
@@ -196,7 +196,7 @@ void bind_assign(nb::module_& m) {
 
     m.def("algorithms", &algorithms);
     m.def("bytes_per_row", &bytes_per_row, nb::arg("algorithm"), nb::arg("single"),
-          nb::arg("dense"), nb::arg("k"));
+          nb::arg("dense"), nb::arg("k"), nb::arg("d"));
 }
 
 }  // namespace exactmeans

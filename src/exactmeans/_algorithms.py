@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from exactmeans import _core
+from exactmeans.engines.engine import Tally
 
 _TRAITS = {traits["name"]: traits for traits in _core.algorithms()}
 NAMES = ("auto", *_TRAITS)
@@ -19,11 +21,12 @@ class Workload:
     k: int
     sparse: bool
     itemsize: int
+    width: float  # values of a row: d, or its stored entries on average
     reading: int = 0  # bytes of blocks that are at hand or coming; 0 for data in memory
 
     def bytes_needed(self, algorithm: str) -> int:
         """Memory beside the data itself: per-row state, centres with their layout, exact sums."""
-        bounds = _core.bytes_per_row(algorithm, self.itemsize == 4, not self.sparse, self.k)
+        bounds = _core.bytes_per_row(algorithm, self.itemsize == 4, not self.sparse, self.k, self.d)
         per_row = 8 + bounds
         # master, new centres and one packed layout in the compute dtype; sums in float64
         per_centre = self.d * (3 * self.itemsize + 8)
@@ -32,29 +35,133 @@ class Workload:
             per_row = max(per_row + 24, 60)
         return self.n * per_row + self.k * per_centre + self.reading
 
+    # Costs in multiply-adds of plain Lloyd, which they are compared with.
+
+    def plain_cost(self) -> float:
+        """A pass of Lloyd."""
+        return self.n * self.k * (self.width + 6)
+
+    def cost(self, algorithm: str, tally: Tally) -> float:
+        """A pass that left this many distances and rows over."""
+        if algorithm == "kdtree":
+            return tally.distances * (self.width + 8)
+        # A group of centres gives fewer sums per value that is read than a pass over all does,
+        # and a row that is not settled costs bounds, a place in some lists and a cache miss or two.
+        per_distance = 2 * self.width if self.sparse else self.width + 24
+        per_row = 6400 / self.itemsize
+        return tally.distances * per_distance + (self.n - tally.skipped) * per_row + 40 * self.n
+
 
 @dataclass(frozen=True)
 class Choice:
     algorithm: str
     why: str
     bytes_needed: int
+    adaptive: bool = False  # lloyd may take over while bounds do not pay
+
+
+#: From the one that prunes most to the one that needs no memory.
+FRUGAL = ("elkan", "yinyang", "hamerly", "lloyd")
 
 
 def choose(algorithm: str, work: Workload, memory_limit: int | None) -> Choice:
     """The algorithm to run, or a ValueError that says what does not fit."""
-    asked = algorithm
     if algorithm == "auto":
-        algorithm = "lloyd"
-    why = f"algorithm={asked!r}" if asked != "auto" else "auto: lloyd is the frugal choice"
+        return _choose_auto(work, memory_limit)
+    if work.sparse and not _TRAITS[algorithm]["csr"]:
+        raise ValueError(
+            f"algorithm must be one of {_names(csr=True)} for sparse X, but it is {algorithm!r}."
+        )
+    why = f"algorithm={algorithm!r}"
     needed = work.bytes_needed(algorithm)
     frugal = work.bytes_needed("lloyd")
     if memory_limit is not None and needed > memory_limit and work.reading and frugal < needed:
         why = f"{algorithm} would take {needed:,} bytes of memory_limit={memory_limit:,}"
         algorithm, needed = "lloyd", frugal
+    _refuse_too_large(algorithm, needed, work, memory_limit)
+    return Choice(algorithm, why, needed)
+
+
+def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
+    algorithm, why = _best(work)
+    needed = work.bytes_needed(algorithm)
+    if memory_limit is not None and needed > memory_limit:
+        wish, after = algorithm, FRUGAL.index(algorithm) if algorithm in FRUGAL else 0
+        for algorithm in FRUGAL[after + 1 :]:
+            needed = work.bytes_needed(algorithm)
+            if needed <= memory_limit:
+                break
+        why = f"{wish} would not fit memory_limit"
+    _refuse_too_large(algorithm, needed, work, memory_limit)
+    return Choice(algorithm, f"auto: {why}", needed, adaptive=True)
+
+
+def _best(work: Workload) -> tuple[str, str]:
+    """The algorithm that should be fastest in the long run if memory does not matter."""
+    n, d, k = work.n, work.d, work.k
+    if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:
+        return "lloyd", "few distances, which bounds would not make fewer fast enough"
+    if not work.sparse and not work.reading and d <= TREE_FEATURES and n >= 10_000:
+        return "kdtree", f"{d} features, {n:,} rows"
+    return "yinyang", f"{k} clusters of {'sparse ' if work.sparse else ''}rows"
+
+
+def _refuse_too_large(
+    algorithm: str, needed: int, work: Workload, memory_limit: int | None
+) -> None:
     if memory_limit is not None and needed > memory_limit:
         raise ValueError(
             f"memory_limit must be at least {needed:,} bytes for algorithm={algorithm!r} with "
             f"{work.n:,} rows, {work.d:,} columns and {work.k:,} clusters, but it is "
             f"{memory_limit:,}."
         )
-    return Choice(algorithm, why, needed)
+
+
+def _names(*, csr: bool) -> str:
+    return ", ".join(repr(name) for name in NAMES if name == "auto" or _TRAITS[name]["csr"] >= csr)
+
+
+SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds
+TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hold
+PROMISING = 0.1  # share of rows with a new label below which bounds of sparse rows hold
+
+
+class Policy:
+    """Which algorithm each iteration of a run uses, by what the former ones showed.
+
+    Only counts decide, so that the same data takes the same course on any machine; and whatever
+    they decide, the labels are the same.
+    """
+
+    def __init__(self, choice: Choice, work: Workload) -> None:
+        self._choice, self._work = choice, work
+        self._given_up = 0
+        self._losses = 0
+        # Bounds of sparse rows do not hold while most rows move.
+        patient = choice.adaptive and work.sparse
+        self.algorithm = "lloyd" if patient else choice.algorithm
+        self._changed_at_entry: float = PROMISING * work.n if patient else math.inf
+        #: (first iteration, algorithm, why)
+        self.stages = [(1, self.algorithm, "most rows move at first" if patient else choice.why)]
+
+    def after(self, iteration: int, tally: Tally) -> None:
+        """Take note of an iteration; `algorithm` is what the next one should use."""
+        if not self._choice.adaptive or self._choice.algorithm == "lloyd":
+            return
+        if self.algorithm == "lloyd":
+            if self._given_up < 2 and tally.changed <= self._changed_at_entry:
+                share = tally.changed / self._work.n
+                self._go_on(iteration, self._choice.algorithm, f"{share:.1%} of rows changed")
+            return
+        fresh = self.stages[-1][0] == iteration  # the pass that begins the bounds computes all
+        cost = self._work.cost(self.algorithm, tally)
+        self._losses = 0 if fresh or cost < self._work.plain_cost() else self._losses + 1
+        if self._losses == 2:
+            self._given_up += 1
+            self._changed_at_entry = tally.changed / 16
+            share = 1 - tally.skipped / self._work.n
+            self._go_on(iteration, "lloyd", f"bounds left {share:.0%} of rows over")
+
+    def _go_on(self, iteration: int, algorithm: str, why: str) -> None:
+        self.algorithm, self._losses = algorithm, 0
+        self.stages.append((iteration + 1, algorithm, why))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans import _core
+from exactmeans._algorithms import Policy
 from exactmeans._centres import einsum_norms2, from_core
 from exactmeans._problem import Problem
 from exactmeans._validation import Matrix
@@ -27,13 +28,14 @@ class Run:
     history: list[Iteration]
     stopped: str
     distances: int
+    stages: list[tuple[int, str, str]]  # first iteration, algorithm, why
 
 
 def lloyd_loop(
     problem: Problem,
     centres: Matrix,
     *,
-    algorithm: str,
+    policy: Policy,
     max_iter: int,
     run: int = 0,
     callbacks: Sequence[Callback] = (),
@@ -42,13 +44,17 @@ def lloyd_loop(
     engine, began = problem.engine, time.perf_counter()
     k, d = centres.shape
     centroids = first_centroids(problem, centres)
-    engine.start(algorithm, k)
+    engine.start(policy.algorithm, k)
     sums, advance = problem.sums(k), problem.advance(k)
     engine.follow(sums)
     history: list[Iteration] = []
-    stopped = "max_iter reached"
+    stopped, algorithm = "max_iter reached", policy.algorithm
     for iteration in range(1, max_iter + 1):
-        changed, distances, skipped = engine.assign(centroids)
+        if policy.algorithm != algorithm:
+            algorithm = policy.algorithm
+            engine.use(algorithm)
+        tally = engine.assign(centroids)
+        changed = tally.changed
         engine.sum_up(sums, changed)
         lent = []
         if sums.any_empty:
@@ -64,11 +70,13 @@ def lloyd_loop(
             inertia=problem.unscaled(max(0.0, problem.scatter - advance.explained)),
             shift=problem.unscaled(movement.shift2),
             changed=changed,
-            distances=distances,
-            skipped=skipped,
+            distances=tally.distances,
+            skipped=tally.skipped,
+            algorithm=algorithm,
             seconds=time.perf_counter() - began,
         )
         history.append(record)
+        policy.after(iteration, tally)
         asked_to_stop = any([_is_true(callback(record)) for callback in callbacks])
         if changed == 0:
             stopped = "no label changed"
@@ -92,6 +100,7 @@ def lloyd_loop(
         history=history,
         stopped=stopped,
         distances=sum(record.distances for record in history) + extra,
+        stages=[stage for stage in policy.stages if stage[0] <= len(history)],
     )
 
 

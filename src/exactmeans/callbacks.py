@@ -18,6 +18,7 @@ class Iteration(NamedTuple):
     changed: int  # rows that got another label
     distances: int  # row-centre distances computed
     skipped: int  # rows whose label was certain without any distance
+    algorithm: str  # that labelled the rows
     seconds: float  # since the run began
 
 

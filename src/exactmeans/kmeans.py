@@ -74,7 +74,7 @@ class KMeans(
         Makes the choice of initial centres reproducible.
     copy_x : bool, default=True
         Accepted for compatibility: the data is never modified.
-    algorithm : {'auto', 'lloyd', 'hamerly', 'yinyang'}, default='auto'
+    algorithm : {'auto', 'lloyd', 'hamerly', 'yinyang', 'kdtree'}, default='auto'
         How to find the nearest centres. The choice changes time and memory, never the result.
     metric : {'euclidean'}, default='euclidean'
         The distance.
@@ -106,7 +106,8 @@ class KMeans(
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only when `X` has column names that are all strings.
     algorithm_ : str
-        The algorithm that ran.
+        The algorithm that ran; where 'auto' changed its mind, the last one. `explain()` tells when
+        and why, and `history_` what each iteration used.
     n_distances_ : int
         Row-centre distances computed by the run that was kept.
     history_ : list of Iteration
@@ -213,7 +214,8 @@ class KMeans(
         weights = check.check_weights(sample_weight, n)
         engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
         size, reading = engine.dtype.itemsize, engine.reading_bytes
-        work = _algorithms.Workload(n, engine.d, k, engine.sparse, size, reading)
+        width = engine.nonzeros / n
+        work = _algorithms.Workload(n, engine.d, k, engine.sparse, size, width, reading)
         choice = _algorithms.choose(algorithm, work, memory_limit)
         # A quarter is left to the allocator, which does not give back all that is freed.
         room = (memory_limit or check.memory_of_machine() // 4) * 3 // 4
@@ -229,7 +231,7 @@ class KMeans(
             outcome = lloyd_loop(
                 problem,
                 self._initial_centres(init, options, problem, X, k, rng),
-                algorithm=choice.algorithm,
+                policy=_algorithms.Policy(choice, work),
                 max_iter=max_iter,
                 run=run,
                 callbacks=callbacks,
@@ -306,7 +308,12 @@ class KMeans(
         shift = "shifted to the mean" if self._frame.shift is not None else "used as given"
         return "\n".join(
             [
-                f"algorithm: {self.algorithm_} ({self._choice.why})",
+                *(
+                    f"algorithm: {name} from iteration {first} ({why})"
+                    if len(self._stages) > 1
+                    else f"algorithm: {name} ({why})"
+                    for first, name, why in self._stages
+                ),
                 f"data: {n} x {self.n_features_in_}, {self.cluster_centers_.dtype}, {shift}",
                 f"threads: {self._n_jobs_used}, instruction set: {_core.active_isa()}",
                 f"iterations: {self.n_iter_}; stopped because {self._stopped}",
@@ -422,10 +429,11 @@ class KMeans(
         self.n_iter_ = len(best.history)
         self.history_ = best.history
         self.n_distances_ = best.distances
-        self.algorithm_ = choice.algorithm
+        self.algorithm_ = best.stages[-1][1]
         self._n_features_out = k
         self._frame = frame
         self._choice = choice
+        self._stages = best.stages
         self._stopped = best.stopped
         self._n_jobs_used = engine.n_jobs
         self._passes = engine.passes

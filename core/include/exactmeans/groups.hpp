@@ -26,6 +26,28 @@ Size group_count(Size k, bool dense) {
     return std::max<Size>(1, padded<R>(k) / std::max(csr_group_width, unit_width<R>));
 }
 
+// Which centres are copies of a lower one: they can never be a label.
+template <class R>
+std::vector<char> copies_of(const Centroids<R>& centroids) {
+    std::vector<char> copy(static_cast<std::size_t>(centroids.k()), 0);
+    std::vector<Size> order(copy.size());
+    std::iota(order.begin(), order.end(), Size(0));
+    const R* start = centroids.start();
+    std::sort(order.begin(), order.end(), [&](Size a, Size b) {
+        return start[a] < start[b] || (start[a] == start[b] && a < b);
+    });
+    for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+        for (end = begin + 1; end < order.size() && start[order[end]] == start[order[begin]];)
+            ++end;
+        for (std::size_t a = begin + 1; a < end; ++a) {
+            char& found = copy[std::size_t(order[a])];
+            for (std::size_t b = begin; b < a && !found; ++b)
+                found = !copy[std::size_t(order[b])] && centroids.same(order[a], order[b]);
+        }
+    }
+    return copy;
+}
+
 template <class R>
 class Groups {
 public:
@@ -62,7 +84,7 @@ public:
     void update(const Centroids<R>& centroids, const Threads& threads) {
         if (version_ == centroids.version()) return;
         version_ = centroids.version();
-        find_copies(centroids);
+        copy_ = copies_of(centroids);
         threads.ranges(count_, 1, [&](Size p, Size, int) { pack(centroids, p); });
         for (Size j = 0; j < k_; ++j) packed_[std::size_t(j)] = centroids.moves(j);
     }
@@ -90,24 +112,6 @@ private:
                 lane[(slot ? Size(slot[f]) : f) * panel.width()] =
                     Layout<R>::packed(centroids.frame(), f, c);
             });
-        }
-    }
-
-    void find_copies(const Centroids<R>& centroids) {
-        std::vector<Size> order(static_cast<std::size_t>(k_));
-        std::iota(order.begin(), order.end(), Size(0));
-        const R* start = centroids.start();
-        std::sort(order.begin(), order.end(), [&](Size a, Size b) {
-            return start[a] < start[b] || (start[a] == start[b] && a < b);
-        });
-        std::fill(copy_.begin(), copy_.end(), char(0));
-        for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-            for (end = begin; end < order.size() && start[order[end]] == start[order[begin]];)
-                ++end;
-            for (std::size_t a = begin; a < end; ++a)
-                for (std::size_t b = begin; b < a && !copy(order[a]); ++b)
-                    copy_[std::size_t(order[a])] =
-                        !copy(order[b]) && centroids.same(order[a], order[b]);
         }
     }
 

@@ -105,6 +105,10 @@ struct Kernels {
                          float* out);
     void (*lower_bounds)(const ScoredRows<R>& rows, const Size* ids, const R* score, Size n,
                          float* out);
+    // Rows of few features, tile[f * n + i], n a multiple of 32, against `count` centres: packed
+    // values and start of each. Labels are numbers in that list, the first on ties.
+    void (*nearest_listed)(const R* tile, Size n, Size d, const R* centres, Size count,
+                           std::int32_t* label);
     // out[i * k + j] = the score of row i and centre j
     void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, R* out);

@@ -245,6 +245,40 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n,
 }
 
 template <class V>
+void nearest_listed(const typename V::Real* tile, Size n, Size d, const typename V::Real* centres,
+                    Size count, std::int32_t* label) {
+    using R = typename V::Real;
+    constexpr int vectors = V::thin_vectors;
+    constexpr Size block = Size(vectors) * V::lanes;
+    static_assert(32 % block == 0);
+    R numbers[block];
+    for (Size begin = 0; begin < n; begin += block) {
+        LaneBest<V> best[vectors];
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) best[v] = LaneBest<V>::none();
+        const R* centre = centres;
+        for (Size c = 0; c < count; ++c, centre += d + 1) {
+            V acc[vectors];
+#pragma GCC unroll 8
+            for (int v = 0; v < vectors; ++v) acc[v] = V::splat(0);
+            for (Size f = 0; f < d; ++f) {
+                const V value = V::splat(centre[f]);
+#pragma GCC unroll 8
+                for (int v = 0; v < vectors; ++v)
+                    acc[v] = V::fma(V::load(tile + f * n + begin + v * V::lanes), value, acc[v]);
+            }
+            const V start = V::splat(centre[d]), number = V::splat(R(c));
+#pragma GCC unroll 8
+            for (int v = 0; v < vectors; ++v)
+                best[v].template take<false>(V::add(acc[v], start), number);
+        }
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) best[v].centre.store(numbers + v * V::lanes);
+        for (Size i = 0; i < block; ++i) label[begin + i] = std::int32_t(numbers[i]);
+    }
+}
+
+template <class V>
 void nearest_dense(const typename V::Real* const* rows, Size n,
                    const Panels<typename V::Real>& centres, const Nearest<typename V::Real>& out) {
     const bool thin = centres.d <= thin_features;

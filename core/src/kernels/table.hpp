@@ -19,6 +19,7 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             &panel_csr<V>,
             &score_bounds<V, true>,
             &score_bounds<V, false>,
+            &nearest_listed<V>,
             &scores_dense<V>,
             &scores_csr<V>,
             &square_sum<V>,

@@ -4,7 +4,7 @@
 //
 // An algorithm A<R> offers
 //     static constexpr Traits traits                       name and abilities, see registry.hpp
-//     static Size bytes_per_row(Size k, bool dense)        what it keeps beside labels
+//     static Size bytes_per_row(Size k, Size d, bool dense)    what it keeps beside labels
 //     A(Size n, Size k)                                    bounds for n rows; nothing is known yet
 //     void start(Work&, const Threads&)                    once per pass, before any range
 //     Tally assign(const Work&, Scan&, begin, end)         labels rows [begin, end)

@@ -30,7 +30,7 @@ class Hamerly {
 public:
     using Real = R;
     static constexpr Traits traits{"hamerly", "one lower bound per row", true, true};
-    static Size bytes_per_row(Size, bool) { return 16 + RowSlacks<R>::bytes_per_row; }
+    static Size bytes_per_row(Size, Size, bool) { return 16 + RowSlacks<R>::bytes_per_row; }
 
     Hamerly(Size n, Size)
         : upper_(std::size_t(n), std::numeric_limits<double>::infinity()),

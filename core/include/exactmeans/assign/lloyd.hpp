@@ -15,7 +15,7 @@ class Lloyd {
 public:
     using Real = R;
     static constexpr Traits traits{"lloyd", "every row against every centre", true, true};
-    static Size bytes_per_row(Size, bool) { return 0; }
+    static Size bytes_per_row(Size, Size, bool) { return 0; }
 
     Lloyd(Size, Size) {}
 

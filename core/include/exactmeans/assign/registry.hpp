@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "exactmeans/assign/hamerly.hpp"
+#include "exactmeans/assign/kdtree.hpp"
 #include "exactmeans/assign/lloyd.hpp"
 #include "exactmeans/assign/yinyang.hpp"
 
@@ -17,7 +18,7 @@ namespace exactmeans {
 template <class R>
 struct Registered {
     Traits traits;
-    Size (*bytes_per_row)(Size k, bool dense);
+    Size (*bytes_per_row)(Size k, Size d, bool dense);
     std::unique_ptr<Assigner<R>> (*make)(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks);
 };
 
@@ -36,6 +37,7 @@ inline constexpr std::array registry{
     registered<Lloyd<R>>(),
     registered<Hamerly<R>>(),
     registered<Yinyang<R>>(),
+    registered<Kdtree<R>>(),
 };
 
 template <class R>

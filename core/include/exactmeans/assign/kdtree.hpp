@@ -1,0 +1,315 @@
+// Filtering with a kd-tree (D. Pelleg, A. Moore, Accelerating exact k-means algorithms with
+// geometric reasoning, KDD 1999; T. Kanungo et al., An efficient k-means clustering algorithm:
+// analysis and implementation, PAMI 24, 2002).
+//
+// The rows of a few features stand in a balanced tree of boxes. On the way down a node drops
+// every centre that some other one beats in its whole box; where one centre is left, all rows of
+// the node get its label, and at a leaf the few that are left are compared with its rows.
+// Memory: a copy of the rows in the order of the tree, and eight bytes per row.
+//
+//   paper                here
+//   kd-tree cell         box of a node: low and high per feature
+//   z*                   champion: the candidate nearest to the middle of the box
+//   z.isFarther(z*, C)   beaten(): the score of z is above that of z* at the corner where it gains
+//                        least on it, and so in the whole box
+//
+// The difference of two scores is linear in the row, so its least value in a box is exact up to
+// float64; the rounding of both computed scores is added to it (docs/numerics.md). Sums of nodes
+// are not used: centres come from the common, exact sums.
+#pragma once
+
+#include <array>
+#include <limits>
+#include <numeric>
+
+#include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/groups.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class Kdtree {
+public:
+    using Real = R;
+    static constexpr Traits traits{"kdtree", "boxes of rows lose candidates, for few features",
+                                   true, false};
+    static Size bytes_per_row(Size, Size d, bool) { return d * Size(sizeof(R)) * 5 / 4 + 8; }
+
+    Kdtree(Size n, Size k) : n_(n), k_(k) {
+        while (n_ >> depth_ > leaf_rows) ++depth_;
+    }
+
+    template <class Rows>
+    void start(Work<Rows>& work, const Threads& threads) {
+        const Centroids<R>& centroids = work.centroids;
+        const Size d = work.x.d;
+        if (order_.empty()) build(work, threads);
+        const Slack slack = Slack::of<R>(d, d, centroids.norm_terms(), centroids.frame().exponent);
+        holds_ = slack.holds();
+        centres_.resize(std::size_t(k_));
+        place_.resize(std::size_t(k_ * d));
+        packed_.resize(std::size_t(k_ * (d + 1)));
+        const std::vector<char> copy = copies_of(centroids);
+        candidates_.clear();
+        for (Size j = 0; j < k_; ++j) {
+            if (!copy[std::size_t(j)]) candidates_.push_back(std::int32_t(j));
+            const double norm2 = centroids.norm2(j);
+            centres_[std::size_t(j)] = {0.5 * norm2, slack.gamma() * norm2 + slack.underflow(0),
+                                        2 * slack.gamma() * std::sqrt(norm2) + slack.underflow(1)};
+            for (Size f = 0; f < d; ++f) {
+                const R value = centroids.derived(j, f);
+                place_[std::size_t(j * d + f)] = double(value) * centroids.frame().scale();
+                packed_[std::size_t(j * (d + 1) + f)] =
+                    Layout<R>::packed(centroids.frame(), f, centroids.master(j)[f]);
+            }
+            packed_[std::size_t(j * (d + 1) + d)] = centroids.start()[j];
+        }
+    }
+
+    // A range stands for some subtrees instead of the rows of its numbers; all ranges together are
+    // all rows.
+    template <class Rows>
+    Tally assign(const Work<Rows>& work, Scan<Rows>&, Size begin, Size) {
+        const Size step = range_rows(work.x, k_, 1), ranges = (n_ + step - 1) / step;
+        Walk walk{*this, work.labels, work.x.d, {}, {}, {}};
+        for (Size task = begin / step; task < tasks(); task += ranges) {
+            walk.list.assign(candidates_.begin(), candidates_.end());
+            walk.visit(task + tasks() - 1, 0, Size(walk.list.size()));
+        }
+        return walk.tally;
+    }
+
+    void moved(const Movement&) {}
+
+    template <class Rows>
+    Size range_rows(const Rows&, Size, int) const {
+        return std::max<Size>(1, (n_ + tasks() - 1) / tasks());
+    }
+
+private:
+    static constexpr Size leaf_rows = 128, lanes = 32;
+
+    struct Centre {
+        double half_norm2, error, error_per_norm;  // of a score: error + error_per_norm |x|
+    };
+
+    // Nodes are numbered as in a heap; node v of a level has rows [first(v), first(v + 1)) in the
+    // order of the tree.
+    Size tasks() const { return Size(1) << std::min<Size>(depth_, 5); }
+    Size leaves() const { return Size(1) << depth_; }
+    static Size level_of(Size v) {
+        Size level = 0;
+        for (Size w = v + 1; w > 1; w >>= 1) ++level;
+        return level;
+    }
+    std::pair<Size, Size> rows_of(Size v) const {
+        const Size level = level_of(v), at = v + 1 - (Size(1) << level);
+        return {at * n_ >> level, (at + 1) * n_ >> level};
+    }
+
+    template <class Rows>
+    void build(const Work<Rows>& work, const Threads& threads) {
+        const Size d = work.x.d, nodes = 2 * leaves() - 1;
+        order_.resize(std::size_t(n_));
+        std::iota(order_.begin(), order_.end(), 0);
+        box_.resize(std::size_t(nodes * 2 * d));
+        settled_.assign(std::size_t(nodes), -1);
+        pitch_ = ((n_ + leaves() - 1) / leaves() + lanes - 1) / lanes * lanes;
+        tiles_.assign(std::size_t(leaves() * d * pitch_), R(0));
+        const R* shift = work.centroids.frame().shift_or_null();
+        const auto value = [&](Size i, Size f) {
+            return shift ? R(work.x.at(i, f) - shift[f]) : work.x.at(i, f);
+        };
+        for (Size level = 0; level < depth_; ++level)
+            threads.ranges(Size(1) << level, 1, [&](Size at, Size, int) {
+                split((Size(1) << level) - 1 + at, d, value);
+            });
+        threads.ranges(leaves(), 16, [&](Size begin, Size end, int) {
+            for (Size leaf = begin; leaf < end; ++leaf) fill(leaf, d, value);
+        });
+        const double scale = work.centroids.frame().scale();
+        for (double& bound : box_) bound *= scale;
+        for (Size v = leaves() - 2; v >= 0; --v)
+            for (Size f = 0; f < d; ++f) {
+                low(v, d)[f] = std::min(low(2 * v + 1, d)[f], low(2 * v + 2, d)[f]);
+                high(v, d)[f] = std::max(high(2 * v + 1, d)[f], high(2 * v + 2, d)[f]);
+            }
+    }
+
+    double* low(Size v, Size d) { return box_.data() + v * 2 * d; }
+    double* high(Size v, Size d) { return low(v, d) + d; }
+
+    // Halves the rows of a node along the feature that spreads most, by a sample of them.
+    template <class Value>
+    void split(Size v, Size d, Value value) {
+        const auto [begin, end] = rows_of(v);
+        Size widest = 0;
+        double most = -1;
+        for (Size f = 0; f < d; ++f) {
+            double least = value(order_[std::size_t(begin)], f), largest = least;
+            for (Size t = begin; t < end; t += (end - begin) / 256 + 1) {
+                const double x = double(value(order_[std::size_t(t)], f));
+                least = std::min(least, x);
+                largest = std::max(largest, x);
+            }
+            if (largest - least > most) {
+                most = largest - least;
+                widest = f;
+            }
+        }
+        std::vector<std::pair<R, std::int32_t>> keys;
+        keys.reserve(std::size_t(end - begin));
+        for (Size t = begin; t < end; ++t) {
+            const std::int32_t i = order_[std::size_t(t)];
+            keys.emplace_back(value(i, widest), i);
+        }
+        const Size middle = rows_of(2 * v + 2).first;
+        std::nth_element(keys.begin(), keys.begin() + (middle - begin), keys.end());
+        for (Size t = begin; t < end; ++t)
+            order_[std::size_t(t)] = keys[std::size_t(t - begin)].second;
+    }
+
+    // Copies the rows of a leaf, feature by feature, and finds their box.
+    template <class Value>
+    void fill(Size leaf, Size d, Value value) {
+        const Size v = leaves() - 1 + leaf;
+        const auto [begin, end] = rows_of(v);
+        for (Size f = 0; f < d; ++f) {
+            R* tile = tiles_.data() + (leaf * d + f) * pitch_;
+            low(v, d)[f] = std::numeric_limits<double>::infinity();
+            high(v, d)[f] = -low(v, d)[f];
+            for (Size t = begin; t < end; ++t) {
+                const R x = tile[t - begin] = value(order_[std::size_t(t)], f);
+                low(v, d)[f] = std::min(low(v, d)[f], double(x));
+                high(v, d)[f] = std::max(high(v, d)[f], double(x));
+            }
+        }
+    }
+
+    // One thread's way through some subtrees. Candidates of the nodes on the way stand one after
+    // the other in `list`, ascending.
+    struct Walk {
+        Kdtree& tree;
+        std::int32_t* labels;
+        Size d;
+        Tally tally;
+        std::vector<std::int32_t> list;
+        std::vector<R> packed;
+        std::array<std::int32_t, 2 * leaf_rows> nearest{};
+
+        void visit(Size v, Size begin, Size end) {
+            const Size left = filter(v, begin, end);
+            if (left == 1) {
+                label_all(v, list[std::size_t(end)]);
+            } else if (v >= tree.leaves() - 1) {
+                compare(v, end, left);
+            } else {
+                spread(v);
+                visit(2 * v + 1, end, end + left);
+                visit(2 * v + 2, end, end + left);
+            }
+            list.resize(std::size_t(end));
+        }
+
+        // Candidates [begin, end) that may be nearest somewhere in the box go to the end of the
+        // list.
+        Size filter(Size v, Size begin, Size end) {
+            if (!tree.holds_) {
+                for (Size t = begin; t < end; ++t) list.push_back(list[std::size_t(t)]);
+                return end - begin;
+            }
+            const double *low = tree.low(v, d), *high = tree.high(v, d);
+            std::int32_t champion = -1;
+            double nearest2 = std::numeric_limits<double>::infinity(), norm2 = 0;
+            for (Size f = 0; f < d; ++f) norm2 += std::max(low[f] * low[f], high[f] * high[f]);
+            const double norm = std::sqrt(norm2) * Slack::up;
+            for (Size t = begin; t < end; ++t) {
+                const std::int32_t j = list[std::size_t(t)];
+                const double* at = tree.place_.data() + j * d;
+                double d2 = 0;
+                for (Size f = 0; f < d; ++f) {
+                    const double step = at[f] - 0.5 * (low[f] + high[f]);
+                    d2 += step * step;
+                }
+                if (d2 < nearest2) {
+                    nearest2 = d2;
+                    champion = j;
+                }
+            }
+            if (champion < 0) champion = list[std::size_t(begin)];
+            for (Size t = begin; t < end; ++t) {
+                const std::int32_t j = list[std::size_t(t)];
+                if (j == champion || !beaten(j, champion, low, high, norm)) list.push_back(j);
+            }
+            return Size(list.size()) - end;
+        }
+
+        // Is every row of the box certain to get a higher score from j than from the champion?
+        bool beaten(std::int32_t j, std::int32_t champion, const double* low, const double* high,
+                    double norm) const {
+            const Centre& other = tree.centres_[std::size_t(j)];
+            const Centre& best = tree.centres_[std::size_t(champion)];
+            const double* a = tree.place_.data() + j * d;
+            const double* b = tree.place_.data() + champion * d;
+            double gap = other.half_norm2 - best.half_norm2;
+            for (Size f = 0; f < d; ++f) {
+                const double step = a[f] - b[f];
+                gap -= step * (step > 0 ? high[f] : low[f]);
+            }
+            const double error =
+                other.error + best.error + (other.error_per_norm + best.error_per_norm) * norm;
+            return gap > 2 * error;
+        }
+
+        void label_all(Size v, std::int32_t j) {
+            const auto [first, last] = tree.rows_of(v);
+            tally.skipped += last - first;
+            if (tree.settled_[std::size_t(v)] == j) return;
+            tree.settled_[std::size_t(v)] = j;
+            for (Size t = first; t < last; ++t) {
+                std::int32_t& label = labels[tree.order_[std::size_t(t)]];
+                tally.changed += label != j;
+                label = j;
+            }
+        }
+
+        // Rows of the node may part from here on.
+        void spread(Size v) {
+            const std::int32_t all = tree.settled_[std::size_t(v)];
+            if (all >= 0)
+                tree.settled_[std::size_t(2 * v + 1)] = tree.settled_[std::size_t(2 * v + 2)] = all;
+            tree.settled_[std::size_t(v)] = -1;
+        }
+
+        void compare(Size v, Size from, Size count) {
+            const auto [first, last] = tree.rows_of(v);
+            packed.resize(std::size_t(count * (d + 1)));
+            for (Size t = 0; t < count; ++t)
+                std::copy_n(tree.packed_.data() + list[std::size_t(from + t)] * (d + 1), d + 1,
+                            packed.data() + t * (d + 1));
+            const R* tile = tree.tiles_.data() + (v + 1 - tree.leaves()) * d * tree.pitch_;
+            kernels<R>().nearest_listed(tile, tree.pitch_, d, packed.data(), count, nearest.data());
+            tally.distances += (last - first) * count;
+            tree.settled_[std::size_t(v)] = -1;
+            for (Size t = first; t < last; ++t) {
+                const std::int32_t j = list[std::size_t(from + nearest[std::size_t(t - first)])];
+                std::int32_t& label = labels[tree.order_[std::size_t(t)]];
+                tally.changed += label != j;
+                label = j;
+            }
+        }
+    };
+
+    Size n_, k_, depth_ = 0, pitch_ = 0;
+    bool holds_ = false;
+    std::vector<std::int32_t> order_;    // rows in the order of the tree
+    std::vector<double> box_;            // low and high of each node, on the frame's scale
+    std::vector<std::int32_t> settled_;  // the label that all rows of a node have, or -1
+    std::vector<R> tiles_;               // rows of each leaf, feature by feature
+    std::vector<Centre> centres_;
+    std::vector<double> place_;
+    std::vector<R> packed_;  // per centre: its values as kernels read them, and its start
+    std::vector<std::int32_t> candidates_;
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,137 @@
+"""What `algorithm="auto"` decides, and what it says about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import cases
+import datasets
+from cases import bits, fit
+from exactmeans import KMeans, _algorithms
+from exactmeans._algorithms import Choice, Policy, Workload
+from exactmeans.engines.engine import Tally
+
+WIDE = Workload(n=100_000, d=50, k=100, sparse=False, itemsize=4, width=50.0)
+SPARSE = Workload(n=100_000, d=9_000, k=100, sparse=True, itemsize=4, width=30.0)
+
+
+def auto(work: Workload, memory_limit: int | None = None) -> Choice:
+    return _algorithms.choose("auto", work, memory_limit)
+
+
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [
+        (WIDE, "yinyang"),
+        (SPARSE, "yinyang"),
+        (Workload(100_000, 2, 1000, False, 8, 2.0), "kdtree"),
+        (Workload(100_000, 2, 1000, False, 8, 2.0, reading=10**6), "yinyang"),
+        (Workload(150, 4, 8, False, 8, 4.0), "lloyd"),
+        (Workload(10**6, 100, 2, False, 4, 100.0), "lloyd"),
+    ],
+)
+def test_auto_goes_by_the_shape_of_the_work(work: Workload, expected: str) -> None:
+    choice = auto(work)
+    assert choice.algorithm == expected
+    assert choice.why.startswith("auto: ")
+    assert choice.bytes_needed == work.bytes_needed(expected)
+
+
+def test_auto_uses_what_fits() -> None:
+    needs = {name: WIDE.bytes_needed(name) for name in ("yinyang", "hamerly", "lloyd")}
+    assert needs["lloyd"] < needs["hamerly"] < needs["yinyang"]
+    for name, needed in needs.items():
+        assert auto(WIDE, needed).algorithm == name
+    with pytest.raises(ValueError, match=f"at least {needs['lloyd']:,} bytes"):
+        auto(WIDE, needs["lloyd"] - 1)
+
+
+@pytest.mark.parametrize("name", [name for name in cases.ALGORITHMS if name != "lloyd"])
+def test_an_explicit_algorithm_that_does_not_fit_is_refused(name: str) -> None:
+    needed = WIDE.bytes_needed(name)
+    assert _algorithms.choose(name, WIDE, needed).algorithm == name
+    message = f"memory_limit must be at least {needed:,} bytes for algorithm='{name}'"
+    with pytest.raises(ValueError, match=message):
+        _algorithms.choose(name, WIDE, needed - 1)
+
+
+def test_an_algorithm_for_dense_rows_refuses_sparse_ones() -> None:
+    X = sp.csr_matrix(np.eye(5))
+    with pytest.raises(ValueError, match=r"algorithm must be one of 'auto', .* for sparse X"):
+        KMeans(2, algorithm="kdtree").fit(X)
+
+
+def course(work: Workload, tallies: list[Tally]) -> list[str]:
+    """The algorithm of each iteration, and of the one after the last."""
+    policy = Policy(auto(work), work)
+    seen = [policy.algorithm]
+    for iteration, tally in enumerate(tallies, 1):
+        policy.after(iteration, tally)
+        seen.append(policy.algorithm)
+    return seen
+
+
+ALL = Tally(changed=50_000, distances=10_000_000, skipped=0)
+FEW = Tally(changed=500, distances=100_000, skipped=95_000)
+
+
+def test_bounds_that_hold_are_kept() -> None:
+    assert course(WIDE, [ALL, FEW, FEW, FEW]) == ["yinyang"] * 5
+
+
+def test_bounds_that_do_not_hold_are_given_up_and_tried_once_more() -> None:
+    # The first pass computes everything in any case; two bad ones after it are enough.
+    assert course(WIDE, [ALL] * 4) == ["yinyang"] * 3 + ["lloyd"] * 2
+    calm = ALL._replace(changed=3000)
+    again = course(WIDE, [ALL] * 4 + [calm] * 9)
+    assert again == ["yinyang"] * 3 + ["lloyd"] * 2 + ["yinyang"] * 3 + ["lloyd"] * 6
+    assert course(WIDE, [ALL, ALL, FEW, ALL, FEW]) == ["yinyang"] * 6
+
+
+def test_sparse_rows_begin_with_lloyd() -> None:
+    assert course(SPARSE, [ALL, ALL, FEW, FEW, FEW]) == ["lloyd"] * 3 + ["yinyang"] * 3
+
+
+def test_a_given_algorithm_stays() -> None:
+    policy = Policy(_algorithms.choose("yinyang", WIDE, None), WIDE)
+    for iteration in range(1, 9):
+        policy.after(iteration, ALL)
+    assert policy.algorithm == "yinyang"
+
+
+@pytest.mark.parametrize("dtype", cases.DTYPES)
+@pytest.mark.parametrize("kind", ["blobs", "noise", "thin", "sparse"])
+def test_auto_gives_lloyds_bits_whatever_it_does(kind: str, dtype: str) -> None:
+    X, k = work_for(kind, dtype)
+    plain, chosen = (fit(X, start(X, k), algorithm=name) for name in ("lloyd", "auto"))
+    assert bits(plain) == bits(chosen)
+    used = [record.algorithm for record in chosen.history_]
+    assert set(used) != {"lloyd"}
+    assert used[-1] == chosen.algorithm_
+    text = chosen.explain()
+    for name in set(used):
+        if len(set(used)) > 1:
+            assert f"algorithm: {name} from iteration {used.index(name) + 1} (" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert chosen.n_distances_ < plain.n_distances_
+
+
+def work_for(kind: str, dtype: str) -> tuple[Any, int]:
+    if kind == "sparse":
+        rng = np.random.default_rng(3)
+        topics = rng.random((60, 400)) < 0.04
+        rows = topics[rng.integers(60, size=6000)] * (rng.random((6000, 400)) < 0.5)
+        return sp.csr_matrix((rows * rng.random(rows.shape)).astype(dtype)), 80
+    if kind == "noise":  # bounds do not hold
+        return np.random.default_rng(4).random((3000, 60)).astype(dtype), 64
+    d, n = (2, 20_000) if kind == "thin" else (20, 6000)
+    k = 300 if kind == "thin" else 60
+    return datasets.blobs(n, d, 40, seed=5).astype(dtype), k
+
+
+def start(X: Any, k: int) -> Any:
+    return cases.dense(X[np.random.default_rng(6).choice(X.shape[0], k, replace=False)])
