@@ -9,9 +9,11 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+import cases
 import datasets
 from exactmeans import KMeans, _core, kmeans_plusplus
 from exactmeans._centres import einsum_norms2
+from exactmeans._problem import Frame
 from exactmeans.engines.local import LocalEngine
 
 pytestmark = pytest.mark.core
@@ -151,3 +153,74 @@ def test_large_centres_are_sparse_by_themselves() -> None:
     assert isinstance(centres, sp.csr_array)
     assert np.array_equal(centres.indices, X[indices].indices)
     assert np.array_equal(centres.data, X[indices].data)
+
+
+# Layouts ------------------------------------------------------------------------------------------
+
+
+def fitted(X: Any, k: int, rare_below: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
+    """A fit whose panels leave out features of fewer than `rare_below` centres."""
+    plain = Frame.centroids
+
+    def forced(self: Frame, centres: Any, engine: LocalEngine) -> _core.Centroids:
+        centroids = plain(self, centres, engine)
+        centroids.set_rare_below(rare_below)
+        return centroids
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Frame, "centroids", forced)
+        return KMeans(k, random_state=0, tol=0, **options).fit(X)
+
+
+@pytest.mark.parametrize("algorithm", [t["name"] for t in _core.algorithms() if t["csr"]])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("k", [1, 5, 40, 150])
+def test_every_layout_gives_the_same_bits(
+    k: int, dtype: str, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = text(400, 900, seed=k, dtype=dtype)
+    X.data *= np.random.default_rng(k).choice([-1, 1], X.nnz)
+    X[3] = 0
+    X.eliminate_zeros()
+    wanted = fitted(X, k, 0, monkeypatch)
+    for rare_below in (2, 5, k + 1):
+        for rows in (X, cases.LAYOUTS["csr"]["int64"](X)):
+            model = fitted(rows, k, rare_below, monkeypatch, algorithm=algorithm)
+            assert cases.bits(model) == cases.bits(wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_long_rows_in_every_layout(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """float32 chains of more than 4096 entries are cut, by entries that have hits or none."""
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.uniform(size=(30, 9000)) < 0.6, rng.normal(size=(30, 9000)), 0)
+    dense[10:] *= rng.uniform(size=(20, 9000)) < 0.01
+    X = sp.csr_matrix(dense.astype(dtype))
+    wanted = fitted(X, 6, 0, monkeypatch)
+    for rare_below in (2, 3, 7):
+        assert cases.bits(fitted(X, 6, rare_below, monkeypatch)) == cases.bits(wanted)
+
+
+@pytest.mark.parametrize("scale", [1e-180, 1e180])
+def test_scaled_rows_in_every_layout(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = text() * scale
+    wanted = fitted(X, 12, 0, monkeypatch)
+    for rare_below in (2, 13):
+        assert cases.bits(fitted(X, 12, rare_below, monkeypatch)) == cases.bits(wanted)
+
+
+SHAPES = [(300, 2 * 10**7, 3), (2000, 50, 1500), (3000, 10**6, 2500)]
+
+
+@pytest.mark.parametrize(("n", "d", "k"), SHAPES)
+def test_extreme_shapes(n: int, d: int, k: int) -> None:
+    X = text(n, 40)
+    X = sp.csr_matrix((X.data, X.indices.astype(np.int64) * (d // 40), X.indptr), shape=(n, d))
+    before = X.indices.copy()
+    model = KMeans(k, random_state=0, init="random", n_init=1, max_iter=3).fit(X)
+    assert model.cluster_centers_.shape == (k, d)
+    assert np.array_equal(model.labels_, model.predict(X))
+    assert np.array_equal(X.indices, before)
+    narrow = sp.csr_matrix((X.data, X.indices // (d // 40), X.indptr), shape=(n, 40))
+    again = KMeans(k, random_state=0, init="random", n_init=1, max_iter=3).fit(narrow)
+    assert np.array_equal(model.labels_, again.labels_)

@@ -182,6 +182,10 @@ void bind_assign(nb::module_& m) {
         .def("move", &move<double>)
         .def("set_norms", &set_norms, nb::arg("norms2"), nb::arg("terms"),
              nb::call_guard<FloatEnvironment>())
+        .def("set_rare_below",
+             [](AnyCentroids& any, Size centres) {
+                 any.visit([&](auto& c) { c.set_rare_below(centres); });
+             })
         .def_prop_ro("centres", &centres_of);
 
     nb::class_<AnyAssigner>(m, "Assigner")

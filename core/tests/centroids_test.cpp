@@ -22,7 +22,7 @@ void check_layout(const Centroids<R>& centroids, const std::vector<R>& wanted, b
                   int n_jobs) {
     const Size k = centroids.k(), d = centroids.d();
     const Panels<R> panels = centroids.panels(dense, Threads{n_jobs});
-    const std::uint32_t* slots = dense ? nullptr : centroids.slots_or_null();
+    const std::uint32_t* slots = panels.slots;
     CHECK_EQ(panels.k, k);
     CHECK_EQ(panels.d, d);
     Size next = 0;

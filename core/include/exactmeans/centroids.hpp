@@ -45,6 +45,7 @@ public:
     const Frame<R>& frame() const { return frame_; }
     const R* master() const { return master_.data(); }
     const R* master(Size j) const { return master_.data() + j * d_; }
+    const std::vector<SparseVector<R>>& sparse_master() const { return sparse_; }
     const SparseVector<R>& sparse_master(Size j) const { return sparse_[std::size_t(j)]; }
 
     // The centre as scores see it, before scaling: shifted like the rows and rounded.
@@ -110,9 +111,11 @@ public:
                     threads);
     }
 
-    // Where feature f stands in the panels of CSR rows: f itself, or what `slots` says.
+    // Hints to the layout for CSR rows, see there.
     void set_slots(std::vector<std::uint32_t> slots) { layout_.set_slots(std::move(slots)); }
+    void set_rare_below(Size centres) { layout_.set_rare_below(centres); }
     const std::uint32_t* slots_or_null() const { return layout_.slots_or_null(); }
+    const Layout<R>& layout() const { return layout_; }
 
     // Counts changes of anything that layouts are made of; those of one centre's place.
     Size version() const { return version_; }

@@ -16,6 +16,7 @@
 #include "exactmeans/kernels.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
+#include "exactmeans/slot_rows.hpp"
 #include "exactmeans/sparse.hpp"
 
 namespace exactmeans {
@@ -178,30 +179,30 @@ Scatter scatter(const Rows& x, const Points<C>& points, const std::int32_t* labe
 class DoubleRows {
 public:
     template <class R>
-    void load(const DenseRows<R>& x, Size begin, Size count, double scale, const double* shift) {
+    void load(const DenseRows<R>& x, Size begin, Size count, double scale, const double* shift,
+              const Panels<double>&) {
         values_.resize(std::size_t(count * x.d));
         rows_.resize(std::size_t(count));
+        norm2_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t) {
             double* row = values_.data() + t * x.d;
             rows_[std::size_t(t)] = row;
             for (Size f = 0; f < x.d; ++f)
                 row[f] = double(x.at(begin + t, f)) * scale - (shift ? shift[f] : 0.0);
+            norm2_[std::size_t(t)] = square_sum(row, x.d);
         }
     }
     template <class R, class I>
-    void load(const CsrRows<R, I>& x, Size begin, Size count, double scale, const double*) {
-        const Size first = x.offsets[begin], total = x.offsets[begin + count] - first;
-        values_.resize(std::size_t(total));
-        slots_.resize(std::size_t(total));
-        sparse_.resize(std::size_t(count));
-        for (Size t = 0; t < total; ++t) {
-            values_[std::size_t(t)] = double(x.data[first + t]) * scale;
-            slots_[std::size_t(t)] = std::uint32_t(x.indices[first + t]);
-        }
+    void load(const CsrRows<R, I>& x, Size begin, Size count, double scale, const double*,
+              const Panels<double>& panels) {
+        sparse_ = slots_.load(x, panels, begin, nullptr, count,
+                              [&](R value) { return double(value) * scale; });
+        norm2_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t) {
-            const Size at = x.offsets[begin + t] - first;
-            sparse_[std::size_t(t)] = {slots_.data() + at, values_.data() + at,
-                                       x.offsets[begin + t + 1] - first - at};
+            const auto row = x.row(begin + t);
+            values_.assign(row.value, row.value + row.nonzeros);
+            for (double& value : values_) value *= scale;
+            norm2_[std::size_t(t)] = square_sum(values_.data(), row.nonzeros);
         }
     }
 
@@ -210,21 +211,20 @@ public:
         if constexpr (Dense)
             kernels<double>().scores_dense(rows_.data(), count, panels, out);
         else
-            kernels<double>().scores_csr(sparse_.data(), count, panels, out);
+            kernels<double>().scores_csr(sparse_, count, panels, out);
     }
     // |x|^2 of row t.
-    template <bool Dense>
-    double norm2(Size t, Size d) const {
-        const double* values = Dense ? rows_[std::size_t(t)] : sparse_[std::size_t(t)].value;
-        const Size n = Dense ? d : sparse_[std::size_t(t)].nonzeros;
+    double norm2(Size t) const { return norm2_[std::size_t(t)]; }
+
+private:
+    static double square_sum(const double* values, Size n) {
         return kernels<double>().square_sum(values, nullptr, n, 1.0).value();
     }
 
-private:
-    std::vector<double> values_;
+    std::vector<double> values_, norm2_;
     std::vector<const double*> rows_;
-    std::vector<std::uint32_t> slots_;
-    std::vector<SlotRow<double>> sparse_;
+    SlotRows<double> slots_;
+    const SlotRow<double>* sparse_ = nullptr;
 };
 
 // The points in float64, scaled.
@@ -261,11 +261,11 @@ void transform(const Rows& x, const Points<typename Rows::Real>& points,
     threads.ranges(x.n, transform_chunk, [&](Size begin, Size end, int worker) {
         DoubleRows& rows = buffers[std::size_t(worker)];
         std::vector<double>& score = scores[std::size_t(worker)];
-        rows.load(x, begin, end - begin, points.scale, centroids.frame().shift_or_null());
+        rows.load(x, begin, end - begin, points.scale, centroids.frame().shift_or_null(), panels);
         score.resize(std::size_t((end - begin) * k));
         rows.template scores<is_dense<Rows>>(end - begin, panels, score.data());
         for (Size i = begin; i < end; ++i) {
-            const double norm2 = rows.template norm2<is_dense<Rows>>(i - begin, d);
+            const double norm2 = rows.norm2(i - begin);
             for (Size j = 0; j < k; ++j) {
                 double d2 = norm2 + 2 * score[std::size_t((i - begin) * k + j)];
                 if (d2 < 0x1p-6 * (norm2 + centroids.norm2(j)))

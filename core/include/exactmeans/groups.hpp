@@ -61,7 +61,8 @@ public:
           copy_(std::size_t(k_), 0),
           packed_(std::size_t(k_), -1),
           start_(std::size_t(padded<R>(k_)), std::numeric_limits<R>::infinity()),
-          values_(std::size_t(padded<R>(k_) * d_), R(0)) {
+          values_(centroids.sparse() ? 0 : std::size_t(padded<R>(k_) * d_), R(0)),
+          layout_(k_) {
         std::iota(centre_.begin(), centre_.begin() + k_, 0);
         sketch(centroids);
         bisect(0, count_);
@@ -69,11 +70,14 @@ public:
         for (Size p = 0; p < count_; ++p)
             for (Size place = first(p); place < last(p); ++place)
                 group_[std::size_t(centre_[std::size_t(place)])] = std::int32_t(p);
+        const std::uint32_t* slots = dense_ ? nullptr : centroids.slots_or_null();
+        view_ = {values_.data(), start_.data(), k_, d_, count_, slots, nullptr};
+        if (centroids.sparse()) layout_ = Layout<R>(centroids.layout(), centre_, count_);
     }
 
     Size count() const { return count_; }
     bool dense() const { return dense_; }
-    Panels<R> panels() const { return {values_.data(), start_.data(), k_, d_, count_}; }
+    const Panels<R>& panels() const { return view_; }
     // The centre at a place of the layout, the group of a centre, how many centres a group has.
     std::int32_t centre(Size place) const { return centre_[std::size_t(place)]; }
     std::int32_t group(Size j) const { return group_[std::size_t(j)]; }
@@ -86,28 +90,34 @@ public:
         version_ = centroids.version();
         copy_ = copies_of(centroids);
         threads.ranges(count_, 1, [&](Size p, Size, int) { pack(centroids, p); });
+        if (centroids.sparse())
+            view_ = layout_.panels(centroids.sparse_master(), d_, centroids.frame(), start_.data(),
+                                   threads);
         for (Size j = 0; j < k_; ++j) packed_[std::size_t(j)] = centroids.moves(j);
     }
 
 private:
-    Size first(Size p) const { return panels().panel(p).first; }
+    Panels<R> places() const { return {nullptr, nullptr, k_, d_, count_}; }
+    Size first(Size p) const { return places().panel(p).first; }
     Size last(Size p) const {
-        const auto panel = panels().panel(p);
+        const auto panel = places().panel(p);
         return std::min(k_, panel.first + panel.width());
     }
 
     void pack(const Centroids<R>& centroids, Size p) {
-        const auto panel = panels().panel(p);
-        const std::uint32_t* slot = dense_ ? nullptr : centroids.slots_or_null();
+        const auto panel = places().panel(p);
+        const std::uint32_t* slot = view_.slots;
         R* values = values_.data() + panel.first * d_;
         for (Size place = panel.first; place < last(p); ++place) {
             const Size j = centre(place);
             start_[std::size_t(place)] =
                 copy(j) ? std::numeric_limits<R>::infinity() : centroids.start()[j];
             if (packed_[std::size_t(j)] == centroids.moves(j)) continue;
+            if (centroids.sparse()) {
+                layout_.outdate(place);
+                continue;
+            }
             R* lane = values + (place - panel.first);
-            if (centroids.sparse())
-                for (Size f = 0; f < d_; ++f) lane[f * panel.width()] = R(0);
             centroids.for_values(j, [&](Size f, R c) {
                 lane[(slot ? Size(slot[f]) : f) * panel.width()] =
                     Layout<R>::packed(centroids.frame(), f, c);
@@ -181,6 +191,8 @@ private:
     std::vector<char> copy_;
     std::vector<Size> packed_;  // moves of the centre that the layout has
     std::vector<R> start_, values_;
+    Layout<R> layout_;  // of sparse centres
+    Panels<R> view_;
     Size width_ = 0;
     std::vector<double> sketch_;
 };

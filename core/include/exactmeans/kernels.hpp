@@ -29,17 +29,31 @@ inline constexpr Size largest_k = Size(1) << 24;
 inline constexpr Size longest_chain = 4096;
 inline constexpr Size chain_piece = 256;
 
+// What a rare feature adds to one centre: its place in the layout and minus its (scaled) value.
+template <class R>
+struct Posting {
+    static constexpr std::uint32_t last = std::uint32_t(1) << 31;  // of this feature: a flag
+    std::uint32_t place;
+    R value;
+};
+inline constexpr std::uint32_t no_slot = ~std::uint32_t(0);
+
 // The layout of the centres that kernels read: minus the (shifted, scaled) centres, cut into
 // `count` panels of whole units, each feature by feature. With `first` a panel's first centre and
 // `width` its lanes, feature f of centre first + lane is values[first * d + f * width + lane].
 // `start` has half the squared norms; centres that only fill up the last unit start at infinity.
-// For CSR rows, f is a slot (see SlotRow).
+//
+// For CSR rows, f is a slot: slots[feature], or the feature itself if that is null. Where there are
+// postings, slot d - 1 is all zeros, slots from d on mean postings[slot - d] and what follows it,
+// and features of no centre have no_slot.
 template <class R>
 struct Panels {
-    const R* values;
-    const R* start;
-    Size k, d;
-    Size count;
+    const R* values = nullptr;
+    const R* start = nullptr;
+    Size k = 0, d = 0;
+    Size count = 0;
+    const std::uint32_t* slots = nullptr;
+    const Posting<R>* postings = nullptr;
 
     struct Panel {
         Size first, units;
@@ -66,10 +80,24 @@ Size csr_panels(Size k) {
     return (padded<R>(k) / unit_width<R> + csr_units - 1) / csr_units;
 }
 
-// A CSR row whose features have been looked up: index[t] is where the panels keep that feature.
-// Frequent features lie together, so that the cache holds them.
+// What a CSR row's entry in a rare feature does to one centre: x * value is added to its sum before
+// the entry `at` of the row's others is.
 template <class R>
-using SlotRow = SparseRow<R, std::uint32_t>;
+struct Hit {
+    std::uint32_t at, place;
+    R x, value;
+};
+
+// A CSR row whose features have been looked up: index[t] is the slot where the panels keep that
+// feature. Hits come by panel, in each in the order of `at`.
+template <class R>
+struct SlotRow {
+    const std::uint32_t* index;
+    const R* value;
+    Size nonzeros;
+    const Hit<R>* hits = nullptr;
+    const Hit<R>* hits_end = nullptr;
+};
 
 // Per row: the nearest centre (lowest index on ties), its score and, if asked for, the second
 // lowest score.

@@ -11,6 +11,7 @@
 #include "exactmeans/kernels.hpp"
 #include "exactmeans/row_slacks.hpp"
 #include "exactmeans/rows.hpp"
+#include "exactmeans/slot_rows.hpp"
 
 namespace exactmeans {
 
@@ -50,19 +51,27 @@ public:
         score.resize(std::size_t(count));
         second.resize(std::size_t(with_second ? count : 0));
         const Nearest<R> out{label.data(), score.data(), with_second ? second.data() : nullptr};
-        load(work, begin, ids, count);
-        if constexpr (is_dense<Rows>)
-            kernels<R>().nearest_dense(tile_.rows(), count, work.panels, out);
-        else
-            kernels<R>().nearest_csr(rows_.data(), count, work.panels, out);
+        // Rows with hits take room: a batch of them should stay in the cache.
+        const Size batch = work.panels.postings ? batch_rows(work.x) : std::max<Size>(1, count);
+        for (Size t = 0; t < count; t += batch) {
+            const Size some = std::min(batch, count - t);
+            const Nearest<R> to{out.label + t, out.score + t,
+                                out.second ? out.second + t : nullptr};
+            load(work, work.panels, begin + t, ids ? ids + t : nullptr, some);
+            if constexpr (is_dense<Rows>)
+                kernels<R>().nearest_dense(tile_.rows(), some, work.panels, to);
+            else
+                kernels<R>().nearest_csr(rows_, some, work.panels, to);
+        }
     }
 
     // Makes rows ready for in_panel, to which ids[t] is known as t.
-    void load(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
+    void load(const Work<Rows>& work, const Panels<R>& panels, Size begin, const Size* ids,
+              Size count) {
         if constexpr (is_dense<Rows>)
             tile_.load(work.x, work.centroids.frame().shift_or_null(), begin, ids, count);
         else
-            look_up(work, begin, ids, count);
+            rows_ = slots_.load(work.x, panels, begin, ids, count);
     }
     // Rows picks[t] of those against one panel, with a second; labels are places in the layout.
     void in_panel(const Panels<R>& panels, Size p, const std::int32_t* picks, Size count) {
@@ -75,7 +84,7 @@ public:
             if constexpr (is_dense<Rows>)
                 picked_[std::size_t(t)] = tile_.rows()[picks[t]];
             else
-                picked_[std::size_t(t)] = rows_[std::size_t(picks[t])];
+                picked_[std::size_t(t)] = rows_[picks[t]];
         }
         if constexpr (is_dense<Rows>)
             kernels<R>().panel_dense(picked_.data(), count, panels, p, out);
@@ -88,32 +97,16 @@ public:
     std::vector<R> second;
 
 private:
-    // Turns features into slots. Narrow indices that already are slots are used where they are.
-    void look_up(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
-        using I = typename Rows::Feature;
-        const std::uint32_t* slot = work.centroids.slots_or_null();
-        const bool in_place = !slot && sizeof(I) == sizeof(std::uint32_t);
-        rows_.resize(std::size_t(count));
-        Size total = 0;
-        const auto row_of = [&](Size t) { return work.x.row(ids ? ids[t] : begin + t); };
-        for (Size t = 0; t < count; ++t) total += row_of(t).nonzeros;
-        if (!in_place) slots_.resize(std::size_t(total));
-        std::uint32_t* to = slots_.data();
-        for (Size t = 0; t < count; ++t) {
-            const auto row = row_of(t);
-            const void* given = row.index;
-            rows_[std::size_t(t)] = {in_place ? static_cast<const std::uint32_t*>(given) : to,
-                                     row.value, row.nonzeros};
-            if (in_place) continue;
-            for (Size e = 0; e < row.nonzeros; ++e)
-                to[e] = slot ? slot[row.index[e]] : std::uint32_t(row.index[e]);
-            to += row.nonzeros;
-        }
+    static Size batch_rows(const Rows& x) {
+        if constexpr (is_dense<Rows>)
+            return x.n;
+        else
+            return std::max<Size>(16, (Size(1) << 16) / (x.nonzeros() / x.n + 1));
     }
 
     DenseTile<R> tile_;
-    std::vector<SlotRow<R>> rows_;
-    std::vector<std::uint32_t> slots_;
+    SlotRows<R> slots_;
+    const SlotRow<R>* rows_ = nullptr;
     std::vector<std::conditional_t<is_dense<Rows>, const R*, SlotRow<R>>> picked_;
 };
 

@@ -292,47 +292,128 @@ void nearest_dense(const typename V::Real* const* rows, Size n,
 // ---- CSR
 // ------------------------------------------------------------------------------------------------
 
-// Nonzeros [begin, end) of one row against Vectors vectors of centres.
+// Where the hits of a row are laid out as if their features had slots, a few at a time.
+template <class V, int Vectors>
+struct HitBench {
+    using R = typename V::Real;
+    static constexpr int rows = 32, entries = 256;
+    static constexpr Size width = Size(Vectors) * V::lanes;
+    R lanes[rows * width] = {};  // zero between uses
+    const R* from[entries];
+    R x[entries];
+};
+
+// One row against Vectors vectors of centres.
 template <class V, int Vectors>
 struct CsrChain {
     using R = typename V::Real;
+    using Bench = HitBench<V, Vectors>;
     static constexpr Size width = Size(Vectors) * V::lanes;
     V sum[Vectors];
 
-    void run(const SlotRow<R>& row, Size begin, Size end, const R* values) {
+    // Adds products of x(t) and what at(t) points to; to nothing if these are the first.
+    template <bool First, class X, class At>
+    void add(Size begin, Size end, Size last, X x, At at) {
         // A local array: sums reached through `this` would be stored at every step.
         V acc[Vectors];
 #pragma GCC unroll 32
-        for (int v = 0; v < Vectors; ++v) acc[v] = V::splat(0);
+        for (int v = 0; v < Vectors; ++v) acc[v] = First ? V::splat(0) : sum[v];
         for (Size t = begin; t < end; ++t) {
-            const Size ahead = t + csr_ahead < row.nonzeros ? t + csr_ahead : t;
-            const R* next = values + Size(row.index[ahead]) * width;
+            const R* next = at(t + csr_ahead < last ? t + csr_ahead : t);
 #pragma GCC unroll 32
             for (Size l = 0; l < width; l += Size(64 / sizeof(R))) __builtin_prefetch(next + l);
-            const V x = V::splat(row.value[t]);
-            const R* centre = values + Size(row.index[t]) * width;
+            const V value = V::splat(x(t));
+            const R* centre = at(t);
 #pragma GCC unroll 32
             for (int v = 0; v < Vectors; ++v)
-                acc[v] = V::fma(x, V::load(centre + v * V::lanes), acc[v]);
+                acc[v] = V::fma(value, V::load(centre + v * V::lanes), acc[v]);
         }
 #pragma GCC unroll 32
         for (int v = 0; v < Vectors; ++v) sum[v] = acc[v];
     }
 
-    void run_row(const SlotRow<R>& row, const R* values) {
+    // Entries [begin, end), without hits.
+    void run(const SlotRow<R>& row, Size begin, Size end, const R* values) {
+        add<true>(
+            begin, end, row.nonzeros, [&](Size t) { return row.value[t]; },
+            [&](Size t) { return values + Size(row.index[t]) * width; });
+    }
+
+    // Entries [begin, end) and the hits among them, of the panel that begins at place `first`.
+    // Returns the first hit that belongs to a later entry.
+    const Hit<R>* run(const SlotRow<R>& row, Size begin, Size end, const R* values, Size first,
+                      const Hit<R>* hit, const Hit<R>* hits_end, Bench& bench) {
+#pragma GCC unroll 32
+        for (int v = 0; v < Vectors; ++v) sum[v] = V::splat(0);
+        const auto due = [&](Size t) {
+            return hit != hits_end && Size(hit->at) == t && (t < end || end == row.nonzeros);
+        };
+        for (Size t = begin; t < end || due(t);) {
+            const Hit<R>* const begun = hit;
+            int n = 0, rows = 0;
+            while (n < bench.entries && rows < bench.rows && (t < end || due(t))) {
+                if (due(t)) {
+                    R* to = bench.lanes + rows++ * width;
+                    bench.from[n] = to;
+                    bench.x[n++] = hit->x;
+                    // Hits of several features may go together if they do not meet.
+                    do {
+                        to[Size(hit->place) - first] = hit->value;
+                        ++hit;
+                    } while (due(t) && hit->place > hit[-1].place && hit->x == hit[-1].x);
+                } else {
+                    bench.from[n] = values + Size(row.index[t]) * width;
+                    bench.x[n++] = row.value[t++];
+                }
+            }
+            add<false>(
+                0, n, n, [&](Size e) { return bench.x[e]; }, [&](Size e) { return bench.from[e]; });
+            rows = -1;
+            for (const Hit<R>* done = begun; done != hit; ++done) {
+                if (done == begun || done->at != done[-1].at || done->place <= done[-1].place ||
+                    done->x != done[-1].x)
+                    ++rows;
+                bench.lanes[rows * width + (Size(done->place) - first)] = 0;
+            }
+        }
+        return hit;
+    }
+
+    void run_row(const SlotRow<R>& row, const R* values, Size first, Bench& bench) {
+        const Hit<R>*hit = row.hits, *hits_end = row.hits_end;
+        if (hit != hits_end) {
+            hit = first_hit(hit, hits_end, first);
+            hits_end = first_hit(hit, hits_end, first + width);
+        }
         if (sizeof(R) < sizeof(double) && row.nonzeros > longest_chain)
-            run_pieces(row, values);
-        else
+            run_pieces(row, values, first, hit, hits_end, bench);
+        else if (hit == hits_end)
             run(row, 0, row.nonzeros, values);
+        else
+            run(row, 0, row.nonzeros, values, first, hit, hits_end, bench);
+    }
+
+private:
+    static const Hit<R>* first_hit(const Hit<R>* from, const Hit<R>* to, Size place) {
+        while (from != to) {
+            const Hit<R>* middle = from + (to - from) / 2;
+            if (Size(middle->place) < place)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+        return from;
     }
 
     // Pieces of a long float32 row, added in float64.
-    void run_pieces(const SlotRow<R>& row, const R* values) {
+    void run_pieces(const SlotRow<R>& row, const R* values, Size first, const Hit<R>* hit,
+                    const Hit<R>* hits_end, Bench& bench) {
         double total[Vectors * V::lanes] = {};
         R part[V::lanes];
         for (Size begin = 0; begin < row.nonzeros; begin += chain_piece) {
             const Size left = row.nonzeros - begin;
-            run(row, begin, begin + (left < chain_piece ? left : chain_piece), values);
+            hit = run(row, begin, begin + (left < chain_piece ? left : chain_piece), values, first,
+                      hit, hits_end, bench);
             for (int v = 0; v < Vectors; ++v) {
                 sum[v].store(part);
                 for (int l = 0; l < V::lanes; ++l) total[v * V::lanes + l] += double(part[l]);
@@ -348,10 +429,11 @@ struct CsrChain {
 // One row against the panel of Vectors vectors that begins at centre `first`.
 template <class V, int Vectors, bool WithSecond>
 inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
-                            const Panels<typename V::Real>& centres, Size first) {
+                            const Panels<typename V::Real>& centres, Size first,
+                            HitBench<V, Vectors>& bench) {
     using R = typename V::Real;
     CsrChain<V, Vectors> chain;
-    chain.run_row(row, centres.values + first * centres.d);
+    chain.run_row(row, centres.values + first * centres.d, first, bench);
     LaneBest<V> best = LaneBest<V>::none();
     V number = V::add(V::splat(R(first)), V::iota());
 #pragma GCC unroll 32
@@ -370,8 +452,9 @@ void csr_panel(const SlotRow<typename V::Real>* rows, Size n,
                const Panels<typename V::Real>& centres, Size first,
                const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
+    HitBench<V, Vectors> bench;
     for (Size i = 0; i < n; ++i) {
-        const LaneBest<V> best = csr_best<V, Vectors, WithSecond>(rows[i], centres, first);
+        const LaneBest<V> best = csr_best<V, Vectors, WithSecond>(rows[i], centres, first, bench);
         if (first == 0) {
             reduce_lanes<V, WithSecond>(best, i, out);
             continue;
@@ -451,8 +534,10 @@ void panel_csr(const SlotRow<typename V::Real>* rows, Size n,
                const Panels<typename V::Real>& centres, Size p,
                const Nearest<typename V::Real>& out) {
     for_csr_panel<V>(centres.panel(p), [&]<int Vectors>(Size first) {
+        HitBench<V, Vectors> bench;
         for (Size i = 0; i < n; ++i)
-            reduce_lanes<V, true>(csr_best<V, Vectors, true>(rows[i], centres, first), i, out);
+            reduce_lanes<V, true>(csr_best<V, Vectors, true>(rows[i], centres, first, bench), i,
+                                  out);
     });
 }
 
@@ -521,9 +606,10 @@ template <class V>
 void scores_csr(const SlotRow<typename V::Real>* rows, Size n,
                 const Panels<typename V::Real>& centres, typename V::Real* out) {
     for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
+        HitBench<V, Vectors> bench;
         for (Size i = 0; i < n; ++i) {
             CsrChain<V, Vectors> chain;
-            chain.run_row(rows[i], centres.values + first * centres.d);
+            chain.run_row(rows[i], centres.values + first * centres.d, first, bench);
             for (int v = 0; v < Vectors; ++v)
                 chain.sum[v] = V::add(chain.sum[v], V::load(centres.start + first + v * V::lanes));
             store_scores<V, Vectors>(chain.sum, first, centres.k, out + i * centres.k);

@@ -150,7 +150,7 @@ private:
             tally.skipped = end - begin - Size(id.size());
             if (id.empty()) return tally;
             const std::size_t count = id.size();
-            scan.load(work, 0, id.data(), Size(count));
+            scan.load(work, own.groups_->panels(), 0, id.data(), Size(count));
             score.assign(count, std::numeric_limits<R>::infinity());
             second.assign(count, std::numeric_limits<R>::infinity());
             label.assign(count, std::numeric_limits<std::int32_t>::max());
