@@ -25,7 +25,8 @@ import exactmeans
 from exactmeans import _core
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLIC = ["BlockSource", "Iteration", "KMeans", "kmeans_plusplus", "load", "open_blocks"]
+PUBLIC = ["BlockSource", "Iteration", "KMeans", "MiniBatchKMeans"]
+PUBLIC += ["kmeans_plusplus", "load", "open_blocks"]
 
 
 def modules() -> list[str]:
@@ -198,7 +199,7 @@ def test_doctest(example: Any) -> None:
 
 def test_what_users_call_has_examples() -> None:
     shown = {test.name.rsplit(".", 1)[-1] for test in _doctests()}
-    assert {"KMeans", "kmeans_plusplus", "load", "open_blocks"} <= shown
+    assert {"KMeans", "MiniBatchKMeans", "kmeans_plusplus", "load", "open_blocks"} <= shown
 
 
 def _python_blocks(path: Path) -> list[str]:

@@ -59,7 +59,7 @@ def lloyd_loop(
         lent = []
         if sums.any_empty:
             advance.observe(sums, centroids)
-            lent = _lend_rows(problem, sums, from_core(centroids.centres, (k, d)))
+            lent = lend_rows(problem, sums, from_core(centroids.centres, (k, d)))
         movement = advance.run(sums, centroids, engine.n_jobs)
         for row, owner, borrower in lent:
             engine.move_row(sums, row, borrower, owner)
@@ -77,7 +77,7 @@ def lloyd_loop(
         )
         history.append(record)
         policy.after(iteration, tally)
-        asked_to_stop = any([_is_true(callback(record)) for callback in callbacks])
+        asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
         if changed == 0:
             stopped = "no label changed"
             break
@@ -87,11 +87,24 @@ def lloyd_loop(
         if asked_to_stop:
             stopped = "a callback asked to"
             break
-    extra = 0
     engine.follow(None)
-    if changed or movement.moved:  # labels must fit the centres that are returned
-        extra = engine.assign(centroids).distances
-    final = from_core(centroids.centres, (k, d))
+    again = bool(changed or movement.moved)
+    return settled_run(problem, centroids, history, stopped, k, again=again)
+
+
+def settled_run(
+    problem: Problem,
+    centroids: _core.Centroids,
+    history: list[Iteration],
+    stopped: str,
+    k: int,
+    *,
+    again: bool,
+) -> Run:
+    """The outcome; `again`: label all rows once more, so that labels fit the final centres."""
+    engine = problem.engine
+    extra = engine.assign(centroids).distances if again else 0
+    final = from_core(centroids.centres, (k, engine.d))
     inertia, _ = engine.scatter(final, problem.frame.exponent, labelled=True)
     return Run(
         centres=final,
@@ -104,12 +117,12 @@ def lloyd_loop(
     )
 
 
-def _is_true(answer: Any) -> bool:
+def is_true(answer: Any) -> bool:
     """True or NumPy's True; nothing else stops a fit by accident."""
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
-def _lend_rows(problem: Problem, sums: _core.Sums, centres: Matrix) -> list[tuple[int, int, int]]:
+def lend_rows(problem: Problem, sums: _core.Sums, centres: Matrix) -> list[tuple[int, int, int]]:
     """Lend each empty cluster a far row, in the sums only; returns (row, owner, borrower).
 
     Algorithm E.1 of the SparseKmeans supplement: rows by decreasing distance to their centre, but

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -188,13 +189,8 @@ class KMeans(
         -------
         self
         """
-        before = self.__dict__.copy()
-        try:
+        with restored_on_error(self):
             self._fit(X, sample_weight)
-        except BaseException:  # Ctrl-C too
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
         return self
 
     def _fit(self, X: Any, sample_weight: Any) -> None:
@@ -476,6 +472,18 @@ class KMeans(
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+@contextmanager
+def restored_on_error(estimator: Any) -> Iterator[None]:
+    """An estimator whose fit fails, or is interrupted, is as it was before."""
+    before = estimator.__dict__.copy()
+    try:
+        yield
+    except BaseException:  # Ctrl-C too
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 def _same_clustering(a: NDArray[np.int32], b: NDArray[np.int32], k: int) -> bool:

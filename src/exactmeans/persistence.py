@@ -62,8 +62,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     array([1, 1, 1, 0, 0, 0], dtype=int32)
     """
     from exactmeans.kmeans import KMeans
+    from exactmeans.minibatch import MiniBatchKMeans
 
-    classes: dict[str, type[Any]] = {"KMeans": KMeans}
+    classes: dict[str, type[Any]] = {"KMeans": KMeans, "MiniBatchKMeans": MiniBatchKMeans}
     content, tensors = read(path, "model")
     try:
         kind = classes[content["class"]]

@@ -371,6 +371,29 @@ class LocalEngine:
         for part in self.walk():
             sums.relabel(part.rows, part.labels, part.summed, self.n_jobs)
 
+    def exchange(
+        self, centroids: _core.Centroids, sums: _core.Sums, batch_size: int
+    ) -> Iterator[tuple[int, bool]]:
+        """Label a batch of rows after the other and bring the sums up to date with each.
+
+        Gives the rows of the batch with a new label, and whether it was the last; the centres may
+        move in between.
+        """
+        single, k = self.dtype == np.float32, len(sums.members)
+        for part in self.walk():
+            for begin in range(0, part.n, batch_size):
+                rows, end = part.rows, min(begin + batch_size, part.n)
+                if (begin, end) != (0, part.n):
+                    weights = None
+                    if self.weights is not None:
+                        weights = self.weights[part.begin + begin : part.begin + end]
+                    rows = rows_of(part.block[begin:end], weights)
+                labels, summed = part.labels[begin:end], part.summed[begin:end]
+                assigner = _core.Assigner("lloyd", single, end - begin, k)
+                changed = assigner.assign(rows, centroids, labels, self.n_jobs)[0]
+                sums.relabel(rows, labels, summed, self.n_jobs)
+                yield changed, part.begin + end == self.n
+
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
         """Take a row's share out of one cluster's sums and put it into another's."""
         part = self.loaded(row)

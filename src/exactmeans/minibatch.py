@@ -1,0 +1,564 @@
+"""MiniBatchKMeans: a few rows at a time, by gradient steps or by statistics that are exchanged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from exactmeans import _algorithms, _core
+from exactmeans import _validation as check
+from exactmeans._centres import for_users, from_core
+from exactmeans._fit import Run, first_centroids, is_true, lend_rows, settled_run
+from exactmeans._problem import Frame, Problem, analyse
+from exactmeans.callbacks import Callback, Iteration
+from exactmeans.engines.local import LocalEngine
+from exactmeans.kmeans import KMeans, restored_on_error
+from exactmeans.seeding import check_options
+
+__all__ = ["MiniBatchKMeans"]
+
+_METHODS = ("sgd", "memoized")
+
+
+class MiniBatchKMeans(KMeans):
+    """K-means on a few rows at a time, with scikit-learn's parameters.
+
+    `method='sgd'` draws batches and moves each centre towards the rows it is nearest to, the less
+    the more rows it has seen: a good clustering after a fraction of a pass. `method='memoized'`
+    visits the batches in turn and exchanges what each contributes to the centres' exact sums. It
+    refreshes the centres after every batch, never raises the inertia, and ends where Lloyd's
+    algorithm would not move either; with one batch it is Lloyd's algorithm.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    init : as for `KMeans`, default='k-means++'
+        For 'sgd', chosen from `init_size` random rows.
+    max_iter : int, default=100
+        The most passes over the data.
+    batch_size : int, default=1024
+        Rows per batch.
+    verbose : int, default=0
+    compute_labels : bool, default=True
+        Label all rows in the end; otherwise there are no `labels_` and `inertia_`.
+    random_state : int, RandomState instance or None, default=None
+    tol : float, default=0.0
+        Stop when the squared distances that the centres moved, smoothed over batches or summed up
+        over a pass, are at most `tol` times the mean variance of the features. 0 is off.
+    max_no_improvement : int or None, default=10
+        'sgd' stops when this many batches in a row did not lower the smoothed inertia. None: never.
+    init_size : int or None, default=None
+        Random rows that 'sgd' chooses initial centres from; None means three batches, or three
+        times `n_clusters` if that is more. 'memoized' uses all rows.
+    n_init : 'auto' or int, default='auto'
+        Initial centres to try on `init_size` rows, of which the best are used; 'auto' means 3 for
+        random and callable `init`, else 1.
+    reassignment_ratio : float, default=0.01
+        Centres of 'sgd' that have seen less than this share of the rows that the largest has seen
+        are put on rows of the batch from time to time.
+    method : {'sgd', 'memoized'}, default='sgd'
+    metric, n_jobs, memory_limit, callbacks, sparse_centers, init_options, dtype : as for `KMeans`
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+    labels_ : ndarray of shape (n_samples,)
+    inertia_ : float
+    n_iter_ : int
+        Passes over the data.
+    n_steps_ : int
+        Batches.
+    history_ : list of Iteration
+        One record per batch ('sgd': smoothed inertia, no count of changed labels) or per pass.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans import MiniBatchKMeans
+    >>> X = np.array([[1., 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> model = MiniBatchKMeans(n_clusters=2, random_state=0, method="memoized", batch_size=2)
+    >>> model.fit(X).cluster_centers_
+    array([[10.,  2.],
+           [ 1.,  2.]])
+    """
+
+    n_steps_: int
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | Callable[..., Any] | Any = "k-means++",
+        max_iter: int = 100,
+        batch_size: int = 1024,
+        verbose: int = 0,
+        compute_labels: bool = True,
+        random_state: Any = None,
+        tol: float = 0.0,
+        max_no_improvement: int | None = 10,
+        init_size: int | None = None,
+        n_init: str | int = "auto",
+        reassignment_ratio: float = 0.01,
+        method: str = "sgd",
+        metric: str = "euclidean",
+        n_jobs: int | None = None,
+        memory_limit: int | float | str | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        sparse_centers: bool | str = "auto",
+        init_options: Mapping[str, Any] | None = None,
+        dtype: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.verbose = verbose
+        self.compute_labels = compute_labels
+        self.random_state = random_state
+        self.tol = tol
+        self.max_no_improvement = max_no_improvement
+        self.init_size = init_size
+        self.n_init = n_init
+        self.reassignment_ratio = reassignment_ratio
+        self.method = method
+        self.metric = metric
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.callbacks = callbacks
+        self.sparse_centers = sparse_centers
+        self.init_options = init_options
+        self.dtype = dtype
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MiniBatchKMeans:
+        """One step with the rows of X, whatever `method` is: they are not seen again.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The first time, also what initial centres are chosen from.
+        y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self
+        """
+        with restored_on_error(self):
+            self._partial_fit(X, sample_weight)
+        return self
+
+    # -- parts of fit --------------------------------------------------------------------------
+
+    def _fit(self, X: Any, sample_weight: Any) -> None:
+        k = self._check_parameters()
+        tol = check.check_real("tol", self.tol, 0)
+        max_iter = check.check_int("max_iter", self.max_iter, 1)
+        callbacks = self._callbacks()
+        dtype = check.check_dtype(self.dtype)
+        engine = self._whole_engine(
+            check.as_blocks(self, X, reset=True, dtype=dtype), k, sample_weight
+        )
+        init, n_init = self._init(k, engine)
+        options = check_options(self.init_options, init)
+        rng = check_random_state(self.random_state)
+
+        if self.method == "memoized":
+            problem = analyse(engine, tol)
+            centres = self._initial_centres(init, options, problem, X, k, rng)
+            outcome, steps = memoized(problem, centres, self.batch_size, max_iter, callbacks)
+            frame, counts = problem.frame, _weights_of(outcome.labels, engine.weights, k)
+        else:
+            start = self._start(engine, init, options, X, k, n_init, rng)
+            tolerance = analyse(engine, tol).tolerance if tol > 0 else 0.0
+            sgd = Sgd(start, np.zeros(k), float(self.reassignment_ratio))
+            history = sgd.run(
+                self._batches(engine, rng),
+                self._steps(engine, max_iter),
+                rng,
+                self._patience(engine, tolerance),
+                callbacks,
+            )
+            frame, counts, steps = sgd.state.frame, sgd.counts, len(history)
+            outcome = sgd.outcome(engine, history, label=self.compute_labels)
+        work = _algorithms.Workload(engine.n, engine.d, k, engine.sparse, engine.dtype.itemsize)
+        why = f"method={self.method!r}"
+        choice = _algorithms.Choice(self.method, why, work.bytes_needed("lloyd"))
+        self._keep(outcome, frame, choice, engine)
+        self._counts = counts
+        self._random_state = rng
+        self.n_steps_ = steps
+        self.n_iter_ = max(1, -(-steps * self.batch_size // engine.n))
+        if self.method == "memoized":
+            self.n_iter_ = len(outcome.history)
+        if not self.compute_labels:
+            del self.labels_, self.inertia_
+
+    def _check_parameters(self) -> int:
+        check.check_choice("method", self.method, _METHODS)
+        check.check_int("batch_size", self.batch_size, 1)
+        check.check_real("reassignment_ratio", self.reassignment_ratio, 0)
+        if self.max_no_improvement is not None:
+            check.check_int("max_no_improvement", self.max_no_improvement, 0)
+        if self.init_size is not None:
+            check.check_int("init_size", self.init_size, 1)
+        check.check_choice("metric", self.metric, ("euclidean",))
+        return check.check_int("n_clusters", self.n_clusters, 1)
+
+    def _whole_engine(self, blocks: Any, k: int, sample_weight: Any) -> LocalEngine:
+        n = check.count_rows(blocks)
+        if n < k:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
+        weights = check.check_weights(sample_weight, n)
+        engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
+        check.refuse_nonfinite(engine.survey(weighted=False))
+        limit = check.check_memory_limit(self.memory_limit) or check.memory_of_machine() // 4
+        engine.keep(limit * 3 // 4 - engine.reading_bytes - 60 * n)
+        return engine
+
+    def _init(self, k: int, engine: LocalEngine) -> tuple[Any, int]:
+        init, n_init = super()._init(k, engine)
+        return init, 3 if isinstance(self.n_init, str) and n_init == 10 else n_init
+
+    def _start(
+        self, engine: LocalEngine, init: Any, options: Any, X: Any, k: int, n_init: int, rng: Any
+    ) -> State:
+        """The best of several initial centres, as judged by a sample of the rows."""
+        size = self.init_size or max(3 * self.batch_size, 3 * k)
+        sample = _sample(engine, min(engine.n, max(size, k)), rng)
+        largest = engine.survey(weighted=False).largest
+        exponent = _core.safe_exponent(largest, engine.dtype == np.float32)
+        best: State | None = None
+        least = np.inf
+        for _ in range(n_init):
+            problem = _framed(analyse(sample, 0.0), exponent)
+            whole = analyse(engine, 0.0) if callable(init) else problem
+            centres = self._initial_centres(init, options, whole, X, k, rng)
+            state = State(problem.frame, centres)
+            inertia = state.cost(sample)
+            if best is None or inertia < least:
+                best, least = state, inertia
+        assert best is not None
+        return best
+
+    def _batches(self, engine: LocalEngine, rng: Any) -> Iterator[LocalEngine]:
+        """Batches for ever: all rows in each pass, block by block, in random order within one."""
+        while True:
+            for part in engine.walk():
+                order = rng.permutation(part.n)
+                for begin in range(0, part.n, self.batch_size):
+                    ids = np.sort(order[begin : begin + self.batch_size])
+                    weights = engine.weights
+                    own = None if weights is None else weights[part.begin + ids]
+                    if own is None or own.any():
+                        yield LocalEngine([part.block[ids]], own, engine.n_jobs)
+
+    def _steps(self, engine: LocalEngine, max_iter: int) -> int:
+        return max(1, max_iter * engine.n // self.batch_size)
+
+    def _patience(self, engine: LocalEngine, tolerance: float) -> Patience:
+        smooth = min(1.0, 2.0 * self.batch_size / (engine.n + 1))
+        return Patience(smooth, tolerance, self.max_no_improvement)
+
+    def _partial_fit(self, X: Any, sample_weight: Any) -> None:
+        k = self._check_parameters()
+        first = not hasattr(self, "cluster_centers_")
+        dtype = check.check_dtype(self.dtype) if first else self._centres().dtype
+        blocks = check.as_blocks(self, X, reset=first, dtype=dtype)
+        if first:
+            engine = self._whole_engine(blocks, k, sample_weight)
+            init, n_init = self._init(k, engine)
+            options = check_options(self.init_options, init)
+            self._random_state = check_random_state(self.random_state)
+            state = self._start(engine, init, options, X, k, n_init, self._random_state)
+            counts, self.n_steps_ = np.zeros(k), 0
+        else:
+            weights = check.check_weights(sample_weight, check.count_rows(blocks))
+            engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
+            check.refuse_nonfinite(engine.survey(weighted=False))
+            state, counts = State(self._frame, self._centres()), self._counts.copy()
+        sgd = Sgd(state, counts, float(self.reassignment_ratio))
+        sgd.since = getattr(self, "_since", 0)
+        sgd.step(engine, self._random_state)
+        self.cluster_centers_ = for_users(sgd.state.centres, self.sparse_centers)
+        self._frame, self._counts, self._since = state.frame, sgd.counts, sgd.since
+        self._n_features_out = k
+        self.n_steps_ += 1
+        if self.compute_labels:
+            assigned = self._assigned(X, sample_weight)
+            self.labels_ = assigned.labels()
+            inertia, _ = assigned.scatter(self._centres(), state.frame.exponent, labelled=True)
+            self.inertia_ = float(np.ldexp(inertia, -2 * state.frame.exponent))
+
+
+# Gradient steps -----------------------------------------------------------------------------------
+
+
+@dataclass
+class State:
+    """Centres, and how rows are compared with them."""
+
+    frame: Frame
+    centres: check.Matrix
+
+    def assign(self, engine: LocalEngine) -> None:
+        engine.start("lloyd", self.centres.shape[0])
+        engine.assign(self.frame.centroids(self.centres, engine))
+
+    def cost(self, engine: LocalEngine) -> float:
+        """Inertia of these rows, on the frame's scale; labels them."""
+        self.assign(engine)
+        return engine.scatter(self.centres, self.frame.exponent, labelled=True)[0]
+
+
+@dataclass
+class Patience:
+    """When to stop: smoothed inertia that does not fall, or centres that hardly move."""
+
+    smooth: float  # how much the last batch counts
+    tolerance: float
+    most: int | None
+    inertia: float = np.nan
+    shift2: float = np.nan
+    least: float = np.inf
+    waited: int = 0
+
+    def stop(self, inertia: float, shift2: float) -> str | None:
+        first = np.isnan(self.inertia)
+        keep = 0.0 if first else 1 - self.smooth
+        self.inertia = inertia if first else keep * self.inertia + self.smooth * inertia
+        self.shift2 = shift2 if first else keep * self.shift2 + self.smooth * shift2
+        if self.tolerance > 0 and self.shift2 <= self.tolerance:
+            return "the centres moved less than tol"
+        self.waited = 0 if self.inertia < self.least else self.waited + 1
+        self.least = min(self.least, self.inertia)
+        if self.most is not None and self.waited >= self.most:
+            return "the inertia did not fall any more"
+        return None
+
+
+@dataclass
+class Sgd:
+    """Each batch pulls the centres it is nearest to, by 1 / (weight seen so far).
+
+    So a centre is the mean of all rows that it was nearest to when they came by (Bottou & Bengio
+    1995; Sculley 2010). Means of a batch are exact, so threads do not matter.
+    """
+
+    state: State
+    counts: NDArray[np.float64]
+    ratio: float
+    since: int = 0  # rows since starving centres were looked for
+
+    def run(
+        self,
+        batches: Iterator[LocalEngine],
+        steps: int,
+        rng: np.random.RandomState,
+        patience: Patience,
+        callbacks: Sequence[Callback],
+    ) -> list[Iteration]:
+        history: list[Iteration] = []
+        began = time.perf_counter()
+        self.stopped = "max_iter reached"
+        frame = self.state.frame
+        for step in range(1, steps + 1):
+            batch = next(batches)
+            inertia, shift2 = self.step(batch, rng)
+            stop = patience.stop(inertia, shift2)
+            record = Iteration(
+                run=0,
+                iteration=step,
+                inertia=float(np.ldexp(patience.inertia, -2 * frame.exponent)),
+                shift=float(np.ldexp(shift2, -2 * frame.exponent)),
+                changed=0,
+                distances=batch.n * len(self.counts),
+                skipped=0,
+                seconds=time.perf_counter() - began,
+            )
+            history.append(record)
+            if any([is_true(callback(record)) for callback in callbacks]):
+                stop = stop or "a callback asked to"
+            if stop:
+                self.stopped = stop
+                break
+        batches.close()  # type: ignore[attr-defined]
+        return history
+
+    def step(self, batch: LocalEngine, rng: np.random.RandomState) -> tuple[float, float]:
+        """Move the centres; returns inertia per weight before, and squared distances moved."""
+        cost = self.state.cost(batch)
+        means, weights = _batch_means(batch, len(self.counts))
+        self.counts += weights
+        pull = np.divide(weights, self.counts, out=np.zeros_like(weights), where=weights > 0)
+        self.since += batch.n
+        if self.ratio > 0 and (self.since >= 10 * len(self.counts) or not self.counts.all()):
+            self.since = 0
+            means = self._feed(batch, means, pull, rng)
+        before = self.state.centres
+        after = _pulled(before, means, pull)
+        self.state = State(self.state.frame, after)
+        total = batch.n if batch.weights is None else batch.weights.sum()
+        return cost / total, _distance2(before, after, self.state.frame.exponent)
+
+    def _feed(
+        self, batch: LocalEngine, means: check.Matrix, pull: NDArray[Any], rng: Any
+    ) -> check.Matrix:
+        """Put centres that few rows come to on rows of the batch; at most half a batch of them."""
+        starving = np.flatnonzero(self.counts < self.ratio * self.counts.max())
+        usable = np.arange(batch.n) if batch.weights is None else np.flatnonzero(batch.weights)
+        starving = starving[np.argsort(self.counts[starving], kind="stable")][: len(usable) // 2]
+        if not len(starving):
+            return means
+        rows = np.sort(rng.choice(usable, len(starving), replace=False))
+        fed = np.setdiff1d(np.arange(len(self.counts)), starving)
+        self.counts[starving] = self.counts[fed].min() if len(fed) else 1.0
+        pull[starving] = 1.0
+        return _replaced(means, np.sort(starving), batch.pick(rows))
+
+    def outcome(self, engine: LocalEngine, history: list[Iteration], *, label: bool) -> Run:
+        inertia = np.nan
+        if label:
+            cost = self.state.cost(engine)
+            inertia = float(np.ldexp(cost, -2 * self.state.frame.exponent))
+        k = len(self.counts)
+        return Run(
+            centres=self.state.centres,
+            labels=engine.labels() if label else np.arange(k, dtype=np.int32),
+            inertia=inertia,
+            history=history,
+            stopped=self.stopped,
+            distances=sum(record.distances for record in history) + label * engine.n * k,
+        )
+
+
+def _sample(engine: LocalEngine, size: int, rng: np.random.RandomState) -> LocalEngine:
+    """Random rows, of positive weight if there are enough."""
+    usable = np.arange(engine.n) if engine.weights is None else np.flatnonzero(engine.weights)
+    ids = np.sort(rng.choice(usable, min(size, len(usable)), replace=False))
+    if len(ids) < size:
+        rest = np.setdiff1d(np.arange(engine.n), usable)
+        ids = np.sort(np.concatenate([ids, rest[: size - len(ids)]]))
+    weights = None if engine.weights is None else engine.weights[ids]
+    return LocalEngine([engine.pick(ids)], weights, engine.n_jobs)
+
+
+def _weights_of(
+    labels: NDArray[np.int32], weights: check.Double | None, k: int
+) -> NDArray[np.float64]:
+    return np.asarray(np.bincount(labels, weights, k), dtype=np.float64)
+
+
+def _framed(problem: Problem, exponent: int) -> Problem:
+    """The problem on another scale: that of all rows rather than of a sample."""
+    return replace(problem, frame=replace(problem.frame, exponent=exponent))
+
+
+def _batch_means(batch: LocalEngine, k: int) -> tuple[check.Matrix, NDArray[np.float64]]:
+    """Exact means and weights of the clusters in a batch."""
+    sums = analyse(batch, 0.0).sums(k)
+    batch.sum_up(sums, batch.n)
+    if batch.sparse:
+        return from_core(sums.sparse_average(False), (k, batch.d)), sums.weights
+    means = np.empty((k, batch.d))
+    sums.average(means)
+    return means, sums.weights
+
+
+def _pulled(centres: check.Matrix, means: check.Matrix, pull: NDArray[Any]) -> check.Matrix:
+    """Centres on their way to the means: all the way where pull is 1."""
+    if not isinstance(centres, np.ndarray):
+        kept = sp.diags_array(1 - pull) @ centres.astype(np.float64)
+        moved = sp.csr_array(kept + sp.diags_array(pull) @ means)
+        moved.eliminate_zeros()
+        moved.sort_indices()
+        return moved.astype(centres.dtype)
+    share = pull[:, np.newaxis]
+    return np.where(share == 1, means, centres + share * (means - centres)).astype(centres.dtype)
+
+
+def _replaced(means: check.Matrix, which: NDArray[np.intp], rows: check.Matrix) -> check.Matrix:
+    """Means with some of them replaced."""
+    if isinstance(means, np.ndarray):
+        means[which] = rows
+        return means
+    keep = np.ones(means.shape[0])
+    keep[which] = 0
+    shape = (means.shape[0], len(which))
+    place = sp.csr_array((np.ones(len(which)), (which, np.arange(len(which)))), shape=shape)
+    return sp.csr_array(sp.diags_array(keep) @ means + place @ rows.astype(np.float64))
+
+
+def _distance2(a: check.Matrix, b: check.Matrix, exponent: int) -> float:
+    step = (b - a).astype(np.float64)
+    values = step.ravel() if isinstance(step, np.ndarray) else step.data
+    return float(np.square(np.ldexp(values, exponent)).sum())
+
+
+# Memoized -----------------------------------------------------------------------------------------
+
+
+def memoized(
+    problem: Problem,
+    centres: check.Matrix,
+    batch_size: int,
+    max_iter: int,
+    callbacks: Sequence[Callback],
+) -> tuple[Run, int]:
+    """Batch after batch: take its old share out of the sums, put its new one in, move the centres.
+
+    M. C. Hughes & E. B. Sudderth, Memoized online variational inference, NIPS 2013, for k-means.
+    The first pass labels all rows at the initial centres, so that sums are those of all rows.
+    """
+    engine, began = problem.engine, time.perf_counter()
+    assert isinstance(engine, LocalEngine)
+    k, d = centres.shape
+    centroids = first_centroids(problem, centres)
+    engine.start("lloyd", k)
+    sums, advance = problem.sums(k), problem.advance(k)
+    history: list[Iteration] = []
+    stopped, steps = "max_iter reached", 0
+    for iteration in range(1, max_iter + 1):
+        changed, shift2 = 0, 0.0
+        for own, last in engine.exchange(centroids, sums, batch_size):
+            changed += own
+            steps += 1
+            if own and not last and iteration > 1:
+                shift2 += advance.run(sums, centroids, engine.n_jobs).shift2
+        lent = []
+        if sums.any_empty:
+            lent = lend_rows(problem, sums, from_core(centroids.centres, (k, d)))
+        movement = advance.run(sums, centroids, engine.n_jobs)
+        for row, owner, borrower in lent:
+            engine.move_row(sums, row, borrower, owner)
+        shift2 += movement.shift2
+        advance.observe(sums, centroids)
+        record = Iteration(
+            run=0,
+            iteration=iteration,
+            inertia=problem.unscaled(max(0.0, problem.scatter - advance.explained)),
+            shift=problem.unscaled(shift2),
+            changed=changed,
+            distances=engine.n * k,
+            skipped=0,
+            seconds=time.perf_counter() - began,
+        )
+        history.append(record)
+        asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
+        if changed == 0 and not lent:
+            stopped = "no label changed"
+            break
+        if shift2 <= problem.tolerance:
+            stopped = "the centres moved less than tol"
+            break
+        if asked_to_stop:
+            stopped = "a callback asked to"
+            break
+    again = changed > 0 or movement.moved > 0 or shift2 > 0
+    return settled_run(problem, centroids, history, stopped, k, again=again), steps

@@ -1,0 +1,293 @@
+"""MiniBatchKMeans: as good as scikit-learn's by gradient steps, as Lloyd's by exchange."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn.cluster
+from numpy.typing import NDArray
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import cases
+import datasets
+import exactmeans
+import oracle
+from exactmeans import Iteration, KMeans, MiniBatchKMeans, open_blocks
+
+METHODS = ["sgd", "memoized"]
+Csr: Any = sp.csr_matrix
+Test = TypeVar("Test", bound=Callable[..., None])
+
+_DRAWS = "which rows are drawn depends on the number of rows"
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": _DRAWS,
+    "check_sample_weight_equivalence_on_sparse_data": _DRAWS,
+}
+
+
+def _expected(estimator: Any) -> dict[str, str]:
+    return EXPECTED_FAILURES
+
+
+def _with_checks(*estimators: Any) -> Callable[[Test], Test]:
+    decorate: Callable[[Test], Test] = parametrize_with_checks(
+        list(estimators), expected_failed_checks=_expected
+    )
+    return decorate
+
+
+@_with_checks(MiniBatchKMeans(), MiniBatchKMeans(method="memoized", batch_size=16))
+def test_scikit_learn_check(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+def test_parameters_are_those_of_scikit_learn() -> None:
+    theirs = inspect.signature(sklearn.cluster.MiniBatchKMeans).parameters
+    ours = inspect.signature(MiniBatchKMeans).parameters
+    assert set(theirs) <= set(ours)
+    for name, parameter in theirs.items():
+        assert (ours[name].kind, ours[name].default) == (parameter.kind, parameter.default), name
+
+
+def blobs(n: int = 900, spread: float = 2.0) -> NDArray[np.float64]:
+    return datasets.blobs(n, 4, 6, spread=spread, seed=8)
+
+
+def same(a: Any, b: Any) -> bool:
+    return bool(
+        a.cluster_centers_.tobytes() == b.cluster_centers_.tobytes()
+        and (a.labels_ == b.labels_).all()
+        and a.inertia_ == b.inertia_
+    )
+
+
+# sgd ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["digits", "blobs_many", "blobs_overlapping", "sparse_unit"])
+def test_sgd_is_as_good_as_scikit_learns(name: str) -> None:
+    """On the average of some runs, each from good seeds; single ones differ by what they draw."""
+    data = datasets.load(name)
+    options: dict[str, Any] = {"n_clusters": data.k, "batch_size": 256, "n_init": 5}
+    ours, theirs = [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(16):
+            ours.append(MiniBatchKMeans(random_state=seed, **options).fit(data.X).inertia_)
+            other = sklearn.cluster.MiniBatchKMeans(random_state=seed, **options).fit(data.X)
+            theirs.append(other.inertia_)
+    assert np.mean(ours) <= 1.01 * np.mean(theirs)
+
+
+def test_a_centre_is_the_mean_of_the_rows_it_was_nearest_to() -> None:
+    """The definition, followed row by row in float64 by an independent loop."""
+    X = blobs(300)
+    centres = X[:6].copy()
+    model = MiniBatchKMeans(6, init=X[:6], n_init=1, reassignment_ratio=0)
+    weight = np.random.default_rng(0).uniform(0.5, 2, 300)
+    seen, sums = np.zeros(6), np.zeros((6, 4))
+    for begin in range(0, 300, 50):
+        rows, own = X[begin : begin + 50], weight[begin : begin + 50]
+        labels = ((rows[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+        np.add.at(sums, labels, rows * own[:, None])
+        np.add.at(seen, labels, own)
+        centres = np.where(seen[:, None] > 0, sums / np.maximum(seen, 1e-300)[:, None], centres)
+        model.partial_fit(rows, sample_weight=own)
+        np.testing.assert_allclose(model.cluster_centers_, centres, rtol=1e-12)
+    assert model.n_steps_ == 6
+    assert (model.predict(X[250:]) == model.labels_).all()
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_sgd_does_not_depend_on_threads(layout: str) -> None:
+    X: Any = blobs(700) if layout == "dense" else datasets.load("sparse_random").X
+    fits = [
+        MiniBatchKMeans(6, random_state=1, batch_size=64, n_jobs=n_jobs).fit(X) for n_jobs in (1, 3)
+    ]
+    assert same(*fits)
+
+
+def test_dense_and_csr_rows_give_the_same_clustering() -> None:
+    X = blobs()
+    a = MiniBatchKMeans(6, random_state=1, batch_size=100).fit(X)
+    b = MiniBatchKMeans(6, random_state=1, batch_size=100).fit(Csr(X))
+    np.testing.assert_allclose(b.cluster_centers_, a.cluster_centers_, rtol=1e-9)
+
+
+def test_starving_centres_are_fed() -> None:
+    """A centre that no row is near to is put on one; without the ratio it stays where it is."""
+    X = blobs()
+    init = np.vstack([X[:5], X[:1] + 1e3])
+    options: dict[str, Any] = {"init": init, "n_init": 1, "random_state": 0, "batch_size": 100}
+    for make in (np.asarray, Csr):
+        fed = MiniBatchKMeans(6, **options).fit(make(X))
+        assert len(np.unique(fed.labels_)) == 6
+        with pytest.warns(Warning, match="Number of distinct clusters"):
+            starved = MiniBatchKMeans(6, reassignment_ratio=0, **options).fit(make(X))
+        np.testing.assert_array_equal(starved.cluster_centers_[5], init[5])
+        assert fed.inertia_ < starved.inertia_
+
+
+def test_sgd_stops_when_the_inertia_does_not_fall() -> None:
+    X = blobs(2000)
+    patient = MiniBatchKMeans(6, random_state=0, max_no_improvement=None, max_iter=3).fit(X)
+    assert patient.n_steps_ == 3 * 2000 // 1024
+    hasty = MiniBatchKMeans(6, random_state=0, max_no_improvement=1, batch_size=50).fit(X)
+    assert hasty.n_steps_ < 100 * 2000 // 50
+    assert "did not fall" in hasty.explain()
+    settled = MiniBatchKMeans(6, random_state=0, tol=0.1, max_no_improvement=None).fit(X)
+    assert "less than tol" in settled.explain()
+
+
+def test_weight_zero_rows_do_not_pull() -> None:
+    X = np.vstack([blobs(), np.full((300, 4), 1e5)])
+    weights = np.r_[np.ones(900), np.zeros(300)]
+    model = MiniBatchKMeans(6, random_state=0, batch_size=128).fit(X, sample_weight=weights)
+    assert np.abs(model.cluster_centers_).max() < 100
+
+
+# memoized -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", cases.params(c for c in cases.cases() if c.weights == "random"))
+def test_one_batch_is_lloyd(case: cases.Case) -> None:
+    options: dict[str, Any] = {"init": case.init, "n_init": 1, "tol": 0, "max_iter": 50}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = KMeans(case.k, **options).fit(case.X, sample_weight=case.sample_weight)
+        model = MiniBatchKMeans(case.k, method="memoized", batch_size=10**6, **options)
+        model.fit(case.X, sample_weight=case.sample_weight)
+    assert same(model, expected)
+    assert model.n_iter_ == expected.n_iter_
+
+
+@pytest.mark.parametrize("batch_size", [7, 64])
+@pytest.mark.parametrize("case", cases.params(c for c in cases.cases() if c.weights == "random"))
+def test_memoized_falls_to_a_fixed_point(case: cases.Case, batch_size: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MiniBatchKMeans(
+            case.k, init=case.init, n_init=1, method="memoized", batch_size=batch_size
+        ).fit(case.X, sample_weight=case.sample_weight)
+        assert model.n_iter_ < 100
+        # Lloyd's algorithm does not move from there, to the last bit.
+        after = cases.fit(case.X, cases.dense(model.cluster_centers_), case.sample_weight)
+    assert after.n_iter_ == 1
+    assert same(model, after)
+    falls = [record.inertia for record in model.history_]
+    slack = 1e-9 * max(falls) + 1e-9 * falls[0]
+    assert all(b <= a + slack for a, b in pairwise(falls))
+
+
+def test_memoized_objective_falls_batch_by_batch() -> None:
+    """Labels and centres of the estimator after each pass, inertia of the oracle."""
+    X = blobs(200, spread=8.0)
+    costs = []
+    for passes in range(1, 9):
+        model = MiniBatchKMeans(
+            6, init=X[:6], n_init=1, method="memoized", batch_size=30, max_iter=passes
+        ).fit(X)
+        costs.append(oracle.inertia(X, model.cluster_centers_, model.labels_))
+    assert all(b <= a for a, b in pairwise(costs))
+    assert costs[-1] < costs[0]
+
+
+# both ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_sources_are_read_by_blocks(method: str, layout: str, tmp_path: Path) -> None:
+    X: Any = blobs()
+    if layout == "csr":
+        X = Csr(X)
+        sp.save_npz(tmp_path / "x.npz", X)
+    else:
+        np.save(tmp_path / "x.npy", X)
+    path = tmp_path / ("x.npy" if layout == "dense" else "x.npz")
+    source = open_blocks(path, block_rows=200)
+    options: dict[str, Any] = {"method": method, "random_state": 0, "init": X[:6], "n_init": 1}
+    model = MiniBatchKMeans(6, batch_size=100, **options).fit(source)
+    np.testing.assert_array_equal(model.predict(source), model.labels_)
+    in_memory = open_blocks([X[a : a + 200] for a in range(0, 900, 200)])
+    assert same(model, MiniBatchKMeans(6, batch_size=100, **options).fit(in_memory))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_there_are_always_k_centres(method: str) -> None:
+    X = datasets.load("few_distinct").X
+    with pytest.warns(Warning, match="Number of distinct clusters"):
+        model = MiniBatchKMeans(6, method=method, random_state=0, batch_size=8).fit(X)
+    assert model.cluster_centers_.shape == (6, 2)
+    assert np.isfinite(model.cluster_centers_).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_partial_fit_goes_on_from_fit_and_from_files(method: str, tmp_path: Path) -> None:
+    X = blobs()
+    model = MiniBatchKMeans(6, method=method, random_state=0, batch_size=100).fit(X)
+    model.save(tmp_path / "model")
+    loaded = exactmeans.load(tmp_path / "model")
+    assert type(loaded) is MiniBatchKMeans
+    for other in (model, loaded):
+        other.partial_fit(X[:50] + 1)
+    assert same(model, loaded)
+    assert not same(model, MiniBatchKMeans(6, method=method, random_state=0, batch_size=100).fit(X))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_callbacks_and_history(method: str) -> None:
+    seen: list[Iteration] = []
+
+    def stop(record: Iteration) -> bool:
+        seen.append(record)
+        return record.iteration == 2
+
+    model = MiniBatchKMeans(6, method=method, random_state=0, batch_size=100, callbacks=stop)
+    model.fit(blobs(spread=8.0))
+    assert len(seen) == 2
+    assert model.history_ == seen
+    assert "a callback asked to" in model.explain()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_labels_on_demand(method: str) -> None:
+    model = MiniBatchKMeans(6, method=method, random_state=0, compute_labels=False).fit(blobs())
+    assert not hasattr(model, "labels_")
+    assert not hasattr(model, "inertia_")
+    assert model.predict(blobs()).shape == (900,)
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"method": "adam"}, "method must be one of 'sgd', 'memoized', but it is 'adam'"),
+        ({"batch_size": 0}, "batch_size must be an int of at least 1"),
+        ({"reassignment_ratio": -1}, "reassignment_ratio must be"),
+        ({"max_no_improvement": -1}, "max_no_improvement must be"),
+        ({"init_size": 0}, "init_size must be"),
+        ({"max_iter": 0}, "max_iter must be"),
+        ({"n_clusters": 901}, "n_samples=900 should be >= n_clusters=901"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_mistakes(params: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        MiniBatchKMeans(**params).fit(blobs())
+
+
+def test_a_failed_step_leaves_the_estimator_as_it_was() -> None:
+    model = MiniBatchKMeans(6, random_state=0).partial_fit(blobs())
+    centres = model.cluster_centers_.copy()
+    with pytest.raises(ValueError, match="X must be finite"):
+        model.partial_fit(np.full((10, 4), np.nan))
+    np.testing.assert_array_equal(model.cluster_centers_, centres)
+    assert model.n_steps_ == 1
