@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,17 @@ from exactmeans._centres import einsum_norms2, from_core
 from exactmeans._problem import Problem
 from exactmeans._validation import Matrix
 from exactmeans.callbacks import Callback, Iteration
+
+
+class Keeper(Protocol):
+    """Where a run is kept, so that it can go on after a kill."""
+
+    @property
+    def due(self) -> bool:
+        """Is it time to keep the next iteration?"""
+
+    def keep(self, centres: Matrix, history: list[Iteration]) -> None:
+        """An iteration that began with these centres is done."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +50,32 @@ def lloyd_loop(
     max_iter: int,
     run: int = 0,
     callbacks: Sequence[Callback] = (),
+    done: Sequence[Iteration] = (),
+    keeper: Keeper | None = None,
 ) -> Run:
-    """Assign, repair, average, move, report; until nothing changes or moves enough."""
+    """Assign, repair, average, move, report; until nothing changes or moves enough.
+
+    `done`: iterations of this run that were made before, of which the last began with `centres`
+    and is made again, unreported.
+    """
     engine, began = problem.engine, time.perf_counter()
     k, d = centres.shape
-    centroids = first_centroids(problem, centres)
+    first = max(1, len(done))
+    if first == 1:
+        centroids = first_centroids(problem, centres)
+    else:
+        centroids = problem.frame.centroids(centres, engine)
     engine.start(policy.algorithm, k)
     sums, advance = problem.sums(k), problem.advance(k)
     engine.follow(sums)
-    history: list[Iteration] = []
+    history = list(done[:-1])
     stopped, algorithm = "max_iter reached", policy.algorithm
-    for iteration in range(1, max_iter + 1):
+    for iteration in range(first, max_iter + 1):
         if policy.algorithm != algorithm:
             algorithm = policy.algorithm
             engine.use(algorithm)
+        due = keeper is not None and keeper.due
+        begun_with = from_core(centroids.centres, (k, d)) if due else None
         tally = engine.assign(centroids)
         changed = tally.changed
         engine.sum_up(sums, changed)
@@ -75,9 +98,15 @@ def lloyd_loop(
             algorithm=algorithm,
             seconds=time.perf_counter() - began,
         )
+        if iteration == len(done):
+            record, changed = done[-1], done[-1].changed
+            asked_to_stop = False
+        else:
+            asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
         history.append(record)
         policy.after(iteration, tally)
-        asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
+        if keeper is not None and begun_with is not None:
+            keeper.keep(begun_with, history)
         if changed == 0:
             stopped = "no label changed"
             break
@@ -89,15 +118,17 @@ def lloyd_loop(
             break
     engine.follow(None)
     again = bool(changed or movement.moved)
-    return settled_run(problem, centroids, history, stopped, k, again=again)
+    stages = [stage for stage in policy.stages if stage[0] <= len(history)]
+    return settled_run(problem, centroids, k, history, stopped, stages, again=again)
 
 
 def settled_run(
     problem: Problem,
     centroids: _core.Centroids,
+    k: int,
     history: list[Iteration],
     stopped: str,
-    k: int,
+    stages: list[tuple[int, str, str]],
     *,
     again: bool,
 ) -> Run:
@@ -113,7 +144,7 @@ def settled_run(
         history=history,
         stopped=stopped,
         distances=sum(record.distances for record in history) + extra,
-        stages=[stage for stage in policy.stages if stage[0] <= len(history)],
+        stages=stages,
     )
 
 

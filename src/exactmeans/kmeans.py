@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from exactmeans import _algorithms, _core
 from exactmeans import _validation as check
 from exactmeans._centres import for_users
+from exactmeans._checkpoint import Checkpoint, Finished, Place
 from exactmeans._fit import Run, lloyd_loop
 from exactmeans._problem import Frame, Problem, analyse, unscaled
 from exactmeans.callbacks import Callback, Iteration, show
@@ -86,6 +87,10 @@ class KMeans(
         machine's memory. What cannot fit is refused with the bytes it needs.
     callbacks : callable, sequence of callables or None, default=None
         Called with an `Iteration` record after each iteration; returning True stops the run.
+    checkpoint : path or None, default=None
+        A file to keep the fit in while it runs, every few seconds at most. A fit of the same data
+        with the same parameters goes on from it and ends with the same bits; one that was
+        finished returns at once. Needs `pip install exactmeans[io]`.
     sparse_centers : 'auto' or bool, default='auto'
         Whether `cluster_centers_` is a CSR array. 'auto' makes it one if X is sparse and an ndarray
         would take more than half a gigabyte.
@@ -154,6 +159,7 @@ class KMeans(
         memory_limit: int | float | str | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         sparse_centers: bool | str = "auto",
+        checkpoint: str | os.PathLike[str] | None = None,
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
     ) -> None:
@@ -170,6 +176,7 @@ class KMeans(
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
         self.sparse_centers = sparse_centers
         self.init_options = init_options
         self.dtype = dtype
@@ -215,22 +222,38 @@ class KMeans(
         choice = _algorithms.choose(algorithm, work, memory_limit)
         # A quarter is left to the allocator, which does not give back all that is freed.
         room = (memory_limit or check.memory_of_machine() // 4) * 3 // 4
-        kept = engine.keep(room - choice.bytes_needed)
-        choice = replace(choice, bytes_needed=choice.bytes_needed + kept)
+        staying = engine.keep(room - choice.bytes_needed)
+        choice = replace(choice, bytes_needed=choice.bytes_needed + staying)
         init, n_init = self._init(k, engine)
         options = check_options(self.init_options, init)
         rng = self._generator(init)
+        kept = self._open_checkpoint(engine)
+        found = None if kept is None else kept.found
+        if isinstance(found, Finished):
+            rng.set_state(found.rng)
+            self._keep(found.best, found.frame, found.choice, engine)
+            return
 
         problem = analyse(engine, tol)
-        best: Run | None = None
-        for run in range(n_init):
+        best = None if found is None else _with_labels(found.best, problem)
+        for run in range(0 if found is None else found.run, n_init):
+            done: list[Iteration] = []
+            if found is not None and run == found.run:
+                centres, done = found.centres, found.history
+                rng.set_state(found.rng)
+            else:
+                centres = self._initial_centres(init, options, problem, X, k, rng)
+                if kept is not None:
+                    kept.seeded(run, centres, rng.get_state(legacy=False), best)
             outcome = lloyd_loop(
                 problem,
-                self._initial_centres(init, options, problem, X, k, rng),
+                centres,
                 policy=_algorithms.Policy(choice, work),
                 max_iter=max_iter,
                 run=run,
                 callbacks=callbacks,
+                done=done,
+                keeper=kept,
             )
             if best is None or (
                 outcome.inertia < best.inertia
@@ -238,6 +261,8 @@ class KMeans(
             ):
                 best = outcome
         assert best is not None
+        if kept is not None:
+            kept.finish(best, problem.frame, choice, rng.get_state(legacy=False))
         self._keep(best, problem.frame, choice, engine)
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
@@ -378,6 +403,8 @@ class KMeans(
         callable gets its own: it may hold on to it, or call fit itself.
         """
         seed = self.random_state
+        if seed is None and self.checkpoint is not None:
+            seed = np.random.randint(2**31)  # its state can be kept
         if isinstance(seed, (int, np.integer)) and seed >= 0 and not callable(init):
             rng: np.random.RandomState | None = getattr(_kept, "rng", None)
             if rng is None:
@@ -386,6 +413,15 @@ class KMeans(
             return rng
         own: np.random.RandomState = check_random_state(seed)
         return own
+
+    def _open_checkpoint(self, engine: LocalEngine) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        params = {"class": type(self).__name__, **self.get_params(deep=False)}
+        kept = Checkpoint.open(self.checkpoint, params, engine.fingerprint())
+        if isinstance(kept.found, Place):
+            kept.resume(kept.found)
+        return kept
 
     def _initial_centres(
         self,
@@ -484,6 +520,16 @@ def restored_on_error(estimator: Any) -> Iterator[None]:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
         raise
+
+
+def _with_labels(known: dict[str, Any] | None, problem: Problem) -> Run | None:
+    """A run that a checkpoint brought back, whose labels follow from its centres."""
+    if known is None:
+        return None
+    engine, centres = problem.engine, known["centres"]
+    engine.start("lloyd", centres.shape[0])
+    engine.assign(problem.frame.centroids(centres, engine))
+    return Run(labels=engine.labels().copy(), **known)
 
 
 def _same_clustering(a: NDArray[np.int32], b: NDArray[np.int32], k: int) -> bool:

@@ -25,6 +25,7 @@ from exactmeans.seeding import check_options
 __all__ = ["MiniBatchKMeans"]
 
 _METHODS = ("sgd", "memoized")
+_STAGES = [(1, "lloyd", "batch by batch")]  # first iteration, algorithm, why
 
 
 class MiniBatchKMeans(KMeans):
@@ -187,9 +188,9 @@ class MiniBatchKMeans(KMeans):
             )
             frame, counts, steps = sgd.state.frame, sgd.counts, len(history)
             outcome = sgd.outcome(engine, history, label=self.compute_labels)
-        work = _algorithms.Workload(engine.n, engine.d, k, engine.sparse, engine.dtype.itemsize)
-        why = f"method={self.method!r}"
-        choice = _algorithms.Choice(self.method, why, work.bytes_needed("lloyd"))
+        size, width = engine.dtype.itemsize, engine.nonzeros / engine.n
+        work = _algorithms.Workload(engine.n, engine.d, k, engine.sparse, size, width)
+        choice = _algorithms.Choice("lloyd", "batch by batch", work.bytes_needed("lloyd"))
         self._keep(outcome, frame, choice, engine)
         self._counts = counts
         self._random_state = rng
@@ -380,6 +381,7 @@ class Sgd:
                 changed=0,
                 distances=batch.n * len(self.counts),
                 skipped=0,
+                algorithm="lloyd",
                 seconds=time.perf_counter() - began,
             )
             history.append(record)
@@ -435,6 +437,7 @@ class Sgd:
             history=history,
             stopped=self.stopped,
             distances=sum(record.distances for record in history) + label * engine.n * k,
+            stages=_STAGES,
         )
 
 
@@ -547,6 +550,7 @@ def memoized(
             changed=changed,
             distances=engine.n * k,
             skipped=0,
+            algorithm="lloyd",
             seconds=time.perf_counter() - began,
         )
         history.append(record)
@@ -561,4 +565,4 @@ def memoized(
             stopped = "a callback asked to"
             break
     again = changed > 0 or movement.moved > 0 or shift2 > 0
-    return settled_run(problem, centroids, history, stopped, k, again=again), steps
+    return settled_run(problem, centroids, k, history, stopped, _STAGES, again=again), steps

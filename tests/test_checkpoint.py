@@ -1,0 +1,342 @@
+"""Fits that survive a kill: the bits of an undisturbed fit, or a sentence on why not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+import cases
+import datasets
+from cases import Case, bits
+from exactmeans import Iteration, KMeans, _checkpoint, open_blocks, persistence
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing catches it, and nothing is cleaned up after it."""
+
+
+def kill_at(run: int, iteration: int) -> Any:
+    def callback(record: Iteration) -> None:
+        if (record.run, record.iteration) == (run, iteration):
+            raise Killed
+
+    return callback
+
+
+@pytest.fixture(autouse=True)
+def _every_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # it waits for the disk
+
+
+def blobs() -> NDArray[np.float64]:
+    return datasets.blobs(400, 4, 8, spread=6.0, seed=5)
+
+
+def killed(model: KMeans, X: Any, *when: tuple[int, int], weights: Any = None) -> None:
+    for run, iteration in when:
+        model.set_params(callbacks=kill_at(run, iteration))
+        with pytest.raises(Killed):
+            model.fit(X, sample_weight=weights)
+    model.set_params(callbacks=None)
+
+
+# the same bits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", cases.params(c for c in cases.cases() if c.weights != "none"))
+def test_resumed_fits_end_with_the_same_bits(case: Case, tmp_path: Path) -> None:
+    """Killed in the first iteration that reports, the second, and so on."""
+    expected = case.fit()
+    model = KMeans(case.k, init=case.init, tol=0, checkpoint=tmp_path / "fit")
+    stops = [(0, i) for i in range(1, min(4, expected.n_iter_) + 1)]
+    killed(model, case.X, *stops, weights=case.sample_weight)
+    resumed = cases.fit(
+        case.X, case.init, case.sample_weight, checkpoint=tmp_path / "fit", algorithm="hamerly"
+    )
+    assert bits(resumed) == bits(expected)
+
+
+@pytest.mark.parametrize("init", ["k-means++", "random", "k-means||", ("d", 2)], ids=str)
+@pytest.mark.parametrize("seed", [3, None, "state"])
+def test_runs_and_draws_go_on(init: Any, seed: Any, tmp_path: Path) -> None:
+    """Several runs from one generator, which must be where it was."""
+    X = blobs()
+
+    def model(checkpoint: Path) -> KMeans:
+        given = np.random.RandomState(9) if seed == "state" else seed
+        return KMeans(8, init=init, n_init=4, random_state=given, tol=0, checkpoint=checkpoint)
+
+    np.random.seed(77)
+    whole = model(tmp_path / "whole").fit(X)
+    np.random.seed(77)
+    for when in ((0, 1), (0, 3), (1, 2), (3, 2)):
+        killed(model(tmp_path / "cut"), X, when)
+    resumed = model(tmp_path / "cut")
+    assert bits(resumed.fit(X)) == bits(whole)
+    if seed == "state":
+        undisturbed = model(tmp_path / "again")
+        undisturbed.fit(X)
+        assert resumed.random_state.uniform() == undisturbed.random_state.uniform()
+    if seed is not None:
+        assert bits(model(tmp_path / "third").set_params(checkpoint=None).fit(X)) == bits(whole)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_files_go_on_too(layout: str, tmp_path: Path) -> None:
+    X: Any = blobs()
+    if layout == "csr":
+        X = datasets.load("sparse_random").X
+        sp.save_npz(tmp_path / "x.npz", X)
+    else:
+        np.save(tmp_path / "x.npy", X)
+    source = open_blocks(tmp_path / ("x.npz" if layout == "csr" else "x.npy"), block_rows=90)
+    model = KMeans(6, random_state=1, tol=0, checkpoint=tmp_path / "fit")
+    killed(model, source, (0, 1), (0, 2))
+    # The same rows, cut otherwise, are the same data.
+    assert bits(model.fit(X)) == bits(KMeans(6, random_state=1, tol=0).fit(X))
+
+
+def test_how_it_is_computed_may_change(tmp_path: Path) -> None:
+    X = blobs()
+    killed(KMeans(8, random_state=0, tol=0, checkpoint=tmp_path / "fit"), X, (0, 2))
+    other = KMeans(
+        8,
+        random_state=0,
+        tol=0,
+        checkpoint=str(tmp_path / "fit"),
+        algorithm="hamerly",
+        n_jobs=1,
+        memory_limit="1GB",
+        copy_x=False,
+    )
+    assert bits(other.fit(np.asfortranarray(X))) == bits(KMeans(8, random_state=0, tol=0).fit(X))
+
+
+def test_a_finished_fit_returns_at_once(tmp_path: Path) -> None:
+    X = blobs()
+    model = KMeans(8, random_state=0, checkpoint=tmp_path / "fit").fit(X)
+    before = (tmp_path / "fit").read_bytes()
+    seen: list[Iteration] = []
+    again = KMeans(8, random_state=0, checkpoint=tmp_path / "fit", callbacks=seen.append).fit(X)
+    assert bits(again) == bits(model)
+    assert not seen
+    assert (tmp_path / "fit").read_bytes() == before
+    assert again.explain() == model.explain()
+    np.testing.assert_array_equal(again.predict(X), model.labels_)
+
+
+def test_files_are_written_at_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_checkpoint, "INTERVAL", 1e9)
+    writes = []
+    write = persistence.write
+
+    def noted(*arguments: Any) -> None:
+        writes.append(arguments[2]["finished"])
+        write(*arguments)
+
+    monkeypatch.setattr(persistence, "write", noted)
+    model = KMeans(8, random_state=0, tol=0, checkpoint=tmp_path / "fit").fit(blobs())
+    assert model.n_iter_ > 3
+    assert writes == [False, True]  # after seeding, and the end
+    monkeypatch.setattr(_checkpoint, "INTERVAL", 0.0)
+    writes.clear()
+    model.set_params(checkpoint=tmp_path / "other").fit(blobs())
+    assert len(writes) == model.n_iter_ + 2
+
+
+# what is refused ----------------------------------------------------------------------------------
+
+
+def started(folder: Path, **params: Any) -> KMeans:
+    model = KMeans(8, **{"random_state": 0, "checkpoint": folder / "fit", **params})
+    killed(model, blobs(), (0, 2))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"n_clusters": 7}, "n_clusters=8, not n_clusters=7"),
+        ({"random_state": 1}, "random_state=0, not random_state=1"),
+        ({"random_state": None}, "random_state=0, not random_state=None"),
+        ({"tol": 0.5}, r"tol=0\.0001, not tol=0\.5"),
+        ({"max_iter": 299}, "max_iter=300, not max_iter=299"),
+        ({"init": "random"}, "init='k-means.*', not init='random'"),
+        ({"init": np.ones((8, 4))}, r"init='k-means.*', not init=<array \(8, 4\)"),
+        ({"n_init": 2}, "n_init='auto', not n_init=2"),
+        ({"dtype": "float32"}, "dtype=None, not dtype='float32'"),
+        ({"init_options": {"n_local_trials": 2}}, "init_options=None, not"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_other_parameters_are_refused(params: dict[str, Any], says: str, tmp_path: Path) -> None:
+    model = started(tmp_path)
+    before = (tmp_path / "fit").read_bytes()
+    with pytest.raises(
+        ValueError, match=f"checkpoint .*fit is of.*{says.split('of a fit with ')[-1]}"
+    ):
+        model.set_params(**params).fit(blobs())
+    assert (tmp_path / "fit").read_bytes() == before
+
+
+def _swapped(X: NDArray[Any]) -> NDArray[Any]:
+    X[[3, 4]] = X[[4, 3]]
+    return X
+
+
+def _nudged(X: NDArray[Any]) -> NDArray[Any]:
+    X[7, 1] = np.nextafter(X[7, 1], 100)
+    return X
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_swapped, _nudged, lambda X: X[:-1], lambda X: X.astype("f4"), sp.csr_matrix],
+    ids=["swapped", "nudged", "shorter", "float32", "sparse"],
+)
+def test_other_data_is_refused(change: Any, tmp_path: Path) -> None:
+    model = started(tmp_path)
+    with pytest.raises(ValueError, match="is of a fit of other data or sample_weight: name"):
+        model.fit(change(blobs()))
+    with pytest.raises(ValueError, match="other data or sample_weight"):
+        model.fit(blobs(), sample_weight=np.ones(400))
+
+
+def test_torn_and_foreign_files_are_refused(tmp_path: Path) -> None:
+    model = started(tmp_path)
+    path = tmp_path / "fit"
+    whole = path.read_bytes()
+    for length in (0, 7, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"checkpoint cannot be resumed: .*is not a whole"):
+            model.fit(blobs())
+    for at in range(8, len(whole), 97):
+        torn = bytearray(whole)
+        torn[at] ^= 1
+        path.write_bytes(torn)
+        with pytest.raises(ValueError, match="checkpoint"):
+            model.fit(blobs())
+    safetensors.numpy.save_file({"w": np.zeros(3)}, path)
+    with pytest.raises(ValueError, match="was not written by exactmeans"):
+        model.fit(blobs())
+    KMeans(8, random_state=0).fit(blobs()).save(path)
+    with pytest.raises(ValueError, match="holds a model, not a checkpoint"):
+        model.fit(blobs())
+    persistence.write(path, "checkpoint", {"finished": False}, {})
+    with pytest.raises(ValueError, match="checkpoint cannot be resumed"):
+        model.fit(blobs())
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [(3, "checkpoint must be None or a path"), ("no/such/fit", "must lie in a folder that exists")],
+)
+def test_paths_are_checked(value: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        KMeans(2, checkpoint=value).fit(blobs())
+
+
+def test_without_safetensors_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    with pytest.raises(ImportError, match=r"pip install exactmeans\[io\]\.$"):
+        KMeans(2, checkpoint=tmp_path / "fit").fit(blobs())
+
+
+# real kills ---------------------------------------------------------------------------------------
+
+_KILLS = """
+    import json, os, random, signal, sys, time
+    import numpy as np
+    import datasets
+    from cases import bits
+    from exactmeans import KMeans, _checkpoint
+    _checkpoint.INTERVAL = 0.0
+    X = datasets.blobs(6000, 6, 40, spread=6.0, seed=5)
+    def fit(path):
+        model = KMeans(40, init="random", n_init=2, random_state=3, tol=0, n_jobs=2, max_iter=60,
+                       checkpoint=path)
+        return model.fit(X)
+    whole = bits(fit(sys.argv[1] + "/whole"))
+    began = time.perf_counter()
+    fit(sys.argv[1] + "/timed")
+    usual = time.perf_counter() - began
+    rng = random.Random(1)
+    died = 0
+    for attempt in range(12):
+        child = os.fork()
+        if not child:
+            fit(sys.argv[1] + "/cut")
+            os._exit(0)
+        time.sleep(rng.uniform(0, usual / 4))
+        os.kill(child, signal.SIGKILL)
+        died += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    print(died, bits(fit(sys.argv[1] + "/cut")) == whole)
+"""
+
+
+def _run(code: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_dozen_kills_at_random_moments(tmp_path: Path) -> None:
+    died, same = _run(_KILLS, tmp_path).split()
+    assert int(died) >= 1  # the later ones may find a finished fit
+    assert same == "True"
+
+
+_IN_THE_ACT = """
+    import os, signal, sys
+    import datasets
+    from cases import bits
+    from exactmeans import KMeans, _checkpoint, persistence
+    _checkpoint.INTERVAL = 0.0
+    X = datasets.blobs(400, 4, 8, spread=6.0, seed=5)
+    def fit(path):
+        return KMeans(8, random_state=3, tol=0, checkpoint=path).fit(X)
+    whole = bits(fit(sys.argv[1] + "/whole"))
+    died = 0
+    for name in ("replace", "fsync", "open"):
+        for call in (1, 2, 3, 5):
+            child = os.fork()
+            if not child:
+                real, calls = getattr(persistence.os, name), [0]
+                def deadly(*arguments, **options):
+                    calls[0] += 1
+                    if calls[0] == call:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return real(*arguments, **options)
+                setattr(persistence.os, name, deadly)
+                fit(sys.argv[1] + "/cut")
+                os._exit(0)
+            died += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    print(died, bits(fit(sys.argv[1] + "/cut")) == whole)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_kills_while_the_file_is_written(tmp_path: Path) -> None:
+    died, same = _run(_IN_THE_ACT, tmp_path).split()
+    assert int(died) >= 6
+    assert same == "True"
