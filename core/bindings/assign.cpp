@@ -22,11 +22,11 @@ AnyCentroids with_slots(std::unique_ptr<Centroids<R>> centroids, const Slots& sl
 template <class R>
 AnyCentroids make_centroids(const Array<const R, 2>& centres,
                             const std::optional<Array<const R, 1>>& shift, int exponent,
-                            const Slots& slots, int n_jobs) {
+                            const Slots& slots, int n_jobs, const std::string& metric,
+                            int packing) {
     const Size k = Size(centres.shape(0)), d = Size(centres.shape(1));
     require(k > 0, "there must be at least one centre");
-    Frame<R> frame;
-    frame.exponent = exponent;
+    Frame<R> frame{exponent, {}, metric_of(metric), packing};
     if (shift) {
         require(Size(shift->shape(0)) == d, "shift and centres differ in width");
         frame.shift.assign(shift->data(), shift->data() + d);
@@ -40,15 +40,17 @@ AnyCentroids make_centroids(const Array<const R, 2>& centres,
 }
 
 AnyCentroids make_sparse_centroids(const SparseCentres& centres, const nb::object& shift,
-                                   int exponent, const Slots& slots, int n_jobs) {
+                                   int exponent, const Slots& slots, int n_jobs,
+                                   const std::string& metric, int packing) {
     require(centres.k() > 0, "there must be at least one centre");
     require(shift.is_none(), "sparse centres have no shift");
     return std::visit(
         [&]<class R>(const std::vector<SparseVector<R>>& of) {
             return with_slots(unlocked(n_jobs,
                                        [&](const Threads& threads) {
+                                           Frame<R> frame{exponent, {}, metric_of(metric), packing};
                                            return std::make_unique<Centroids<R>>(
-                                               of, centres.d, Frame<R>{exponent, {}}, threads);
+                                               of, centres.d, std::move(frame), threads);
                                        }),
                               slots);
         },
@@ -157,6 +159,7 @@ nb::list algorithms() {
         traits["summary"] = entry.traits.summary;
         traits["dense"] = entry.traits.dense;
         traits["csr"] = entry.traits.csr;
+        traits["metrics"] = entry.traits.metrics;
         out.append(traits);
     }
     return out;
@@ -173,11 +176,14 @@ void bind_assign(nb::module_& m) {
 
     nb::class_<AnyCentroids>(m, "Centroids")
         .def_static("make", &make_centroids<float>, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"))
+                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
+                    nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def_static("make", &make_centroids<double>, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"))
+                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
+                    nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def_static("make", &make_sparse_centroids, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"))
+                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
+                    nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def("move", &move<float>)
         .def("move", &move<double>)
         .def("set_norms", &set_norms, nb::arg("norms2"), nb::arg("terms"),

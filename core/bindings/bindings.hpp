@@ -42,6 +42,7 @@ auto unlocked(int n_jobs, Fn&& fn) {
 struct Block {
     AnyRows rows;
     std::vector<nb::object> owners;
+    Metric metric = Metric::euclidean;
 };
 
 // Centres in the compute dtype; the pointers keep Python objects small and addresses stable.

@@ -1,4 +1,5 @@
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 
 #include "bindings.hpp"
 #include "exactmeans/distances.hpp"
@@ -79,6 +80,23 @@ std::pair<Block, bool> make_csr(const AnyVector& data, const AnyVector& indices,
     return {Block{rows, std::move(owners)}, ascending};
 }
 
+// The same rows with another metric, with their lengths if only directions count.
+Block with_metric(const Block& block, const std::string& metric, const Weights& weights,
+                  const Weights& norms) {
+    Block out = block;
+    out.metric = metric_of(metric);
+    require(bool(norms) == is_spherical(out.metric), "directions need lengths, and only they do");
+    std::visit(
+        [&](auto& x) {
+            x.weights = weights_of(weights, x.n);
+            x.norms = weights_of(norms, x.n);
+        },
+        out.rows);
+    if (norms) out.owners.push_back(nb::cast(*norms));
+    if (weights) out.owners.push_back(nb::cast(*weights));
+    return out;
+}
+
 template <class Fn>
 auto on_rows(const Block& block, int n_jobs, Fn fn) {
     return unlocked(n_jobs, [&](const Threads& threads) {
@@ -103,18 +121,50 @@ int words_needed_by(const Block& block, const Grid& grid, int n_jobs) {
     });
 }
 
+void lengths(const Block& block, const Array<double, 1>& out, int n_jobs) {
+    require(Size(out.shape(0)) == row_count(block.rows), "out must have one entry per row");
+    on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
+        using R = typename std::decay_t<decltype(x)>::Real;
+        threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
+            std::vector<R> buffer;
+            for (Size i = begin; i < end; ++i) {
+                const auto row = stored(x, i, buffer);
+                out.data()[i] = length(row.value, row.nonzeros);
+            }
+        });
+        return 0;
+    });
+}
+
+// Vectors values[offsets[j]] ... divided by their lengths; those of length 0 stay as they are.
+template <class R>
+void normalise(const Array<R, 1>& values, const Array<const std::int64_t, 1>& offsets) {
+    const FloatEnvironment arithmetic;
+    const Size entries = Size(values.shape(0));
+    std::vector<double> copy;
+    for (std::size_t j = 0; j + 1 < offsets.shape(0); ++j) {
+        const Size begin = offsets.data()[j], end = offsets.data()[j + 1];
+        require(0 <= begin && begin <= end && end <= entries, "offsets must lie within the values");
+        copy.assign(values.data() + begin, values.data() + end);
+        direction(copy.data(), end - begin, 0, values.data() + begin);
+    }
+}
+
 // Calls fn(points) for centres of any kind.
 template <class C, class Fn>
-auto on_points(const Array<const C, 2>& centres, Size d, int exponent, Fn fn) {
+auto on_points(const Array<const C, 2>& centres, const Block& block, int exponent, Fn fn) {
+    const Size d = column_count(block.rows);
     require(Size(centres.shape(1)) == d, "centres and rows differ in width");
     const FloatEnvironment arithmetic;
-    return fn(Points<C>(centres.data(), Size(centres.shape(0)), d, exponent));
+    return fn(Points<C>(centres.data(), Size(centres.shape(0)), d, exponent, block.metric));
 }
 template <class Fn>
-auto on_points(const SparseCentres& centres, Size d, int exponent, Fn fn) {
-    require(centres.d == d, "centres and rows differ in width");
+auto on_points(const SparseCentres& centres, const Block& block, int exponent, Fn fn) {
+    require(centres.d == column_count(block.rows), "centres and rows differ in width");
     const FloatEnvironment arithmetic;
-    return std::visit([&](const auto& of) { return fn(Points(of, d, exponent)); }, centres.of);
+    return std::visit(
+        [&](const auto& of) { return fn(Points(of, centres.d, exponent, block.metric)); },
+        centres.of);
 }
 
 // Squared distances about given points are wanted in float64 (means) and in the data's own dtype
@@ -124,7 +174,7 @@ std::pair<ExactSum, ExactSum> scatter_of(const Block& block, const Centres& cent
                                          const std::optional<Labels>& labels, int exponent,
                                          int n_jobs) {
     const std::int32_t* own = labels_of(labels, row_count(block.rows));
-    return on_points(centres, column_count(block.rows), exponent, [&](const auto& points) {
+    return on_points(centres, block, exponent, [&](const auto& points) {
         const Scatter all = on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
             return scatter(x, points, own, threads);
         });
@@ -137,7 +187,7 @@ void own_distances(const Block& block, const Centres& centres, const Labels& lab
                    const Array<double, 1>& out, int n_jobs) {
     require(Size(out.shape(0)) == row_count(block.rows), "out must have one entry per row");
     const std::int32_t* own = labels_of(labels, row_count(block.rows));
-    on_points(centres, column_count(block.rows), exponent, [&](const auto& points) {
+    on_points(centres, block, exponent, [&](const auto& points) {
         on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
             for_own_distances(x, points, own, threads,
                               [&](Size i, double d2, int) { out.data()[i] = d2; });
@@ -152,7 +202,7 @@ void transform_rows(const Block& block, const Centres& centres,
                     const Array<C, 2>& out, int n_jobs) {
     const Size d = column_count(block.rows);
     require(!shift || Size(shift->shape(0)) == d, "centres and rows differ in width");
-    on_points(centres, d, exponent, [&](const auto& points) {
+    on_points(centres, block, exponent, [&](const auto& points) {
         require(Size(out.shape(0)) == row_count(block.rows) && Size(out.shape(1)) == points.k,
                 "out must be rows by centres");
         on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
@@ -213,6 +263,9 @@ void bind_rows(nb::module_& m) {
                     nb::arg("d"), nb::arg("weights").none())
         .def_prop_ro("n", [](const Block& b) { return row_count(b.rows); })
         .def_prop_ro("d", [](const Block& b) { return column_count(b.rows); })
+        .def("with_metric", &with_metric, nb::arg("metric"), nb::arg("weights").none(),
+             nb::arg("norms").none())
+        .def("lengths", &lengths, nb::arg("out"), nb::arg("n_jobs"))
         .def("survey",
              [](const Block& b, int n_jobs) {
                  return on_rows(b, n_jobs,
@@ -249,6 +302,8 @@ void bind_rows(nb::module_& m) {
         .def_static("make", &make_sparse_centres<double>, nb::arg("data"), nb::arg("indices"),
                     nb::arg("indptr"), nb::arg("d"));
 
+    m.def("normalise", &normalise<float>);
+    m.def("normalise", &normalise<double>);
     m.def(
         "safe_exponent",
         [](double largest, bool single) {

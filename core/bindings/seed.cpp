@@ -6,6 +6,7 @@
 #include "exactmeans/seed/csr.hpp"
 #include "exactmeans/seed/dense.hpp"
 #include "exactmeans/seed/directions.hpp"
+#include "exactmeans/seed/manhattan.hpp"
 
 namespace exactmeans {
 namespace {
@@ -14,23 +15,29 @@ using Words = std::pair<double, double>;
 
 Words words(const Mass& mass) { return {mass.high, mass.low}; }
 
+using Measure = SeedBlock::Measure;
+
 template <class R>
-std::unique_ptr<SeedBlock> make_block(const DenseRows<R>& x, double alpha, double, const Threads&,
-                                      bool passing) {
-    return std::make_unique<DenseSeedBlock<R>>(x, alpha, passing);
+std::unique_ptr<SeedBlock> make_block(const DenseRows<R>& x, Measure measure, double,
+                                      const Threads&, bool passing) {
+    return std::make_unique<DenseSeedBlock<R>>(x, measure, passing);
 }
 template <class R, class I>
-std::unique_ptr<SeedBlock> make_block(const CsrRows<R, I>& x, double alpha, double scale,
+std::unique_ptr<SeedBlock> make_block(const CsrRows<R, I>& x, Measure measure, double scale,
                                       const Threads& threads, bool passing) {
-    return std::make_unique<CsrSeedBlock<R, I>>(x, alpha, scale, threads, passing);
+    return std::make_unique<CsrSeedBlock<R, I>>(x, measure, scale, threads, passing);
 }
 
 template <bool passing>
 std::unique_ptr<SeedBlock> seed_block(const Block& block, double alpha, int exponent, int n_jobs) {
+    const Measure measure{alpha, block.metric};
     auto made = unlocked(n_jobs, [&](const Threads& threads) {
         return std::visit(
-            [&](const auto& x) {
-                return make_block(x, alpha, std::ldexp(1.0, exponent), threads, passing);
+            [&](const auto& x) -> std::unique_ptr<SeedBlock> {
+                using Rows = std::decay_t<decltype(x)>;
+                if (measure.metric == Metric::manhattan)
+                    return std::make_unique<ManhattanSeedBlock<Rows>>(x, measure);
+                return make_block(x, measure, std::ldexp(1.0, exponent), threads, passing);
             },
             block.rows);
     });
@@ -96,7 +103,7 @@ void bind_seed(nb::module_& m) {
         return to_numpy(found, {found.size() / std::size_t(d), std::size_t(d)});
     });
     nb::class_<SeedPoints>(m, "SeedPoints")
-        .def(nb::init<Size, int, bool>())
+        .def(nb::init<Size, int, bool, bool>())
         .def_prop_ro("seeds", &SeedPoints::seeds)
         .def("unstage", &SeedPoints::unstage)
         .def("stage", &stage)

@@ -4,6 +4,8 @@
 
 #include "bindings.hpp"
 #include "exactmeans/advance.hpp"
+#include "exactmeans/karcher.hpp"
+#include "exactmeans/medians.hpp"
 
 namespace exactmeans {
 namespace {
@@ -145,6 +147,47 @@ void average(const Sums& sums, const Array<R, 2>& centres) {
     sums.average(centres.data());
 }
 
+// fn(x) for rows of the dtype of `centres`, once it is known that all fits together.
+template <class R, class Fn>
+auto on_clusters(const Block& block, const Labels& labels, const Array<R, 2>& centres, Fn fn) {
+    const Size n = row_count(block.rows), k = Size(centres.shape(0));
+    require(Size(labels.shape(0)) == n, "there must be one label per row");
+    require(Size(centres.shape(1)) == column_count(block.rows), "centres and rows differ in width");
+    for (Size i = 0; i < n; ++i)
+        require(labels.data()[i] >= 0 && labels.data()[i] < k, "a label is out of range");
+    return std::visit(
+        [&](const auto& x) -> double {
+            if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, R>)
+                return fn(x);
+            else
+                throw std::invalid_argument("rows and centres must have the same dtype");
+        },
+        block.rows);
+}
+
+template <class R>
+void move_to_medians(const Block& block, const Labels& labels, const Array<R, 2>& centres,
+                     int n_jobs) {
+    unlocked(n_jobs, [&](const Threads& threads) {
+        on_clusters(block, labels, centres, [&](const auto& x) {
+            medians(x, labels.data(), Size(centres.shape(0)), centres.data(), threads);
+            return 0.0;
+        });
+    });
+}
+
+template <class R>
+double move_to_karcher(const Block& block, const Labels& labels, const Array<R, 2>& centres,
+                       Size most_steps, double tolerance, int n_jobs) {
+    return unlocked(n_jobs, [&](const Threads& threads) {
+        return on_clusters(block, labels, centres, [&](const auto& x) {
+            require(x.norms, "the lengths of the rows must be known");
+            Karcher karcher(x, labels.data(), Size(centres.shape(0)), threads);
+            return karcher.run(centres.data(), most_steps, tolerance);
+        });
+    });
+}
+
 // An Advance of either precision, and the origin that scatter is measured about.
 struct AnyAdvance {
     std::variant<Advance<float>, Advance<double>> of;
@@ -232,6 +275,11 @@ void bind_update(nb::module_& m) {
             return to_numpy(
                 s.words(), {std::size_t(s.k()), std::size_t(s.grid().words()), std::size_t(s.d())});
         });
+
+    m.def("move_to_medians", &move_to_medians<float>);
+    m.def("move_to_medians", &move_to_medians<double>);
+    m.def("move_to_karcher", &move_to_karcher<float>);
+    m.def("move_to_karcher", &move_to_karcher<double>);
 
     nb::class_<AnyAdvance>(m, "Advance")
         .def("__init__",

@@ -56,7 +56,7 @@ void check_distances(const Rows& rows, const Sample<R, C>& s, bool exact) {
     const Points<C> points(s.points.values.data(), s.points.n, s.points.d, 0);
     for (Size i = 0; i < s.x.n; ++i) {
         for (Size j = 0; j < s.points.n; ++j) {
-            const double got = squared_distance(rows, i, points, j);
+            const double got = cost(rows, i, points, j);
             const long double wanted = distance2(s.x, i, s.points, j);
             CHECK(got >= 0);
             // CSR rows lose what cancels against |c|^2, which is known to twice the precision of a
@@ -152,8 +152,8 @@ TEST(distances_of_rows_to_themselves) {
     const Csr<double, std::int32_t> sparse(x);
     const Points<double> points(x.values.data(), 50, 20, 0);
     for (Size i = 0; i < 50; ++i) {
-        CHECK_EQ(squared_distance(x.rows(), i, points, i), 0.0);
-        CHECK_EQ(squared_distance(sparse.rows(), i, points, i), 0.0);
+        CHECK_EQ(cost(x.rows(), i, points, i), 0.0);
+        CHECK_EQ(cost(sparse.rows(), i, points, i), 0.0);
     }
 }
 
@@ -163,7 +163,7 @@ TEST(points_know_their_norms) {
     const Points<float> points(p.values.data(), 10, 30, 3);
     CHECK_EQ(points.scale, 8.0);
     for (Size j = 0; j < 10; ++j) {
-        CHECK(std::fabs(points.norms2[std::size_t(j)].value() - 64 * norm2(p, j)) <=
+        CHECK(std::fabs(points.norms[std::size_t(j)].value() - 64 * norm2(p, j)) <=
               0x1p-52L * 64 * norm2(p, j));
     }
 }
@@ -177,7 +177,7 @@ TEST(every_row_is_visited_once_with_its_own_point) {
                           [&](Size i, double d2, int worker) {
                               ++visits[std::size_t(i)];
                               CHECK(worker >= 0 && worker < n_jobs);
-                              CHECK_EQ(d2, squared_distance(s.x.rows(), i, points, s.labels[i]));
+                              CHECK_EQ(d2, cost(s.x.rows(), i, points, s.labels[i]));
                           });
         CHECK(visits == std::vector<int>(1000, 1));
     }

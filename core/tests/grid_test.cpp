@@ -166,9 +166,9 @@ TEST(contributions_are_weighted_once_and_scaled_exactly) {
     const Matrix<double> x(1, 1);
     for (int repeat = 0; repeat < 1000; ++repeat) {
         const double value = random.normal(), weight = random.unit();
-        CHECK(same_bits(contribution(x.rows(), 0, value, 0x1p-600), value * 0x1p-600));
-        CHECK(
-            same_bits(contribution(x.rows(&weight), 0, value, 0x1p20), (weight * value) * 0x1p20));
+        CHECK(same_bits(contribution(x.rows().pull(0), value, 0x1p-600), value * 0x1p-600));
+        CHECK(same_bits(contribution(x.rows(&weight).pull(0), value, 0x1p20),
+                        (weight * value) * 0x1p20));
     }
 }
 

@@ -69,11 +69,12 @@ Matrix<double> clustered(Random& random, Size n, Size d) {
 }
 
 std::unique_ptr<SeedBlock> block_of(const DenseRows<double>& x, const Threads&) {
-    return std::make_unique<DenseSeedBlock<double>>(x, 2.0);
+    return std::make_unique<DenseSeedBlock<double>>(x, SeedBlock::Measure{});
 }
 std::unique_ptr<SeedBlock> block_of(const CsrRows<double, std::int32_t>& x,
                                     const Threads& threads) {
-    return std::make_unique<CsrSeedBlock<double, std::int32_t>>(x, 2.0, 1.0, threads);
+    return std::make_unique<CsrSeedBlock<double, std::int32_t>>(x, SeedBlock::Measure{}, 1.0,
+                                                                threads);
 }
 
 Projection projection_of(const Matrix<double>& x, Size axes) {

@@ -23,6 +23,7 @@ class Workload:
     itemsize: int
     width: float  # values of a row: d, or its stored entries on average
     reading: int = 0  # bytes of blocks that are at hand or coming; 0 for data in memory
+    metric: str = "euclidean"
 
     def bytes_needed(self, algorithm: str) -> int:
         """Memory beside the data itself: per-row state, centres with their layout, exact sums."""
@@ -64,13 +65,25 @@ class Choice:
 FRUGAL = ("elkan", "yinyang", "hamerly", "lloyd")
 
 
+def able(work: Workload) -> list[str]:
+    """The algorithms that can do it, by their traits."""
+    return [
+        name
+        for name, traits in _TRAITS.items()
+        if (traits["csr"] if work.sparse else traits["dense"])
+        and work.metric in traits["metrics"].split()
+    ]
+
+
 def choose(algorithm: str, work: Workload, memory_limit: int | None) -> Choice:
     """The algorithm to run, or a ValueError that says what does not fit."""
     if algorithm == "auto":
         return _choose_auto(work, memory_limit)
-    if work.sparse and not _TRAITS[algorithm]["csr"]:
+    if algorithm not in able(work):
+        rows = "sparse" if work.sparse else "dense"
         raise ValueError(
-            f"algorithm must be one of {_names(csr=True)} for sparse X, but it is {algorithm!r}."
+            f"algorithm must be one of {', '.join(map(repr, ('auto', *able(work))))} for "
+            f"{rows} X and metric={work.metric!r}, but it is {algorithm!r}."
         )
     why = f"algorithm={algorithm!r}"
     needed = work.bytes_needed(algorithm)
@@ -87,7 +100,7 @@ def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
     needed = work.bytes_needed(algorithm)
     if memory_limit is not None and needed > memory_limit:
         wish, after = algorithm, FRUGAL.index(algorithm) if algorithm in FRUGAL else 0
-        for algorithm in FRUGAL[after + 1 :]:
+        for algorithm in [name for name in FRUGAL[after + 1 :] if name in able(work)]:
             needed = work.bytes_needed(algorithm)
             if needed <= memory_limit:
                 break
@@ -101,8 +114,11 @@ def _best(work: Workload) -> tuple[str, str]:
     n, d, k = work.n, work.d, work.k
     if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:
         return "lloyd", "few distances, which bounds would not make fewer fast enough"
-    if not work.sparse and not work.reading and d <= TREE_FEATURES and n >= 10_000:
+    tree = not work.reading and d <= TREE_FEATURES and n >= 10_000
+    if tree and "kdtree" in able(work):
         return "kdtree", f"{d} features, {n:,} rows"
+    if "yinyang" not in able(work):
+        return "lloyd", f"bounds do not hold for {work.metric} distances"
     return "yinyang", f"{k} clusters of {'sparse ' if work.sparse else ''}rows"
 
 
@@ -115,10 +131,6 @@ def _refuse_too_large(
             f"{work.n:,} rows, {work.d:,} columns and {work.k:,} clusters, but it is "
             f"{memory_limit:,}."
         )
-
-
-def _names(*, csr: bool) -> str:
-    return ", ".join(repr(name) for name in NAMES if name == "auto" or _TRAITS[name]["csr"] >= csr)
 
 
 SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds

@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans._validation import Double, Matrix
+from exactmeans._metrics import Metric
+from exactmeans._validation import Double, Matrix, rows_of
 
 COMFORTABLE = 2**29  # bytes of dense centres that nobody minds
 _BUFFER, _BLOCK = 8192, 64
@@ -42,6 +43,33 @@ def for_users(centres: Matrix, sparse_centers: bool | str) -> Matrix:
         size = centres.shape[0] * centres.shape[1] * centres.dtype.itemsize
         sparse_centers = bool(sp.issparse(centres)) and size > COMFORTABLE
     return like_rows(centres, sparse=bool(sparse_centers))
+
+
+def normalise(vectors: Matrix) -> None:
+    """Divide each by its length, where it lies; those of length 0 stay as they are."""
+    if isinstance(vectors, np.ndarray):
+        offsets = np.arange(len(vectors) + 1, dtype=np.int64) * vectors.shape[1]
+        _core.normalise(vectors.reshape(-1), offsets)
+    else:
+        _core.normalise(vectors.data, vectors.indptr.astype(np.int64))
+
+
+def as_directions(centres: Matrix, metric: Metric, what: str) -> Matrix:
+    """Centres as unit vectors where only directions count; those that are stay as they are.
+
+    So the centres of a fitted model keep their bits, and those that users set need no care.
+    """
+    if not metric.directed:
+        return centres
+    lengths = np.empty(centres.shape[0])
+    rows_of(centres, None).lengths(lengths, 1)
+    if not lengths.all():
+        raise ValueError(f"{what} must not have rows of zeros for metric={metric.name!r}.")
+    if np.all(np.abs(lengths - 1) <= 8 * np.finfo(centres.dtype).eps):
+        return centres
+    unit = centres.copy()
+    normalise(unit)
+    return unit
 
 
 def einsum_norms2(centres: Matrix, shift: NDArray[Any] | None) -> Double:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans._algorithms import Policy
 from exactmeans._centres import einsum_norms2, from_core
-from exactmeans._problem import Problem
+from exactmeans._problem import Problem, unscaled
+from exactmeans._update import update_of
 from exactmeans._validation import Matrix
 from exactmeans.callbacks import Callback, Iteration
 
@@ -53,7 +54,7 @@ def lloyd_loop(
     done: Sequence[Iteration] = (),
     keeper: Keeper | None = None,
 ) -> Run:
-    """Assign, repair, average, move, report; until nothing changes or moves enough.
+    """Assign, repair, move the centres, report; until nothing changes or moves enough.
 
     `done`: iterations of this run that were made before, of which the last began with `centres`
     and is made again, unreported.
@@ -66,10 +67,13 @@ def lloyd_loop(
     else:
         centroids = problem.frame.centroids(centres, engine)
     engine.start(policy.algorithm, k)
-    sums, advance = problem.sums(k), problem.advance(k)
-    engine.follow(sums)
+    update = update_of(problem, k)
     history = list(done[:-1])
     stopped, algorithm = "max_iter reached", policy.algorithm
+    # Centres that are rough move on if they are left to: a fit ends on labels of thorough ones.
+    before = [r.changed == 0 or r.shift <= problem.tolerance for r in done[:-1]]
+    thorough = not update.rough or any(before)
+    polished = not update.rough or any(before[:-1])
     for iteration in range(first, max_iter + 1):
         if policy.algorithm != algorithm:
             algorithm = policy.algorithm
@@ -78,19 +82,13 @@ def lloyd_loop(
         begun_with = from_core(centroids.centres, (k, d)) if due else None
         tally = engine.assign(centroids)
         changed = tally.changed
-        engine.sum_up(sums, changed)
-        lent = []
-        if sums.any_empty:
-            advance.observe(sums, centroids)
-            lent = lend_rows(problem, sums, from_core(centroids.centres, (k, d)))
-        movement = advance.run(sums, centroids, engine.n_jobs)
-        for row, owner, borrower in lent:
-            engine.move_row(sums, row, borrower, owner)
+        thorough = thorough or iteration == max_iter
+        movement = update.run(centroids, changed, thorough=thorough)
         engine.moved(movement)
         record = Iteration(
             run=run,
             iteration=iteration,
-            inertia=problem.unscaled(max(0.0, problem.scatter - advance.explained)),
+            inertia=update.inertia,
             shift=problem.unscaled(movement.shift2),
             changed=changed,
             distances=tally.distances,
@@ -107,15 +105,18 @@ def lloyd_loop(
         policy.after(iteration, tally)
         if keeper is not None and begun_with is not None:
             keeper.keep(begun_with, history)
-        if changed == 0:
-            stopped = "no label changed"
+        settled = changed == 0 or movement.shift2 <= problem.tolerance
+        if settled and polished:
+            stopped = "no label changed" if changed == 0 else "the centres moved less than tol"
             break
-        if movement.shift2 <= problem.tolerance:
-            stopped = "the centres moved less than tol"
-            break
+        polished, thorough = thorough, thorough or settled
         if asked_to_stop:
             stopped = "a callback asked to"
             break
+    if stopped == "a callback asked to" and update.rough:
+        changed = engine.assign(centroids).changed
+        movement = update.run(centroids, changed, thorough=True)
+        engine.moved(movement)
     engine.follow(None)
     again = bool(changed or movement.moved)
     stages = [stage for stage in policy.stages if stage[0] <= len(history)]
@@ -136,11 +137,11 @@ def settled_run(
     engine = problem.engine
     extra = engine.assign(centroids).distances if again else 0
     final = from_core(centroids.centres, (k, engine.d))
-    inertia, _ = engine.scatter(final, problem.frame.exponent, labelled=True)
+    inertia, _ = engine.scatter(final, problem.frame.cost_exponent, labelled=True)
     return Run(
         centres=final,
         labels=engine.labels().copy(),
-        inertia=problem.unscaled(inertia),
+        inertia=unscaled(inertia, problem.frame.cost_exponent),
         history=history,
         stopped=stopped,
         distances=sum(record.distances for record in history) + extra,
@@ -153,46 +154,6 @@ def is_true(answer: Any) -> bool:
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
-def lend_rows(problem: Problem, sums: _core.Sums, centres: Matrix) -> list[tuple[int, int, int]]:
-    """Lend each empty cluster a far row, in the sums only; returns (row, owner, borrower).
-
-    Algorithm E.1 of the SparseKmeans supplement: rows by decreasing distance to their centre, but
-    never the last row of its cluster, nor one equal to a row already lent, nor one without weight.
-    Labels stay as they are, as in scikit-learn. Sums are exact, so rows lent while the means are
-    taken and then given back leave no trace.
-    """
-    engine, members = problem.engine, sums.members
-    borrowers = np.flatnonzero(members == 0).tolist()
-    distances = engine.own_distances(centres, problem.frame.exponent)
-    labels = engine.labels()
-    lent: list[tuple[int, int, int]] = []
-    seen: set[bytes] = set()
-    for row in np.argsort(-distances, kind="stable").tolist():
-        # At distance 0 every row left sits on its centre: too few distinct rows for all clusters.
-        if len(lent) == len(borrowers) or distances[row] == 0:
-            break
-        owner = int(labels[row])
-        if members[owner] <= 1 or (engine.weights is not None and engine.weights[row] == 0):
-            continue
-        value = _bytes(engine.take(np.array([row])))
-        if value in seen:
-            continue
-        seen.add(value)
-        members[owner] -= 1
-        lent.append((row, owner, borrowers[len(lent)]))
-    for row, owner, borrower in lent:
-        engine.move_row(sums, row, owner, borrower)
-    return lent
-
-
-def _bytes(row: Matrix) -> bytes:
-    """The same for rows that are equal; -0.0 equals 0.0."""
-    if isinstance(row, np.ndarray):
-        return (row + 0.0).tobytes()
-    row.eliminate_zeros()
-    return bytes(row.indices.tobytes() + row.data.tobytes())
-
-
 def first_centroids(problem: Problem, centres: Matrix) -> _core.Centroids:
     """The initial centres; in float64 with squared norms rounded as scikit-learn rounds them.
 
@@ -201,7 +162,8 @@ def first_centroids(problem: Problem, centres: Matrix) -> _core.Centroids:
     give einsum's bits without a second matrix.
     """
     centroids = problem.frame.centroids(centres, problem.engine)
-    if centres.dtype != np.float64 or problem.frame.exponent != 0:
+    euclidean = problem.frame.metric == "euclidean"
+    if centres.dtype != np.float64 or problem.frame.exponent != 0 or not euclidean:
         return centroids
     terms = centres.shape[1]
     if not isinstance(centres, np.ndarray):

@@ -11,9 +11,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans._centres import for_core, from_core, like_rows
-from exactmeans._validation import Double, Matrix, refuse_nonfinite
+from exactmeans._centres import for_core, from_core, like_rows, normalise
+from exactmeans._validation import Double, Matrix
 from exactmeans.engines.engine import Engine
+
+# A mean of unit rows this short is rounding; sphere.hpp has the same.
+_FAINT = 2.0**-44
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Frame:
 
     exponent: int
     shift: NDArray[Any] | None
+    metric: str = "euclidean"
+    packing: int = 0  # exponent of the products with unit vectors
 
     def shift_of(self, engine: Engine) -> NDArray[Any] | None:
         """The shift of this engine's rows, in their dtype: CSR rows are never shifted."""
@@ -33,8 +38,15 @@ class Frame:
         """Centres as the rows of this engine are compared with."""
         shift = self.shift_of(engine)
         slots = engine.slots() if engine.sparse else None
-        own = for_core(like_rows(centres, sparse=engine.sparse))
-        return _core.Centroids.make(own, shift, self.exponent, slots, engine.n_jobs)
+        own = for_core(like_rows(centres, sparse=engine.sparse and engine.metric.summed))
+        return _core.Centroids.make(
+            own, shift, self.exponent, slots, engine.n_jobs, self.metric, self.packing
+        )
+
+    @property
+    def cost_exponent(self) -> int:
+        """What the objective adds up is 4**this times what it is in the data's own units."""
+        return self.exponent if self.metric == "euclidean" else 0
 
 
 @dataclass(frozen=True)
@@ -73,9 +85,10 @@ def unscaled(squared: float, exponent: int) -> float:
 
 def analyse(engine: Engine, tol: float) -> Problem:
     """Look at the data three times: size, scatter, mean."""
-    plain = engine.survey(weighted=False)
-    refuse_nonfinite(plain)
+    plain = engine.examine()
     exponent = _core.safe_exponent(plain.largest, engine.dtype == np.float32)
+    if engine.metric.directed:
+        return _analyse_directions(engine, tol, exponent)
     plain_grid = _grid(engine, plain.bounds, weighted=False)
     counts = _core.Grid(np.ones(1), engine.n)
     grid, weight_grid = plain_grid, counts
@@ -91,7 +104,7 @@ def analyse(engine: Engine, tol: float) -> Problem:
         # Scatter is measured about 0, from which rows are as far as their few values say.
         origin, shift = np.empty(0), None
         zero = sp.csr_array((1, engine.d))
-        scatter, plain_scatter = engine.scatter(zero, exponent, labelled=False)
+        scatter, plain_scatter = engine.squares(zero, exponent)
         variance = 0.0
         if tol > 0:
             mean = _mean(engine, plain_grid, counts)
@@ -99,12 +112,12 @@ def analyse(engine: Engine, tol: float) -> Problem:
     else:
         mean = _mean(engine, plain_grid, counts)
         origin = np.asarray(mean[0])
-        scatter, plain_scatter = engine.scatter(mean, exponent, labelled=False)
+        scatter, plain_scatter = engine.squares(mean, exponent)
         variance = plain_scatter / engine.n
         shift = _shift(origin, exponent, variance, engine.dtype)
     return Problem(
         engine=engine,
-        frame=Frame(exponent, shift),
+        frame=Frame(exponent, None if engine.metric.l1 else shift, engine.metric.name),
         grid=grid,
         weight_grid=weight_grid,
         origin=origin,
@@ -113,7 +126,54 @@ def analyse(engine: Engine, tol: float) -> Problem:
     )
 
 
-def weighted_mean(engine: Engine) -> Double:
+def _analyse_directions(engine: Engine, tol: float, packing: int) -> Problem:
+    """Rows count as unit vectors, whose lengths and scatter about 0 are known."""
+    counts = _core.Grid(np.ones(1), engine.n)
+    survey = engine.survey(weighted=True)
+    largest = max(survey.bounds.max(), survey.largest_weight) * engine.n
+    if not largest < 2.0**1000:
+        raise ValueError("sample_weight must leave sums within float64, but it is too large.")
+    grid = _grid(engine, survey.bounds, weighted=True)
+    variance = 0.0
+    if tol > 0:
+        plain = grid
+        if engine.weights is not None:
+            plain = _grid(engine, engine.survey(weighted=False).bounds, weighted=False)
+        mean = _mean(engine, plain, counts)
+        values = mean.data if engine.sparse else mean[0]
+        assert engine.norms is not None
+        share = np.count_nonzero(engine.norms) / engine.n
+        variance = max(0.0, share - math.fsum(values * values))
+    scatter = float(engine.n) if engine.weights is None else math.fsum(engine.weights)
+    return Problem(
+        engine=engine,
+        frame=Frame(0, None, engine.metric.name, packing),
+        grid=grid,
+        weight_grid=counts if engine.weights is None else _weight_grid(engine.weights),
+        origin=np.zeros(0 if engine.sparse else engine.d),
+        scatter=scatter,
+        tolerance=tol * variance / engine.d,
+    )
+
+
+def centre_of_all(engine: Engine) -> Double:
+    """The median of all rows, or their mean, or its direction; by weight."""
+    if not engine.metric.l1:
+        mean = _weighted_mean(engine)
+        if engine.metric.directed:
+            if math.sqrt(math.fsum(mean * mean)) <= _FAINT:  # no direction: any row will do
+                counted = engine.counted()
+                first = 0 if counted is None else int(counted.argmax())
+                row = like_rows(engine.take(np.array([first])), sparse=False)
+                mean = np.asarray(row[0], dtype=np.float64)
+            normalise(mean[np.newaxis])
+        return mean
+    median = np.zeros((1, engine.d), dtype=engine.dtype)
+    engine.medians(np.zeros(engine.n, dtype=np.int32), median)
+    return np.asarray(median[0], dtype=np.float64)
+
+
+def _weighted_mean(engine: Engine) -> Double:
     """The mean of the rows by their weights, to the last bit whatever the order of the rows."""
     weighted = engine.weights is not None
     grid = _grid(engine, engine.survey(weighted=weighted).bounds, weighted=weighted)
@@ -154,7 +214,7 @@ def _variance_about(mean: Matrix, about_zero: float, engine: Engine, exponent: i
     scaled = np.ldexp(mean.data, exponent)
     about_mean = about_zero - engine.n * math.fsum(scaled * scaled)
     if about_mean < 1e-6 * about_zero:
-        about_mean = engine.scatter(mean, exponent, labelled=False)[1]
+        about_mean = engine.squares(mean, exponent)[1]
     return float(about_mean / engine.n)
 
 

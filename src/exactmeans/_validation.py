@@ -199,6 +199,29 @@ def refuse_nonfinite(survey: _core.Survey, what: str = "X", first_row: int = 0) 
         )
 
 
+# Rows shorter than the smallest normal number count as 0; longer ones than this might overflow.
+_SHORTEST, _LONGEST = 2.0**-1022, 2.0**1000
+
+
+def check_lengths(norms: Double, zero_rows: str, metric: str) -> Double:
+    """Lengths of rows of which only the directions count; 0 for rows that are kept without one."""
+    if norms.max() > _LONGEST:
+        raise ValueError(
+            f"X must have rows no longer than 2**1000 for metric={metric!r}, but row "
+            f"{norms.argmax()} is."
+        )
+    zeros = np.flatnonzero(norms < _SHORTEST)
+    if len(zeros) and zero_rows == "error":
+        raise ValueError(
+            f"X must not have rows of zeros for metric={metric!r}, which have no direction, but it "
+            f"has {len(zeros)}, the first of which is row {zeros[0]}; zero_rows='keep' keeps them."
+        )
+    if len(zeros) == len(norms):
+        raise ValueError(f"X must have a row that is not zero for metric={metric!r}.")
+    norms[zeros] = 0
+    return norms
+
+
 def check_weights(sample_weight: Any, n: int) -> Double | None:
     """One finite, non-negative float64 weight per row; None stays None."""
     if sample_weight is None:

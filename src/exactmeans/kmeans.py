@@ -23,9 +23,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from exactmeans import _algorithms, _core
+from exactmeans import _algorithms, _core, _metrics
 from exactmeans import _validation as check
-from exactmeans._centres import for_users
+from exactmeans._centres import as_directions, for_users
 from exactmeans._checkpoint import Checkpoint, Finished, Place
 from exactmeans._fit import Run, lloyd_loop
 from exactmeans._problem import Frame, Problem, analyse, unscaled
@@ -35,7 +35,6 @@ from exactmeans.seeding import check_init, check_options, choose
 
 __all__ = ["KMeans"]
 
-_METRICS = ("euclidean",)
 _kept = threading.local()
 
 
@@ -78,8 +77,10 @@ class KMeans(
         Accepted for compatibility: the data is never modified.
     algorithm : {'auto', 'lloyd', 'hamerly', 'yinyang', 'kdtree'}, default='auto'
         How to find the nearest centres. The choice changes time and memory, never the result.
-    metric : {'euclidean'}, default='euclidean'
-        The distance.
+    metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
+        'cosine' and 'angular' look at the directions of rows only; centres are unit vectors,
+        directions of means or geodesic means. 'manhattan' makes centres of medians. See
+        docs/metrics.md.
     n_jobs : int or None, default=None
         Threads to use; None means all cores that this process may use, -2 all but one.
     memory_limit : int, float, str or None, default=None
@@ -94,6 +95,9 @@ class KMeans(
     sparse_centers : 'auto' or bool, default='auto'
         Whether `cluster_centers_` is a CSR array. 'auto' makes it one if X is sparse and an ndarray
         would take more than half a gigabyte.
+    zero_rows : {'error', 'keep'}, default='error'
+        What to do with rows of zeros, which have no direction, under 'cosine' and 'angular'. Those
+        that are kept have similarity 0 to every centre, label 0, and do not move any centre.
     init_options : dict or None, default=None
         What `init` takes besides: `oversampling` (2.0) and `rounds` (5) for 'k-means||',
         `n_local_trials` for 'k-means++'.
@@ -106,7 +110,8 @@ class KMeans(
     labels_ : ndarray of shape (n_samples,)
         The nearest centre of each row; always what `predict` gives.
     inertia_ : float
-        Sum of squared distances of the rows to their centres, weighted.
+        Sum of squared distances of the rows to their centres, weighted; for 'cosine' of 1 - cos,
+        for 'angular' of squared angles, for 'manhattan' of distances.
     n_iter_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -160,6 +165,7 @@ class KMeans(
         callbacks: Callback | Sequence[Callback] | None = None,
         sparse_centers: bool | str = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
+        zero_rows: str = "error",
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
     ) -> None:
@@ -178,6 +184,7 @@ class KMeans(
         self.callbacks = callbacks
         self.checkpoint = checkpoint
         self.sparse_centers = sparse_centers
+        self.zero_rows = zero_rows
         self.init_options = init_options
         self.dtype = dtype
 
@@ -205,7 +212,7 @@ class KMeans(
         max_iter = check.check_int("max_iter", self.max_iter, 1)
         tol = check.check_real("tol", self.tol, 0)
         algorithm = check.check_choice("algorithm", self.algorithm, _algorithms.NAMES)
-        check.check_choice("metric", self.metric, _METRICS)
+        metric = self._metric()
         memory_limit = check.check_memory_limit(self.memory_limit)
         if not isinstance(self.sparse_centers, (bool, np.bool_)):
             check.check_choice("sparse_centers", self.sparse_centers, ("auto",))
@@ -215,10 +222,18 @@ class KMeans(
         if n < k:
             raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
         weights = check.check_weights(sample_weight, n)
-        engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
+        if not metric.summed and (isinstance(blocks, check.Stream) or len(blocks) > 1):
+            raise ValueError(
+                f"X must not come in blocks for metric={metric.name!r}, whose centres are not sums "
+                "over rows; metric='euclidean' and metric='cosine' take blocks."
+            )
+        n_jobs = check.check_n_jobs(self.n_jobs)
+        engine = LocalEngine(blocks, weights, n_jobs, metric, self.zero_rows)
         size, reading = engine.dtype.itemsize, engine.reading_bytes
         width = engine.nonzeros / n
-        work = _algorithms.Workload(n, engine.d, k, engine.sparse, size, width, reading)
+        work = _algorithms.Workload(
+            n, engine.d, k, engine.sparse, size, width, reading, metric.name
+        )
         choice = _algorithms.choose(algorithm, work, memory_limit)
         # A quarter is left to the allocator, which does not give back all that is freed.
         room = (memory_limit or check.memory_of_machine() // 4) * 3 // 4
@@ -288,7 +303,7 @@ class KMeans(
         return self._assigned(X).labels()
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Distances of each row to each centre.
+        """Distances of each row to each centre: 1 - cos for 'cosine', the angle for 'angular'.
 
         Parameters
         ----------
@@ -300,10 +315,12 @@ class KMeans(
         """
         check_is_fitted(self)
         engine = self._engine(X)
-        return engine.transform(self._centres(), self._frame.shift_of(engine), self._frame.exponent)
+        return engine.transform(
+            self._centres(), self._frame.shift_of(engine), self._frame.cost_exponent
+        )
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of X at the fitted centres.
+        """Minus the inertia of X at the fitted centres, as `metric` has it.
 
         Parameters
         ----------
@@ -316,7 +333,7 @@ class KMeans(
         score : float
         """
         engine = self._assigned(X, sample_weight)
-        exponent = self._frame.exponent
+        exponent = self._frame.cost_exponent
         inertia, _ = engine.scatter(self._centres(), exponent, labelled=True)
         return -unscaled(inertia, exponent)
 
@@ -362,6 +379,10 @@ class KMeans(
 
     # -- parts of fit --------------------------------------------------------------------------
 
+    def _metric(self) -> _metrics.Metric:
+        check.check_choice("zero_rows", self.zero_rows, ("error", "keep"))
+        return _metrics.METRICS[check.check_choice("metric", self.metric, _metrics.NAMES)]
+
     def _callbacks(self) -> list[Callback]:
         given = self.callbacks
         if given is None or callable(given):
@@ -380,6 +401,7 @@ class KMeans(
         given = not named and not callable(init)
         if given:
             init = check.check_centres(init, k, engine.d, engine.dtype, sparse=engine.sparse)
+            init = as_directions(init, engine.metric, "init")
         elif named:
             init = check_init(init)
         if isinstance(self.n_init, str):
@@ -437,12 +459,13 @@ class KMeans(
             if check.is_source(X):
                 raise ValueError("init must not be a callable when X comes in blocks.")
             centres = init(engine.whole(), k, random_state=rng)
-            return check.check_centres(
+            given = check.check_centres(
                 centres, k, engine.d, engine.dtype, "what init returned", sparse=engine.sparse
             )
+            return as_directions(given, engine.metric, "what init returned")
         if isinstance(init, np.ndarray) or sp.issparse(init):
             return init
-        return choose(engine, init, k, rng, problem.frame.exponent, options)[0]
+        return choose(engine, init, k, rng, problem.frame.cost_exponent, options)[0]
 
     def _keep(
         self, best: Run, frame: Frame, choice: _algorithms.Choice, engine: LocalEngine
@@ -478,7 +501,7 @@ class KMeans(
         if not sp.issparse(given):
             given = np.asarray(given)
         dtype = given.dtype if given.dtype in check.REALS else np.float64
-        return check.check_centres(
+        centres = check.check_centres(
             given,
             given.shape[0] if given.ndim else 0,
             self.n_features_in_,
@@ -486,12 +509,19 @@ class KMeans(
             "cluster_centers_",
             sparse=bool(sp.issparse(given)),
         )
+        return as_directions(centres, _metrics.METRICS[self._frame.metric], "cluster_centers_")
 
     def _engine(self, X: Any, sample_weight: Any = None) -> LocalEngine:
         blocks = check.as_blocks(self, X, reset=False, dtype=self._centres().dtype)
         weights = check.check_weights(sample_weight, check.count_rows(blocks))
-        engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
-        engine.refuse_nonfinite()
+        metric = _metrics.METRICS[self._frame.metric]  # that of fit, whatever was set since
+        n_jobs = check.check_n_jobs(self.n_jobs)
+        zero_rows = self.zero_rows if metric.directed else "error"
+        engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows)
+        if metric.directed:
+            engine.examine()
+        else:
+            engine.refuse_nonfinite()
         return engine
 
     def _assigned(self, X: Any, sample_weight: Any = None) -> LocalEngine:

@@ -15,8 +15,9 @@ from sklearn.utils import check_random_state
 from exactmeans import _algorithms, _core
 from exactmeans import _validation as check
 from exactmeans._centres import for_users, from_core
-from exactmeans._fit import Run, first_centroids, is_true, lend_rows, settled_run
+from exactmeans._fit import Run, first_centroids, is_true, settled_run
 from exactmeans._problem import Frame, Problem, analyse
+from exactmeans._update import lend_rows
 from exactmeans.callbacks import Callback, Iteration
 from exactmeans.engines.local import LocalEngine
 from exactmeans.kmeans import KMeans, restored_on_error

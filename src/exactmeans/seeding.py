@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 
 from exactmeans import _core
 from exactmeans._centres import for_users
-from exactmeans._problem import weighted_mean
+from exactmeans._problem import centre_of_all
 from exactmeans._validation import (
     Double,
     Matrix,
@@ -29,7 +29,6 @@ from exactmeans._validation import (
     check_real,
     check_weights,
     count_rows,
-    refuse_nonfinite,
 )
 from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
@@ -304,7 +303,7 @@ def choose(
     elif init == "random":
         indices = random_rows(engine, k, rng)
     else:
-        mean = weighted_mean(engine)
+        mean = centre_of_all(engine)
         indices = farthest_rows(engine, k, exponent, mean)
     if mean is None:
         return engine.take(indices), indices
@@ -324,8 +323,7 @@ def _ready(
     if n < k:
         raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
     engine = LocalEngine(blocks, check_weights(sample_weight, n), check_n_jobs(n_jobs))
-    survey = engine.survey(weighted=False)
-    refuse_nonfinite(survey)
+    survey = engine.examine()
     return engine, k, _core.safe_exponent(survey.largest, engine.dtype == np.float32)
 
 
@@ -380,14 +378,16 @@ def parallel(
         seeding.absorb([row])
         chosen.append(row)
         distinct += 1
-    weights = np.bincount(seeding.owners(), engine.weights, minlength=len(chosen))
+    weights = np.bincount(seeding.owners(), engine.counted(), minlength=len(chosen))
     stand = np.flatnonzero(weights)
     rows = np.array(chosen, dtype=np.intp)[stand]
     if len(rows) < k:
         return filled_up(engine, rows.tolist(), k)
     order = np.argsort(rows)
     rows = rows[order]
-    few = LocalEngine([engine.pick(rows)], weights[stand][order].astype(np.float64), engine.n_jobs)
+    shares = weights[stand][order].astype(np.float64)
+    few = LocalEngine([engine.pick(rows)], shares, engine.n_jobs, engine.metric)
+    few.examine()
     return np.asarray(rows[plus_plus(few, k, rng, exponent)])
 
 
@@ -404,11 +404,13 @@ def d_alpha(
     if alpha == 0:
         return random_rows(engine, k, rng)
     first = one_row(engine, rng)
-    seeding = engine.seeding(exponent, candidates=k, alpha=2.0 if alpha == np.inf else alpha)
+    # By L1 the objective adds up distances, not their squares: 1 is what 2 is elsewhere.
+    power = 2 * alpha if engine.metric.l1 else alpha
+    seeding = engine.seeding(exponent, candidates=k, alpha=2.0 if alpha == np.inf else power)
     seeding.start(first)
     if alpha == np.inf:
         chosen = _by_distance(seeding, [first], k)
-    elif by_rejection or (by_rejection is None and alpha == 2):
+    elif by_rejection or (by_rejection is None and power == 2):
         chosen = _by_rejection(seeding, [first], k, rng)
     else:
         chosen = [first]
@@ -463,15 +465,16 @@ def filled_up(engine: Engine, chosen: list[int], k: int) -> NDArray[np.intp]:
     rows = np.array(chosen, dtype=np.intp)
     if len(rows) < k:
         left = np.setdiff1d(np.arange(engine.n), rows)
-        if engine.weights is not None:
-            left = left[np.argsort(engine.weights[left] == 0, kind="stable")]
+        weights = engine.counted()
+        if weights is not None:
+            left = left[np.argsort(weights[left] == 0, kind="stable")]
         rows = np.concatenate([rows, left[: k - len(rows)]])
     return rows
 
 
 def random_rows(engine: Engine, k: int, rng: np.random.RandomState) -> NDArray[np.intp]:
     """Row numbers of k distinct rows, drawn by weight as scikit-learn draws them."""
-    weights = engine.weights
+    weights = engine.counted()
     if weights is not None and np.count_nonzero(weights) < k:
         raise ValueError(
             f"sample_weight must be positive for at least n_clusters={k} rows when init='random', "
@@ -490,5 +493,6 @@ def one_row(engine: Engine, rng: np.random.RandomState) -> int:
 
 def probabilities(engine: Engine) -> NDArray[np.float64]:
     """Chances of the rows, from weights of which scikit-learn always has some."""
-    weights = np.ones(engine.n) if engine.weights is None else engine.weights
+    counted = engine.counted()
+    weights = np.ones(engine.n) if counted is None else counted
     return np.asarray(weights / weights.sum(), dtype=np.float64)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exactmeans/centroids.hpp"
+#include "exactmeans/sphere.hpp"
 #include "exactmeans/update.hpp"
 
 namespace exactmeans {
@@ -34,6 +35,8 @@ public:
         const auto place = [&](Size j, auto* buffer) -> decltype(buffer) {
             if (!observed_) look(j, sums, centroids, origin);
             if (!sums.touched(j) || !(sums.weight(j) > 0)) return nullptr;
+            if (is_spherical(centroids.frame().metric))
+                return directed(j, sums, buffer) ? buffer : nullptr;
             if constexpr (std::is_same_v<decltype(buffer), R*>)
                 sums.mean(j, buffer);
             else
@@ -62,6 +65,20 @@ public:
     }
 
 private:
+    // The direction of cluster j's mean; false if it has none, so that the centre stays.
+    static bool directed(Size j, const Sums& sums, R* out) {
+        std::vector<double> mean(static_cast<std::size_t>(sums.d()));
+        sums.mean(j, mean.data());
+        return direction(mean.data(), sums.d(), faint, out);
+    }
+    static bool directed(Size j, const Sums& sums, SparseVector<R>* out) {
+        SparseVector<double> mean;
+        sums.mean(j, mean);
+        out->feature = mean.feature;
+        out->value.resize(mean.value.size());
+        return direction(mean.value.data(), mean.size(), faint, out->value.data());
+    }
+
     void look(Size j, const Sums& sums, const Centroids<R>& centroids, const double* origin) {
         const std::size_t at = std::size_t(j);
         if (known_[at] && !sums.touched(j)) return;

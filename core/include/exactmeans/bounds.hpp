@@ -26,10 +26,12 @@ struct Margins {
     float absolute, lost;  // underflow of a squared distance: absolute + lost |x|
 };
 
-// What turns scores of rows into distances.
+// What turns scores of rows into squared distances: (norm2 + 2 score) unit2. Each row that is a
+// direction has a unit2 of its own.
 template <class R>
 struct ScoredRows {
-    const R* norm2;  // |x|^2 on the frame's scale
+    const R* norm2;   // |x|^2 on the frame's scale; of directions 2|x|
+    const R* units2;  // of directions 1/|x|, else null
     R unit2;
     Margins margins;
 };

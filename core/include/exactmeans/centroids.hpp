@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "exactmeans/compensated.hpp"
 #include "exactmeans/frame.hpp"
 #include "exactmeans/kernels.hpp"
 #include "exactmeans/layout.hpp"
@@ -129,7 +130,7 @@ public:
         const std::lock_guard lock(layout_mutex_);
         if (sparse() && dense) throw std::invalid_argument("sparse centres are for CSR rows");
         return sparse() ? layout_.panels(sparse_, d_, frame_, start_.data(), threads)
-                        : layout_.panels(master_, d_, frame_, start_.data(), dense, threads);
+                        : layout_.panels(master_, d_, frame_, start_for(dense), dense, threads);
     }
 
     // Calls visit(f, value) for what a master says of a centre: every feature, or those listed.
@@ -256,7 +257,28 @@ private:
                         .value();
         }
         norm2_[std::size_t(j)] = norm2;
-        start_[std::size_t(j)] = R(0.5 * norm2);
+        start_[std::size_t(j)] = start_of(j, norm2);
+    }
+
+    // What is added to the chain of a score. Unit vectors differ in nothing but the product.
+    R start_of(Size j, double norm2) const {
+        switch (frame_.metric) {
+            case Metric::euclidean:
+                return R(0.5 * norm2);
+            case Metric::manhattan:
+                return sparse() ? R(norm1(sparse_master(j).value.data(), sparse_master(j).size())
+                                        .value())
+                                : R(norm1(master(j), d_).value());
+            default:
+                return R(0);
+        }
+    }
+    // Dense rows meet every feature of a centre, so that their L1 distance starts at nothing.
+    const R* start_for(bool dense) const {
+        if (!dense || frame_.metric != Metric::manhattan) return start_.data();
+        from_zero_.assign(start_.size(), std::numeric_limits<R>::infinity());
+        std::fill(from_zero_.begin(), from_zero_.begin() + k_, R(0));
+        return from_zero_.data();
     }
 
     Size k_, d_;
@@ -272,6 +294,7 @@ private:
     mutable std::mutex layout_mutex_;
     mutable Layout<R> layout_;
     mutable std::shared_ptr<Groups<R>> groups_;
+    mutable std::vector<R> from_zero_;
 };
 
 }  // namespace exactmeans

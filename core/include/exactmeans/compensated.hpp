@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "exactmeans/kernels.hpp"
 #include "exactmeans/rows.hpp"
 
 namespace exactmeans {
@@ -31,9 +32,22 @@ public:
         error_ += std::fma(a, b, -product);
     }
     double value() const { return sum_ + error_; }
+    SquareSum parts() const { return {sum_, error_}; }
+    void add(const Compensated& other) {
+        add(other.sum_);
+        error_ += other.error_;
+    }
 
 private:
     double sum_ = 0, error_ = 0;
 };
+
+// Sum of |value|.
+template <class R>
+Compensated norm1(const R* values, Size n) {
+    Compensated sum;
+    for (Size f = 0; f < n; ++f) sum.add(std::fabs(double(values[f])));
+    return sum;
+}
 
 }  // namespace exactmeans

@@ -18,6 +18,7 @@
 #include "exactmeans/rows.hpp"
 #include "exactmeans/slot_rows.hpp"
 #include "exactmeans/sparse.hpp"
+#include "exactmeans/sphere.hpp"
 
 namespace exactmeans {
 
@@ -31,21 +32,32 @@ struct Points {
     const std::vector<SparseVector<C>>* sparse = nullptr;  // or this, for CSR rows
     Size k, d;
     double scale;
-    std::vector<SquareSum> norms2;  // of the scaled points
+    Metric metric;
+    std::vector<SquareSum> norms;  // squared lengths of the scaled points; manhattan: L1 norms
 
-    Points(const C* points, Size count, Size columns, int exponent)
-        : values(points), k(count), d(columns), scale(std::ldexp(1.0, exponent)) {
+    Points(const C* points, Size count, Size columns, int exponent, Metric by = Metric::euclidean)
+        : values(points), k(count), d(columns), scale(std::ldexp(1.0, exponent)), metric(by) {
         for (Size j = 0; j < k; ++j)
-            norms2.push_back(kernels<C>().square_sum(values + j * d, nullptr, d, scale));
+            norms.push_back(metric == Metric::manhattan
+                                ? norm1(values + j * d, d).parts()
+                                : kernels<C>().square_sum(values + j * d, nullptr, d, scale));
     }
-    Points(const std::vector<SparseVector<C>>& points, Size columns, int exponent)
-        : sparse(&points), k(Size(points.size())), d(columns), scale(std::ldexp(1.0, exponent)) {
+    Points(const std::vector<SparseVector<C>>& points, Size columns, int exponent,
+           Metric by = Metric::euclidean)
+        : sparse(&points),
+          k(Size(points.size())),
+          d(columns),
+          scale(std::ldexp(1.0, exponent)),
+          metric(by) {
         for (const SparseVector<C>& point : points) {
+            if (metric == Metric::manhattan) {
+                norms.push_back(norm1(point.value.data(), point.size()).parts());
+                continue;
+            }
             const Stripes stripes(point.size(),
                                   [&](Size t) { return point.feature[std::size_t(t)]; });
             const auto laid = stripes.lay<C>([&](Size t) { return point.value[std::size_t(t)]; });
-            norms2.push_back(
-                kernels<C>().square_sum(laid.data(), nullptr, stripes.length(), scale));
+            norms.push_back(kernels<C>().square_sum(laid.data(), nullptr, stripes.length(), scale));
         }
     }
 };
@@ -73,7 +85,7 @@ double squared_distance(const DenseRows<R>& x, Size i, const Points<C>& points, 
 template <class R, class I, class C, class At>
 double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points, Size j, At at) {
     const auto row = x.row(i);
-    const SquareSum norm2 = points.norms2[std::size_t(j)];
+    const SquareSum norm2 = points.norms[std::size_t(j)];
     Compensated sum;
     sum.add(norm2.high);
     constexpr Size block = 512;
@@ -93,14 +105,51 @@ double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points,
     const double d2 = sum.value();
     return d2 > 0x1p-96 * norm2.value() ? d2 : 0.0;
 }
-template <class R, class I, class C>
-double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points, Size j) {
+template <class R, class C, class At>
+double squared_distance(const DenseRows<R>& x, Size i, const Points<C>& points, Size j, At) {
+    return squared_distance(x, i, points, j);
+}
+
+// The L1 distance: stored entries meet the point's values, all others its absolute values. What is
+// left when a row sits on its point is rounding.
+template <class Rows, class C, class At>
+double manhattan_distance(const Rows& x, Size i, const Points<C>& points, Size j, At at) {
+    Compensated sum;
+    if constexpr (is_dense<Rows>) {
+        for (Size f = 0; f < x.d; ++f) sum.add(std::fabs(double(x.at(i, f)) - at(f)));
+        return sum.value();
+    } else {
+        const SquareSum norm = points.norms[std::size_t(j)];
+        sum.add(norm.high);
+        sum.add(norm.low);
+        const auto row = x.row(i);
+        for (Size t = 0; t < row.nonzeros; ++t) {
+            const double value = at(Size(row.index[t]));
+            sum.add(std::fabs(double(row.value[t]) - value));
+            sum.add(-std::fabs(value));
+        }
+        return sum.value() > 0x1p-96 * norm.value() ? sum.value() : 0.0;
+    }
+}
+
+// What the objective adds up for a row of weight 1 at point j.
+template <class Rows, class C, class At>
+double cost(const Rows& x, Size i, const Points<C>& points, Size j, At at) {
+    if (points.metric == Metric::euclidean) return squared_distance(x, i, points, j, at);
+    if (points.metric == Metric::manhattan) return manhattan_distance(x, i, points, j, at);
+    std::vector<typename Rows::Real> buffer;
+    const double apart =
+        one_minus_cos(stored(x, i, buffer), x.norms[i], at, points.norms[std::size_t(j)]);
+    return points.metric == Metric::cosine ? apart : angle_of(apart) * angle_of(apart);
+}
+template <class Rows, class C>
+double cost(const Rows& x, Size i, const Points<C>& points, Size j) {
     if (points.sparse) {
         const SparseVector<C>& c = (*points.sparse)[std::size_t(j)];
-        return squared_distance(x, i, points, j, [&](Size f) { return double(c.at(f)); });
+        return cost(x, i, points, j, [&](Size f) { return double(c.at(f)); });
     }
     const C* c = points.values + j * points.d;
-    return squared_distance(x, i, points, j, [&](Size f) { return double(c[f]); });
+    return cost(x, i, points, j, [&](Size f) { return double(c[f]); });
 }
 
 // Rows in the order of their labels.
@@ -132,15 +181,13 @@ void for_own_sparse_distances(const Rows& x, const Points<C>& points, const std:
                     *pile->at(point.feature[t]) = double(point.value[t]);
                 spread = own;
             }
-            visit(i, squared_distance(x, i, points, own, [&](Size f) { return *pile->peek(f); }),
-                  worker);
+            visit(i, cost(x, i, points, own, [&](Size f) { return *pile->peek(f); }), worker);
         }
         pile->drain([](Size, const double*) {});
     });
 }
 
-// Calls visit(i, squared distance to the own point, worker) for every row; null `labels`: all own
-// point 0.
+// Calls visit(i, cost at the own point, worker) for every row; null `labels`: all own point 0.
 template <class Rows, class C, class Visit>
 void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_t* labels,
                        const Threads& threads, Visit visit) {
@@ -148,12 +195,12 @@ void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_
         if (points.sparse) return for_own_sparse_distances(x, points, labels, threads, visit);
     threads.ranges(x.n, distance_chunk, [&](Size begin, Size end, int worker) {
         for (Size i = begin; i < end; ++i)
-            visit(i, squared_distance(x, i, points, labels ? labels[i] : 0), worker);
+            visit(i, cost(x, i, points, labels ? labels[i] : 0), worker);
     });
 }
 
-// Sum over rows of w |x - c|^2 and, apart from it, without the weights; exact sums of the rows'
-// terms.
+// Sum over rows of w times the cost and, apart from it, without the weights; exact sums of the
+// rows' terms.
 struct Scatter {
     ExactSum weighted, plain;
 };
@@ -207,11 +254,12 @@ public:
     }
 
     template <bool Dense>
-    void scores(Size count, const Panels<double>& panels, double* out) const {
+    void scores(Size count, const Panels<double>& panels, bool l1, double* out) const {
+        const Kernels<double>& by = kernels<double>();
         if constexpr (Dense)
-            kernels<double>().scores_dense(rows_.data(), count, panels, out);
+            (l1 ? by.scores_dense_l1 : by.scores_dense)(rows_.data(), count, panels, out);
         else
-            kernels<double>().scores_csr(sparse_, count, panels, out);
+            (l1 ? by.scores_csr_l1 : by.scores_csr)(sparse_, count, panels, out);
     }
     // |x|^2 of row t.
     double norm2(Size t) const { return norm2_[std::size_t(t)]; }
@@ -245,13 +293,37 @@ Centroids<double> scaled_centroids(const Points<C>& points, Frame<double> frame,
     return {scaled.data(), points.k, points.d, std::move(frame), threads};
 }
 
-// out[i * k + j] = |x_i - c_j|, in the data's own units: from float64 scores, and from differences
-// where too little of the norms is left. shift, as in the frame, keeps that rare; null for CSR.
+// A distance from what the objective adds up: its root for those that add up squares.
+inline double distance_of(Metric metric, double cost) {
+    return metric == Metric::euclidean || metric == Metric::angular ? std::sqrt(cost) : cost;
+}
+
+// The cost of row i, of squared length norm2, at point j by its score; -1 if too little of what the
+// score was made of is left for accuracy.
+template <class Rows>
+double cost_by_score(const Rows& x, Size i, double norm2, const Centroids<double>& centroids,
+                     Size j, double score) {
+    constexpr double least = 0x1p-6;
+    const auto enough = [](double value, double of) { return value < least * of ? -1.0 : value; };
+    const Metric metric = centroids.frame().metric;
+    if (metric == Metric::euclidean) return enough(norm2 + 2 * score, norm2 + centroids.norm2(j));
+    if (metric == Metric::manhattan)
+        return is_dense<Rows> ? score : enough(score, double(centroids.start()[j]));
+    if (!(x.norms[i] > 0)) return -1;
+    const double apart = 1 + score / x.norms[i] / std::sqrt(centroids.norm2(j));
+    if (metric == Metric::cosine || apart < least) return enough(apart, 1);
+    return angle_of(apart) * angle_of(apart);
+}
+
+// out[i * k + j] = the distance of row i and point j, in the data's own units: from float64 scores,
+// and as costs are where those have too little left. shift, as in the frame, keeps that rare; null
+// for CSR.
 template <class Rows>
 void transform(const Rows& x, const Points<typename Rows::Real>& points,
                const typename Rows::Real* shift, typename Rows::Real* out, const Threads& threads) {
     const Size k = points.k, d = points.d;
     Frame<double> frame;
+    frame.metric = points.metric;
     if (shift)
         for (Size f = 0; f < d; ++f) frame.shift.push_back(double(shift[f]) * points.scale);
     const Centroids<double> centroids = scaled_centroids(points, std::move(frame), threads);
@@ -263,14 +335,16 @@ void transform(const Rows& x, const Points<typename Rows::Real>& points,
         std::vector<double>& score = scores[std::size_t(worker)];
         rows.load(x, begin, end - begin, points.scale, centroids.frame().shift_or_null(), panels);
         score.resize(std::size_t((end - begin) * k));
-        rows.template scores<is_dense<Rows>>(end - begin, panels, score.data());
+        rows.template scores<is_dense<Rows>>(end - begin, panels,
+                                             points.metric == Metric::manhattan, score.data());
         for (Size i = begin; i < end; ++i) {
             const double norm2 = rows.norm2(i - begin);
             for (Size j = 0; j < k; ++j) {
-                double d2 = norm2 + 2 * score[std::size_t((i - begin) * k + j)];
-                if (d2 < 0x1p-6 * (norm2 + centroids.norm2(j)))
-                    d2 = squared_distance(x, i, points, j);
-                out[i * k + j] = typename Rows::Real(std::sqrt(d2) / points.scale);
+                double own = cost_by_score(x, i, norm2, centroids, j,
+                                           score[std::size_t((i - begin) * k + j)]);
+                if (own < 0) own = cost(x, i, points, j);
+                out[i * k + j] =
+                    typename Rows::Real(distance_of(points.metric, own) / points.scale);
             }
         }
     });

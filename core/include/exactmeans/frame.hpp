@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "exactmeans/metric.hpp"
 #include "exactmeans/rows.hpp"
 
 namespace exactmeans {
@@ -15,9 +16,16 @@ template <class R>
 struct Frame {
     int exponent = 0;      // scores are those of 2^exponent times the data
     std::vector<R> shift;  // empty: none
+    Metric metric = Metric::euclidean;
+    int packing = 0;  // centres are packed times 2^packing: that of rows which unit vectors meet
 
     const R* shift_or_null() const { return shift.empty() ? nullptr : shift.data(); }
     double scale() const { return std::ldexp(1.0, exponent); }
+
+    // L1 distances square nothing and are about no origin.
+    bool packs_as_is() const {
+        return metric == Metric::manhattan || (shift.empty() && exponent == 0 && packing == 0);
+    }
 };
 
 // 0 while squares of values up to `largest`, and sums of many of them, are safe from overflow and

@@ -67,11 +67,8 @@ private:
     int words_ = 1;
 };
 
-// What a row adds to its centre's sum: w * x, rounded once to double, on the grid's scale.
-template <class Rows>
-double contribution(const Rows& x, Size i, double value, double scale) {
-    return (x.weights ? x.weights[i] * value : value) * scale;
-}
+// What a row adds to its centre's sum: pull * x, rounded once to double, on the grid's scale.
+inline double contribution(double pull, double value, double scale) { return pull * value * scale; }
 
 // How many words rows [begin, end) need, at least `words`, so that nothing is left after the last
 // one.
@@ -103,7 +100,7 @@ int words_needed(const Rows& x, const Grid& grid, Size begin, Size end, int word
             count = x.row(i).nonzeros;
         }
         while (words < most && !kernels<R>().fits_words(values, magic.data(), columns, words,
-                                                        x.weight(i), grid.scale(), count)) {
+                                                        x.pull(i), grid.scale(), count)) {
             ++words;
             extend();
         }

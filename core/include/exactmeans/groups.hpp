@@ -32,12 +32,13 @@ std::vector<char> copies_of(const Centroids<R>& centroids) {
     std::vector<char> copy(static_cast<std::size_t>(centroids.k()), 0);
     std::vector<Size> order(copy.size());
     std::iota(order.begin(), order.end(), Size(0));
-    const R* start = centroids.start();
+    // Equal centres have equal norms, whatever the metric makes of those.
+    const auto norm2 = [&](Size j) { return centroids.norm2(j); };
     std::sort(order.begin(), order.end(), [&](Size a, Size b) {
-        return start[a] < start[b] || (start[a] == start[b] && a < b);
+        return norm2(a) < norm2(b) || (norm2(a) == norm2(b) && a < b);
     });
     for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-        for (end = begin + 1; end < order.size() && start[order[end]] == start[order[begin]];)
+        for (end = begin + 1; end < order.size() && norm2(order[end]) == norm2(order[begin]);)
             ++end;
         for (std::size_t a = begin + 1; a < end; ++a) {
             char& found = copy[std::size_t(order[a])];

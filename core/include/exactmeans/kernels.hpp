@@ -108,7 +108,7 @@ struct Nearest {
     R* second;  // may be null
 };
 
-// A sum of squares to twice the precision of a double: high + low.
+// A sum of squares or products to twice the precision of a double: high + low.
 struct SquareSum {
     double high, low;
     double value() const { return high + low; }
@@ -140,6 +140,13 @@ struct Kernels {
     // out[i * k + j] = the score of row i and centre j
     void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, R* out);
+    // the same by L1 distances, without the second lowest
+    void (*nearest_dense_l1)(const R* const* rows, Size n, const Panels<R>& centres,
+                             const Nearest<R>& out);
+    void (*nearest_csr_l1)(const SlotRow<R>* rows, Size n, const Panels<R>& centres,
+                           const Nearest<R>& out);
+    void (*scores_dense_l1)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
+    void (*scores_csr_l1)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, R* out);
     // sum of ((x - shift) scale)^2
     SquareSum (*square_sum)(const R* x, const R* shift, Size d, double scale);
     // sum of ((x - c) scale)^2, compensated
@@ -147,6 +154,8 @@ struct Kernels {
     double (*distance2_double)(const R* x, const double* c, Size d, double scale);
     // sum of ((x - c)^2 - c^2) scale^2 over the n stored entries of a CSR row, compensated
     SquareSum (*stored_distance2)(const R* x, const double* c, Size n, double scale);
+    // sum of x c scale over n entries, compensated
+    SquareSum (*product)(const R* x, const double* c, Size n, double scale);
     // sum of (((a - shift) - (b - shift)) scale)^2
     double (*step2)(const R* a, const R* b, const R* shift, Size d, double scale);
     // sum of (c - o) (2 (s - weight o) - weight (c - o)), all scaled, with s = high + low; low may

@@ -55,7 +55,7 @@ public:
         const Size count = dense ? dense_panels<R>(k_) : csr_panels<R>(k_);
         const std::uint32_t* slots = dense ? nullptr : slots_or_null();
         const Panels<R> view = resize(d, start, count, slots);
-        const bool plain = frame.shift.empty() && frame.exponent == 0;
+        const bool plain = frame.packs_as_is();
         // Small ranges of features, so that the centres of a unit are read side by side.
         const Size step = std::max<Size>(64, 16384 / std::max<Size>(1, k_));
         if (any_stale())
@@ -97,8 +97,10 @@ public:
     // Value c of feature f as panels have it. Scaling the centre by the square of the scale is
     // scaling row and centre: the product is the same number.
     static R packed(const Frame<R>& frame, Size f, R c) {
+        if (frame.packs_as_is()) return -c;
         if (!frame.shift.empty()) c -= frame.shift[std::size_t(f)];
-        return frame.exponent ? R(-std::ldexp(double(c), 2 * frame.exponent)) : -c;
+        const int by = 2 * frame.exponent + frame.packing;
+        return by ? R(-std::ldexp(double(c), by)) : -c;
     }
 
 private:

@@ -16,18 +16,26 @@ namespace exactmeans {
 class RowSlack {
 public:
     RowSlack(const Slack& slack, double norm2) : slack_(slack), norm2_(norm2) {}
+    // A row of this length, as scores see it, of which only the direction counts. Halved and
+    // divided by the length, |x - c|^2 = 2 - 2 x.c has the form of a score of a row of norm 1.
+    static RowSlack directed(const Slack& slack, double length) {
+        RowSlack own(slack, 1);
+        own.factor_ = length > 0 ? 1 / length : 0.0;
+        own.start_ = 0.5;
+        return own;
+    }
 
     // False: nothing may be pruned.
     bool holds() const { return slack_.holds(); }
     // The distance to a centre of this score is certainly not above (below) this.
-    double upper(double score) const { return slack_.upper(score, norm2_); }
-    double lower(double score) const { return slack_.lower(score, norm2_); }
+    double upper(double score) const { return slack_.upper(start_ + factor_ * score, norm2_); }
+    double lower(double score) const { return slack_.lower(start_ + factor_ * score, norm2_); }
     // Is a centre at least `far` away certain to get a higher score than one at most `near` away?
     bool apart(double far, double near) const { return slack_.apart(far, near, norm2_); }
 
 private:
     Slack slack_;
-    double norm2_;
+    double norm2_, start_ = 0, factor_ = 1;
 };
 
 template <class R>
@@ -43,13 +51,18 @@ public:
 
     template <class Rows>
     RowSlack of(const Rows& x, const Centroids<R>& centroids, Size i) const {
-        return {slack(x, centroids, i), double(norm2_[std::size_t(i)])};
+        const Slack own = slack(x, centroids, i);
+        if (x.norms) return RowSlack::directed(own, seen_length(x, centroids.frame(), i));
+        return {own, double(norm2_[std::size_t(i)])};
     }
 
     // The same for many rows at a time, in float32 and in units (bounds.hpp).
     double unit() const { return unit_; }
     Margins margins() const { return {norm_.data(), gamma_.data(), absolute_, lost_}; }
-    ScoredRows<R> scored() const { return {norm2_.data(), R(unit_ * unit_), margins()}; }
+    ScoredRows<R> scored() const {
+        return {norm2_.data(), units2_.empty() ? nullptr : units2_.data(), R(unit_ * unit_),
+                margins()};
+    }
 
     static constexpr Size bytes_per_row = Size(sizeof(R) + 2 * sizeof(float));
 
@@ -60,12 +73,20 @@ private:
     static Slack slack(const Rows& x, const Centroids<R>& centroids, Size i) {
         Size terms = x.d;
         if constexpr (!is_dense<Rows>) terms = x.row(i).nonzeros;
+        const Frame<R>& frame = centroids.frame();
+        if (x.norms) return Slack::directed<R>(terms, x.d, seen_length(x, frame, i), frame.packing);
         return Slack::of<R>(terms, x.d, centroids.norm_terms(), centroids.frame().exponent);
+    }
+
+    template <class Rows>
+    static double seen_length(const Rows& x, const Frame<R>& frame, Size i) {
+        return std::ldexp(x.norms[i], frame.packing);
     }
 
     template <class Rows>
     void measure(const Rows& x, const Frame<R>& frame, const Threads& threads) {
         norm2_.resize(std::size_t(x.n));
+        if (x.norms) return measure_directions(x, frame);
         std::vector<DenseTile<R>> tiles(static_cast<std::size_t>(threads.n_jobs));
         threads.ranges(x.n, rows_per_task, [&](Size begin, Size end, int worker) {
             const auto keep = [&](Size i, const R* values, Size count) {
@@ -89,6 +110,17 @@ private:
     }
 
     template <class Rows>
+    void measure_directions(const Rows& x, const Frame<R>& frame) {
+        units2_.resize(norm2_.size());
+        norm_.assign(norm2_.size(), 1.0f);
+        for (Size i = 0; i < x.n; ++i) {
+            const double length = seen_length(x, frame, i);
+            norm2_[std::size_t(i)] = R(2 * length);
+            units2_[std::size_t(i)] = length > 0 ? R(1 / length) : R(0);
+        }
+    }
+
+    template <class Rows>
     void allow(const Rows& x, const Centroids<R>& centroids, const Threads& threads) {
         constexpr float never = std::numeric_limits<float>::infinity();
         norm_terms_ = centroids.norm_terms();
@@ -100,7 +132,9 @@ private:
             }
         });
         // Underflow hardly ever matters, so that of the longest possible row will do for all.
-        const Slack longest = Slack::of<R>(x.d, x.d, norm_terms_, centroids.frame().exponent);
+        const Slack longest = x.norms
+                                  ? Slack::directed<R>(x.d, x.d, 1, 0)
+                                  : Slack::of<R>(x.d, x.d, norm_terms_, centroids.frame().exponent);
         const auto at_least = [](double value) {
             return std::max(round_up(value), std::numeric_limits<float>::min());
         };
@@ -109,7 +143,8 @@ private:
                                                             : 0.0f;
     }
 
-    std::vector<R> norm2_;  // as scores see the row: shifted and scaled
+    std::vector<R> norm2_;   // as scores see the row: shifted and scaled
+    std::vector<R> units2_;  // of directions
     double unit_ = 1;
     Size norm_terms_ = 0;
     std::vector<float> norm_, gamma_;

@@ -13,6 +13,14 @@ namespace exactmeans {
 
 using Size = std::ptrdiff_t;
 
+// What a row is multiplied by where it enters a sum. Where only directions count, a row is divided
+// by its length on the way, so that no matrix is copied to be normalised; one of length 0 has no
+// direction and pulls at nothing.
+inline double pull_of(double weight, const double* norms, Size i) {
+    if (!norms) return weight;
+    return norms[i] > 0 ? weight / norms[i] : 0.0;
+}
+
 template <class R>
 struct DenseRows {
     using Real = R;
@@ -23,8 +31,10 @@ struct DenseRows {
     Size row_stride = 0;  // in elements
     Size col_stride = 1;
     const double* weights = nullptr;  // null: every row counts once
+    const double* norms = nullptr;    // null: rows are points; else they are directions
 
     double weight(Size i) const { return weights ? weights[i] : 1.0; }
+    double pull(Size i) const { return pull_of(weight(i), norms, i); }
     R at(Size i, Size f) const { return data[i * row_stride + f * col_stride]; }
 };
 
@@ -55,8 +65,10 @@ struct CsrRows {
     Size n = 0;
     Size d = 0;
     const double* weights = nullptr;
+    const double* norms = nullptr;
 
     double weight(Size i) const { return weights ? weights[i] : 1.0; }
+    double pull(Size i) const { return pull_of(weight(i), norms, i); }
     Size nonzeros() const { return offsets[n] - offsets[0]; }
     SparseRow<R, I> row(Size i) const {
         const Size begin = offsets[i];

@@ -53,15 +53,17 @@ public:
         const Nearest<R> out{label.data(), score.data(), with_second ? second.data() : nullptr};
         // Rows with hits take room: a batch of them should stay in the cache.
         const Size batch = work.panels.postings ? batch_rows(work.x) : std::max<Size>(1, count);
+        const bool l1 = work.centroids.frame().metric == Metric::manhattan;
+        const Kernels<R>& by = kernels<R>();
         for (Size t = 0; t < count; t += batch) {
             const Size some = std::min(batch, count - t);
             const Nearest<R> to{out.label + t, out.score + t,
                                 out.second ? out.second + t : nullptr};
             load(work, work.panels, begin + t, ids ? ids + t : nullptr, some);
             if constexpr (is_dense<Rows>)
-                kernels<R>().nearest_dense(tile_.rows(), some, work.panels, to);
+                (l1 ? by.nearest_dense_l1 : by.nearest_dense)(tile_.rows(), some, work.panels, to);
             else
-                kernels<R>().nearest_csr(rows_, some, work.panels, to);
+                (l1 ? by.nearest_csr_l1 : by.nearest_csr)(rows_, some, work.panels, to);
         }
     }
 

@@ -30,6 +30,21 @@ public:
         return slack;
     }
 
+    // For a row that is a direction, at distances from unit vectors: its norm counts as 1, and what
+    // underflows counts by the length of the row as scores see it. Where that is not below
+    // rounding, nothing may be pruned.
+    template <class R>
+    static Slack directed(Size terms, Size d, double length, int packing) {
+        constexpr double unit = 0.5 * double(std::numeric_limits<R>::epsilon());
+        constexpr double tiny = double(std::numeric_limits<R>::denorm_min());
+        Slack slack = of<R>(terms, d, 1, 0);
+        const double lost = packing ? 4 * double(terms) * tiny * std::ldexp(1.0, -packing) : 0.0;
+        if (!(slack.absolute_ / length + lost <= unit))
+            slack.gamma_ = std::numeric_limits<double>::infinity();
+        slack.absolute_ = unit;
+        return slack;
+    }
+
     // The derivation holds up to here; beyond it, nothing may be pruned.
     bool holds() const { return gamma_ <= 0.003; }
     double gamma() const { return gamma_; }

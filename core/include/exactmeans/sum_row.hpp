@@ -45,8 +45,8 @@ public:
     void add(const DenseRows<R>& x, Size i, double sign) {
         const Grid& grid = *grid_;
         const R* row = x.data + i * x.row_stride;
-        const double factor = sign * x.weight(i);
-        // The product is rounded once and the sum not at all, so sign * weight commutes with both.
+        const double factor = sign * x.pull(i);
+        // The product is rounded once and the sum not at all, so the sign commutes with both.
         if (x.col_stride == 1 && grid.words() == 1 && grid.exponent() == 0)
             kernels<R>().add_row(words_, row, factor, d_);
         else if (x.col_stride == 1 && grid.words() == 2)
@@ -54,15 +54,15 @@ public:
                                   factor, grid.scale(), d_);
         else
             for (Size f = 0; f < d_; ++f)
-                add_value(f, sign * contribution(x, i, x.at(i, f), grid.scale()));
+                add_value(f, contribution(factor, double(x.at(i, f)), grid.scale()));
     }
 
     template <class R, class I>
     void add(const CsrRows<R, I>& x, Size i, double sign) {
         const auto row = x.row(i);
-        const double scale = grid_->scale();
+        const double factor = sign * x.pull(i), scale = grid_->scale();
         for (Size t = 0; t < row.nonzeros; ++t)
-            add_value(Size(row.index[t]), sign * contribution(x, i, double(row.value[t]), scale));
+            add_value(Size(row.index[t]), contribution(factor, double(row.value[t]), scale));
     }
 
     void add_value(Size f, double value) {
@@ -132,10 +132,11 @@ private:
 template <class R, class I>
 void pile_up(Pile& pile, const Grid& grid, const CsrRows<R, I>& x, Size i, double sign) {
     const auto row = x.row(i);
+    const double factor = sign * x.pull(i);
     for (Size t = 0; t < row.nonzeros; ++t) {
         const Size f = Size(row.index[t]);
         double* words = pile.at(f);
-        cut(grid, f, sign * contribution(x, i, double(row.value[t]), grid.scale()),
+        cut(grid, f, contribution(factor, double(row.value[t]), grid.scale()),
             [&](int w, double part) { words[w] += part; });
     }
 }

@@ -15,7 +15,7 @@ namespace exactmeans {
 struct Survey {
     double largest = 0;          // |x|
     double largest_weight = 0;   //  w
-    std::vector<double> bounds;  // |w x|, per column for dense data, one entry for CSR
+    std::vector<double> bounds;  // |pull x|, per column for dense data, one entry for CSR
     Size first_bad_row = -1;     // first row with a NaN or an infinity
     bool bad_is_nan = false;
 
@@ -39,7 +39,7 @@ namespace detail {
 // x - x is 0 for finite x, NaN otherwise.
 template <class Rows>
 void survey_row(const Rows& x, Size i, Survey& part) {
-    const double weight = x.weight(i);
+    const double weight = x.weight(i), pull = x.pull(i);
     double bad = 0, largest = 0;
     if constexpr (is_dense<Rows>) {
         double* bounds = part.bounds.data();
@@ -49,7 +49,7 @@ void survey_row(const Rows& x, Size i, Survey& part) {
             const double size = std::fabs(double(row[f * step]));
             bad += size - size;
             largest = size > largest ? size : largest;
-            const double scaled = size * weight;
+            const double scaled = size * pull;
             bounds[f] = scaled > bounds[f] ? scaled : bounds[f];
         }
     } else {
@@ -59,7 +59,7 @@ void survey_row(const Rows& x, Size i, Survey& part) {
             bad += size - size;
             largest = size > largest ? size : largest;
         }
-        part.bounds[0] = std::max(part.bounds[0], largest * weight);
+        part.bounds[0] = std::max(part.bounds[0], largest * pull);
     }
     part.largest = std::max(part.largest, largest);
     part.largest_weight = std::max(part.largest_weight, weight);

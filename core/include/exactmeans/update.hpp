@@ -95,9 +95,9 @@ public:
             SparseSum own(grid_.words());
             std::vector<double> words(std::size_t(grid_.words()));
             const auto given = x.row(i);
+            const double factor = sign * x.pull(i);
             for (Size t = 0; t < given.nonzeros; ++t) {
-                const double value =
-                    sign * contribution(x, i, double(given.value[t]), grid_.scale());
+                const double value = contribution(factor, double(given.value[t]), grid_.scale());
                 cut(grid_, Size(given.index[t]), value,
                     [&](int w, double part) { words[std::size_t(w)] = part; });
                 own.push(Size(given.index[t]), words.data(), 1);

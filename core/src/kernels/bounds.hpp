@@ -68,7 +68,9 @@ void reach(const Margins& margins, const Size* ids, const float* near, Size n, f
         for (Size t = 0; t < count; ++t) {
             const float underflow = margins.absolute + margins.lost * norm[t];
             const float far2 = beyond2<V>(near[first + t], norm[t], gamma[t], underflow);
-            out[first + t] = root<V>(far2) * up32;
+            // Where nothing may be pruned it is infinite, but must not reach what only fills up.
+            const float far = root<V>(far2) * up32;
+            out[first + t] = far < 0.5f * nowhere ? far : 0.5f * nowhere;
         }
     }
 }
@@ -98,18 +100,19 @@ void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
     constexpr Size block = 64;
     constexpr R infinity = std::numeric_limits<R>::infinity();
     const Margins& margins = rows.margins;
-    R norm2[block], norm[block], gamma[block];
+    R norm2[block], norm[block], gamma[block], unit2[block];
     for (Size first = 0; first < n; first += block) {
         const Size count = n - first < block ? n - first : block;
         for (Size t = 0; t < count; ++t) {
             const Size i = ids[first + t];
             norm2[t] = rows.norm2[i];
+            unit2[t] = rows.units2 ? rows.units2[i] : rows.unit2;
             norm[t] = R(margins.norm[i]);
             gamma[t] = R(margins.gamma[i]);
         }
         for (Size t = 0; t < count; ++t) {
             const R s = score[first + t];
-            R d2 = (norm2[t] + 2 * s) * rows.unit2;
+            R d2 = (norm2[t] + 2 * s) * unit2[t];
             d2 = d2 > 0 ? d2 : R(0);
             const R both = norm[t] + root<V>(d2);
             const R slack =

@@ -54,12 +54,33 @@ inline void reduce_lanes(const LaneBest<V>& best, Size i, const Nearest<typename
     }
 }
 
+// What a feature adds to the chain of a score. The packed centre has its sign turned.
+template <class V>
+struct Product {
+    static V add(V x, V minus_c, V sum) { return V::fma(x, minus_c, sum); }
+};
+template <class V>
+inline V magnitude(V a) {
+    return V::max(a, V::sub(V::splat(0), a));
+}
+// |x - c|
+template <class V>
+struct Gap {
+    static V add(V x, V minus_c, V sum) { return V::add(sum, magnitude(V::add(x, minus_c))); }
+};
+// |x - c| - |c|: the start of a CSR row's score has |c| of all features.
+template <class V>
+struct StoredGap {
+    static V add(V x, V minus_c, V sum) {
+        return V::add(sum, V::sub(magnitude(V::add(x, minus_c)), magnitude(minus_c)));
+    }
+};
+
 // ---- dense
 // ----------------------------------------------------------------------------------------------
 
-// Scores of Rows rows against one panel: a fused multiply-add chain per pair, and the start added
-// last.
-template <class V, int Rows, int Units>
+// Scores of Rows rows against one panel: a chain of terms per pair, and the start added last.
+template <class V, int Rows, int Units, class Term>
 struct DenseTileScores {
     using R = typename V::Real;
     static constexpr int width = int(unit_width<R>) * Units;
@@ -92,7 +113,7 @@ struct DenseTileScores {
             for (int r = 0; r < Rows; ++r) {
                 const V x = V::splat(rows[r][f]);
 #pragma GCC unroll 16
-                for (int v = 0; v < vectors; ++v) acc[r][v] = V::fma(x, centre[v], acc[r][v]);
+                for (int v = 0; v < vectors; ++v) acc[r][v] = Term::add(x, centre[v], acc[r][v]);
             }
         }
 #pragma GCC unroll 16
@@ -118,11 +139,11 @@ struct DenseTileScores {
     }
 };
 
-template <class V, int Rows, int Units, bool WithSecond>
+template <class V, int Rows, int Units, bool WithSecond, class Term>
 inline void dense_tile(const typename V::Real* const* rows, const Panels<typename V::Real>& centres,
                        Size first, LaneBest<V>* best) {
     using R = typename V::Real;
-    DenseTileScores<V, Rows, Units> tile;
+    DenseTileScores<V, Rows, Units, Term> tile;
     tile.run(rows, centres.values + first * centres.d, centres.start + first, centres.d);
     V number = V::add(V::splat(R(first)), V::iota());
 #pragma GCC unroll 16
@@ -134,18 +155,19 @@ inline void dense_tile(const typename V::Real* const* rows, const Panels<typenam
 }
 
 // All rows of a block against one panel, as many at a time as the registers hold.
-template <class V, int Units, bool WithSecond>
+template <class V, int Units, bool WithSecond, class Term>
 void dense_panel(const typename V::Real* const* rows, Size n,
                  const Panels<typename V::Real>& centres, Size first, LaneBest<V>* best) {
     constexpr int step = V::tile_rows[Units - 1];
     Size i = 0;
     for (; i + step <= n; i += step)
-        dense_tile<V, step, Units, WithSecond>(rows + i, centres, first, best + i);
+        dense_tile<V, step, Units, WithSecond, Term>(rows + i, centres, first, best + i);
     for (; i + 4 <= n && step > 4; i += 4)
-        dense_tile<V, 4, Units, WithSecond>(rows + i, centres, first, best + i);
+        dense_tile<V, 4, Units, WithSecond, Term>(rows + i, centres, first, best + i);
     for (; i + 2 <= n; i += 2)
-        dense_tile<V, 2, Units, WithSecond>(rows + i, centres, first, best + i);
-    for (; i < n; ++i) dense_tile<V, 1, Units, WithSecond>(rows + i, centres, first, best + i);
+        dense_tile<V, 2, Units, WithSecond, Term>(rows + i, centres, first, best + i);
+    for (; i < n; ++i)
+        dense_tile<V, 1, Units, WithSecond, Term>(rows + i, centres, first, best + i);
 }
 
 // A panel is read once for this many rows; their state stays in the first-level cache.
@@ -156,9 +178,9 @@ void panel_dense(const typename V::Real* const* rows, Size n,
                  const Panels<typename V::Real>& centres, Size p,
                  const Nearest<typename V::Real>& out) {
     const auto panel = centres.panel(p);
-    const auto run = panel.units == 1   ? &dense_panel<V, 1, true>
-                     : panel.units == 2 ? &dense_panel<V, 2, true>
-                                        : &dense_panel<V, 3, true>;
+    const auto run = panel.units == 1   ? &dense_panel<V, 1, true, Product<V>>
+                     : panel.units == 2 ? &dense_panel<V, 2, true, Product<V>>
+                                        : &dense_panel<V, 3, true, Product<V>>;
     LaneBest<V> best[dense_block];
     for (Size begin = 0; begin < n; begin += dense_block) {
         const Size count = n - begin < dense_block ? n - begin : dense_block;
@@ -168,7 +190,7 @@ void panel_dense(const typename V::Real* const* rows, Size n,
     }
 }
 
-template <class V, bool WithSecond>
+template <class V, bool WithSecond, class Term>
 void nearest_dense_wide(const typename V::Real* const* rows, Size n,
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
@@ -180,11 +202,11 @@ void nearest_dense_wide(const typename V::Real* const* rows, Size n,
         for (Size p = 0; p < centres.count; ++p) {
             const auto panel = centres.panel(p);
             if (panel.units == 1)
-                dense_panel<V, 1, WithSecond>(some, count, centres, panel.first, best);
+                dense_panel<V, 1, WithSecond, Term>(some, count, centres, panel.first, best);
             else if (panel.units == 2)
-                dense_panel<V, 2, WithSecond>(some, count, centres, panel.first, best);
+                dense_panel<V, 2, WithSecond, Term>(some, count, centres, panel.first, best);
             else
-                dense_panel<V, 3, WithSecond>(some, count, centres, panel.first, best);
+                dense_panel<V, 3, WithSecond, Term>(some, count, centres, panel.first, best);
         }
         for (Size i = 0; i < count; ++i) reduce_lanes<V, WithSecond>(best[i], begin + i, out);
     }
@@ -192,7 +214,7 @@ void nearest_dense_wide(const typename V::Real* const* rows, Size n,
 
 // Few features: lanes run across rows instead, so that there is nothing to reduce and no lane to
 // pad. Rows are transposed into a buffer, and each centre value is spread over all lanes.
-template <class V, bool WithSecond>
+template <class V, bool WithSecond, class Term>
 void nearest_dense_thin(const typename V::Real* const* rows, Size n,
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
@@ -221,7 +243,7 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n,
                     const V c = V::splat(centre[f * width]);
 #pragma GCC unroll 8
                     for (int v = 0; v < vectors; ++v)
-                        acc[v] = V::fma(V::load(x + f * block + v * V::lanes), c, acc[v]);
+                        acc[v] = Term::add(V::load(x + f * block + v * V::lanes), c, acc[v]);
                 }
                 const V start = V::splat(centres.start[panel.first + l]),
                         number = V::splat(R(panel.first + l));
@@ -242,6 +264,16 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n,
             if constexpr (WithSecond) out.second[begin + i] = second[i];
         }
     }
+}
+
+template <class V, bool WithSecond, class Term>
+void nearest_dense_rows(const typename V::Real* const* rows, Size n,
+                        const Panels<typename V::Real>& centres,
+                        const Nearest<typename V::Real>& out) {
+    if (centres.d <= thin_features)
+        nearest_dense_thin<V, WithSecond, Term>(rows, n, centres, out);
+    else
+        nearest_dense_wide<V, WithSecond, Term>(rows, n, centres, out);
 }
 
 template <class V>
@@ -281,12 +313,10 @@ void nearest_listed(const typename V::Real* tile, Size n, Size d, const typename
 template <class V>
 void nearest_dense(const typename V::Real* const* rows, Size n,
                    const Panels<typename V::Real>& centres, const Nearest<typename V::Real>& out) {
-    const bool thin = centres.d <= thin_features;
     if (out.second)
-        (thin ? &nearest_dense_thin<V, true> : &nearest_dense_wide<V, true>)(rows, n, centres, out);
+        nearest_dense_rows<V, true, Product<V>>(rows, n, centres, out);
     else
-        (thin ? &nearest_dense_thin<V, false> : &nearest_dense_wide<V, false>)(rows, n, centres,
-                                                                               out);
+        nearest_dense_rows<V, false, Product<V>>(rows, n, centres, out);
 }
 
 // ---- CSR
@@ -303,8 +333,9 @@ struct HitBench {
     R x[entries];
 };
 
-// One row against Vectors vectors of centres.
-template <class V, int Vectors>
+// One row against Vectors vectors of centres. Hits are for products only: they leave out centres
+// that do not have a feature.
+template <class V, int Vectors, class Term>
 struct CsrChain {
     using R = typename V::Real;
     using Bench = HitBench<V, Vectors>;
@@ -326,7 +357,7 @@ struct CsrChain {
             const R* centre = at(t);
 #pragma GCC unroll 32
             for (int v = 0; v < Vectors; ++v)
-                acc[v] = V::fma(value, V::load(centre + v * V::lanes), acc[v]);
+                acc[v] = Term::add(value, V::load(centre + v * V::lanes), acc[v]);
         }
 #pragma GCC unroll 32
         for (int v = 0; v < Vectors; ++v) sum[v] = acc[v];
@@ -427,12 +458,12 @@ private:
 };
 
 // One row against the panel of Vectors vectors that begins at centre `first`.
-template <class V, int Vectors, bool WithSecond>
+template <class V, int Vectors, bool WithSecond, class Term>
 inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
                             const Panels<typename V::Real>& centres, Size first,
                             HitBench<V, Vectors>& bench) {
     using R = typename V::Real;
-    CsrChain<V, Vectors> chain;
+    CsrChain<V, Vectors, Term> chain;
     chain.run_row(row, centres.values + first * centres.d, first, bench);
     LaneBest<V> best = LaneBest<V>::none();
     V number = V::add(V::splat(R(first)), V::iota());
@@ -447,14 +478,15 @@ inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
 
 // Rows against one panel. Panels come in ascending order; what the former ones gave stands in
 // `out`.
-template <class V, int Vectors, bool WithSecond>
+template <class V, int Vectors, bool WithSecond, class Term>
 void csr_panel(const SlotRow<typename V::Real>* rows, Size n,
                const Panels<typename V::Real>& centres, Size first,
                const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
     HitBench<V, Vectors> bench;
     for (Size i = 0; i < n; ++i) {
-        const LaneBest<V> best = csr_best<V, Vectors, WithSecond>(rows[i], centres, first, bench);
+        const LaneBest<V> best =
+            csr_best<V, Vectors, WithSecond, Term>(rows[i], centres, first, bench);
         if (first == 0) {
             reduce_lanes<V, WithSecond>(best, i, out);
             continue;
@@ -536,17 +568,17 @@ void panel_csr(const SlotRow<typename V::Real>* rows, Size n,
     for_csr_panel<V>(centres.panel(p), [&]<int Vectors>(Size first) {
         HitBench<V, Vectors> bench;
         for (Size i = 0; i < n; ++i)
-            reduce_lanes<V, true>(csr_best<V, Vectors, true>(rows[i], centres, first, bench), i,
-                                  out);
+            reduce_lanes<V, true>(
+                csr_best<V, Vectors, true, Product<V>>(rows[i], centres, first, bench), i, out);
     });
 }
 
-template <class V, bool WithSecond>
+template <class V, bool WithSecond, class Term>
 void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n,
                       const Panels<typename V::Real>& centres,
                       const Nearest<typename V::Real>& out) {
     for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
-        csr_panel<V, Vectors, WithSecond>(rows, n, centres, first, out);
+        csr_panel<V, Vectors, WithSecond, Term>(rows, n, centres, first, out);
     });
 }
 
@@ -554,9 +586,9 @@ template <class V>
 void nearest_csr(const SlotRow<typename V::Real>* rows, Size n,
                  const Panels<typename V::Real>& centres, const Nearest<typename V::Real>& out) {
     if (out.second)
-        nearest_csr_rows<V, true>(rows, n, centres, out);
+        nearest_csr_rows<V, true, Product<V>>(rows, n, centres, out);
     else
-        nearest_csr_rows<V, false>(rows, n, centres, out);
+        nearest_csr_rows<V, false, Product<V>>(rows, n, centres, out);
 }
 
 // ---- all scores -----------------------------------------------------------------------------
@@ -569,7 +601,7 @@ inline void store_scores(const V* score, Size first, Size k, typename V::Real* r
     for (Size l = 0; l < Vectors * V::lanes && first + l < k; ++l) row[first + l] = lanes[l];
 }
 
-template <class V, int Units>
+template <class V, int Units, class Term>
 void scores_panel(const typename V::Real* const* rows, Size n,
                   const Panels<typename V::Real>& centres, Size first, typename V::Real* out) {
     using R = typename V::Real;
@@ -577,7 +609,7 @@ void scores_panel(const typename V::Real* const* rows, Size n,
     const R* values = centres.values + first * centres.d;
     Size i = 0;
     const auto run = [&]<int Rows>() {
-        DenseTileScores<V, Rows, Units> tile;
+        DenseTileScores<V, Rows, Units, Term> tile;
         tile.run(rows + i, values, centres.start + first, centres.d);
         for (int r = 0; r < Rows; ++r)
             store_scores<V, tile.vectors>(tile.score[r], first, centres.k,
@@ -588,27 +620,27 @@ void scores_panel(const typename V::Real* const* rows, Size n,
     while (i < n) run.template operator()<1>();
 }
 
-template <class V>
+template <class V, class Term>
 void scores_dense(const typename V::Real* const* rows, Size n,
                   const Panels<typename V::Real>& centres, typename V::Real* out) {
     for (Size p = 0; p < centres.count; ++p) {
         const auto panel = centres.panel(p);
         if (panel.units == 1)
-            scores_panel<V, 1>(rows, n, centres, panel.first, out);
+            scores_panel<V, 1, Term>(rows, n, centres, panel.first, out);
         else if (panel.units == 2)
-            scores_panel<V, 2>(rows, n, centres, panel.first, out);
+            scores_panel<V, 2, Term>(rows, n, centres, panel.first, out);
         else
-            scores_panel<V, 3>(rows, n, centres, panel.first, out);
+            scores_panel<V, 3, Term>(rows, n, centres, panel.first, out);
     }
 }
 
-template <class V>
+template <class V, class Term>
 void scores_csr(const SlotRow<typename V::Real>* rows, Size n,
                 const Panels<typename V::Real>& centres, typename V::Real* out) {
     for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
         HitBench<V, Vectors> bench;
         for (Size i = 0; i < n; ++i) {
-            CsrChain<V, Vectors> chain;
+            CsrChain<V, Vectors, Term> chain;
             chain.run_row(rows[i], centres.values + first * centres.d, first, bench);
             for (int v = 0; v < Vectors; ++v)
                 chain.sum[v] = V::add(chain.sum[v], V::load(centres.start + first + v * V::lanes));

@@ -103,6 +103,31 @@ SquareSum stored_distance2(const typename V::Real* x, const double* c, Size n, d
     return {high, low + stripes_total<V>(error)};
 }
 
+// sum of x c scale, compensated.
+template <class V>
+SquareSum product(const typename V::Real* x, const double* c, Size n, double scale) {
+    double sum[stripes] = {}, error[stripes] = {};
+    const auto add = [&](Size t, int l) {
+        const double value = double(x[t]) * scale, term = value * c[t];
+        double total, lost;
+        two_sum<V>(sum[l], term, total, lost);
+        sum[l] = total;
+        error[l] += lost + __builtin_fma(value, c[t], -term);
+    };
+    Size t = 0;
+    for (; t + stripes <= n; t += stripes)
+        for (int l = 0; l < stripes; ++l) add(t + l, l);
+    for (int l = 0; t + l < n; ++l) add(t + l, l);
+    double high = 0, low = 0;
+    for (int l = 0; l < stripes; ++l) {
+        double total, lost;
+        two_sum<V>(high, sum[l], total, lost);
+        high = total;
+        low += lost;
+    }
+    return {high, low + stripes_total<V>(error)};
+}
+
 template <class V>
 bool fits_words(const typename V::Real* x, const double* magic, Size columns, int words,
                 double weight, double scale, Size d) {

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans import _core
+from exactmeans._metrics import Metric
 from exactmeans._validation import Double, Matrix
 
 
@@ -33,8 +34,13 @@ class Engine(Protocol):
     sparse: bool
     weights: Double | None
     n_jobs: int
+    metric: Metric
+    norms: Double | None  # lengths of the rows, where only directions count
 
     # before the first iteration
+
+    def examine(self) -> _core.Survey:
+        """The first look at the rows, which refuses what no metric or this one cannot take."""
 
     def survey(self, *, weighted: bool) -> _core.Survey:
         """Largest values and the first row that is not finite."""
@@ -46,13 +52,16 @@ class Engine(Protocol):
         """Put every row into cluster 0 of `sums`."""
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
-        """Sum of squared distances to the own (or only) point, weighted and not."""
+        """Sum of what rows cost at the own (or only) point, weighted and not."""
+
+    def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
+        """Sum of squared distances to a point, weighted and not, whatever the metric."""
 
     def slots(self) -> NDArray[np.uint32] | None:
         """Where the core should keep each feature of sparse centres."""
 
     def take(self, ids: NDArray[np.intp]) -> Matrix:
-        """Rows by their number, in the layout of the data."""
+        """Rows by their number, in the layout of the data; unit vectors for directions."""
 
     def pick(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their ascending number, in the layout of the data."""
@@ -90,10 +99,21 @@ class Engine(Protocol):
         """The centres went this far since the last assignment."""
 
     def own_distances(self, centres: Matrix, exponent: int) -> Double:
-        """Squared distance of every row to the centre of its label."""
+        """What every row costs at the centre of its label."""
 
     def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
         """Distances of every row to every centre."""
+
+    def counted(self) -> Double | None:
+        """Weights of rows that count for centres: those without a direction do not."""
+
+    def medians(self, labels: NDArray[np.int32], centres: NDArray[Any]) -> None:
+        """Put centres of clusters that have weight at their medians; one block only."""
+
+    def karcher(
+        self, labels: NDArray[np.int32], centres: NDArray[Any], *, steps: int, tolerance: float
+    ) -> float:
+        """Move centres towards geodesic means; gives the objective before. One block only."""
 
     def labels(self) -> NDArray[np.int32]:
         """The label of every row."""

@@ -18,11 +18,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans._centres import for_core, like_rows
+from exactmeans._centres import for_core, like_rows, normalise
+from exactmeans._metrics import EUCLIDEAN, Metric
 from exactmeans._validation import (
     Double,
     Matrix,
     Stream,
+    check_lengths,
     offsets_of,
     refuse_nonfinite,
     rows_of,
@@ -102,12 +104,25 @@ class Part:
 class LocalEngine:
     """The rows of a fit: in memory, or read block by block whenever they are needed."""
 
-    def __init__(self, blocks: list[Matrix] | Stream, weights: Double | None, n_jobs: int) -> None:
+    def __init__(
+        self,
+        blocks: list[Matrix] | Stream,
+        weights: Double | None,
+        n_jobs: int,
+        metric: Metric = EUCLIDEAN,
+        zero_rows: str = "error",
+    ) -> None:
         self.weights = weights
         self.n_jobs = n_jobs
+        self.metric = metric
         self.streamed = isinstance(blocks, Stream)
         self.nonzeros = 0
         self.passes = 0  # over the blocks that are not in memory
+        self._zero_rows = zero_rows
+        n = blocks.n if isinstance(blocks, Stream) else sum(b.shape[0] for b in blocks)
+        # Lengths of the rows, where only directions count; known of blocks that have been held.
+        self.norms: Double | None = np.empty(n) if metric.directed else None
+        self._measured: set[int] = set()
         self._slots: NDArray[np.uint32] | None = None
         self._surveys: dict[bool, _core.Survey] = {}
         self._spare: Part | None = None
@@ -135,12 +150,28 @@ class LocalEngine:
 
     def _hold(self, part: Part, block: Matrix) -> Held:
         plain = rows_of(block, None)
+        if self.metric is not EUCLIDEAN:
+            if self.norms is not None and part.number not in self._measured:
+                plain.lengths(self.norms[part.begin : part.end], self.n_jobs)
+                self._measured.add(part.number)
+            return Held(
+                block,
+                self._by_metric(part, plain, self.weights, self.metric),
+                self._by_metric(part, plain, None, self.metric),
+            )
         if self.weights is None:
             return Held(block, plain, plain)
         return Held(block, rows_of(block, self.weights[part.begin : part.end]), plain)
 
     def _read(self, part: Part) -> Held:
         return self._hold(part, self._stream.read(part.number))
+
+    def _by_metric(
+        self, part: Part, rows: _core.Rows, weights: Double | None, metric: Metric
+    ) -> _core.Rows:
+        norms = self.norms if metric.directed else None
+        own = [None if a is None else a[part.begin : part.end] for a in (weights, norms)]
+        return rows.with_metric(metric.name, *own)
 
     def walk(self, wanted: Callable[[Part], bool] | None = None) -> Iterator[Part]:
         """Parts in order, each in memory while its turn lasts; the next is read meanwhile."""
@@ -211,6 +242,14 @@ class LocalEngine:
 
     # -- before the first iteration ------------------------------------------------------------
 
+    def examine(self) -> _core.Survey:
+        """The first look at the rows, which refuses what no metric or this one cannot take."""
+        survey = self.survey(weighted=False)
+        refuse_nonfinite(survey)
+        if self.norms is not None:
+            check_lengths(self.norms, self._zero_rows, self.metric.name)
+        return survey
+
     def survey(self, *, weighted: bool) -> _core.Survey:
         """Largest values and the first row that is not finite."""
         if weighted not in self._surveys:
@@ -247,7 +286,7 @@ class LocalEngine:
             sums.relabel(self._rows(part, weighted), None, _unlabelled(part.n), self.n_jobs)
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
-        """Sum of squared distances to the own (or only) point, weighted and not."""
+        """Sum of what rows cost at the own (or only) point, weighted and not."""
         weighted, plain = _core.ExactSum(), _core.ExactSum()
         points = for_core(like_rows(points, sparse=self.sparse))
         for part in self.walk():
@@ -257,8 +296,28 @@ class LocalEngine:
             plain.add(own[1])
         return weighted.value, plain.value
 
+    def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
+        """Sum of squared distances to a point, weighted and not, whatever the metric."""
+        weighted, plain = _core.ExactSum(), _core.ExactSum()
+        points = for_core(like_rows(point, sparse=self.sparse))
+        for part in self.walk():
+            rows = self._by_metric(part, part.rows, self.weights, EUCLIDEAN)
+            own = rows.scatter(points, None, exponent, self.n_jobs)
+            weighted.add(own[0])
+            plain.add(own[1])
+        return weighted.value, plain.value
+
     def take(self, ids: NDArray[np.intp]) -> Matrix:
-        """Rows by their number, in the layout of the data; sparse ones in canonical form."""
+        """Rows by their number, in the layout of the data; sparse ones in canonical form.
+
+        Where only directions count, they are unit vectors.
+        """
+        rows = self._take(ids)
+        if self.metric.directed:
+            normalise(rows)
+        return rows
+
+    def _take(self, ids: NDArray[np.intp]) -> Matrix:
         if self.sparse:
             order = np.argsort(ids, kind="stable")
             rows = sp.csr_array(self.pick(ids[order])[np.argsort(order)])
@@ -324,6 +383,7 @@ class LocalEngine:
             self,
             (self.n, self.d),
             sparse=self.sparse,
+            metric=self.metric,
             exponent=exponent,
             alpha=alpha,
             candidates=candidates,
@@ -405,7 +465,7 @@ class LocalEngine:
             part.assigner.moved(movement)
 
     def own_distances(self, centres: Matrix, exponent: int) -> Double:
-        """Squared distance of every row to the centre of its label."""
+        """What every row costs at the centre of its label."""
         out = np.empty(self.n)
         centres = for_core(like_rows(centres, sparse=self.sparse))
         for part in self.walk():
@@ -416,11 +476,32 @@ class LocalEngine:
     def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
         """Distances of every row to every centre."""
         out = np.empty((self.n, centres.shape[0]), dtype=self.dtype)
-        centres = for_core(like_rows(centres, sparse=self.sparse))
+        centres = for_core(like_rows(centres, sparse=self.sparse and not self.metric.l1))
         for part in self.walk():
             own = out[part.begin : part.end]
             part.rows.transform(centres, shift, exponent, own, self.n_jobs)
         return out
+
+    def counted(self) -> Double | None:
+        """Weights of rows that count for centres: those without a direction do not."""
+        if self.norms is None or self.norms.all():
+            return self.weights
+        weights = np.ones(self.n) if self.weights is None else self.weights
+        return weights * (self.norms > 0)
+
+    # Centres that are not sums: rows in one block only.
+
+    def medians(self, labels: Labels, centres: NDArray[Any]) -> None:
+        """Put centres of clusters that have weight at their medians."""
+        (part,) = self._parts
+        _core.move_to_medians(part.rows, labels, centres, self.n_jobs)
+
+    def karcher(
+        self, labels: Labels, centres: NDArray[Any], *, steps: int, tolerance: float
+    ) -> float:
+        """Move centres towards the geodesic means of their clusters; gives the objective before."""
+        (part,) = self._parts
+        return _core.move_to_karcher(part.rows, labels, centres, steps, tolerance, self.n_jobs)
 
     def labels(self) -> Labels:
         if len(self._parts) == 1:

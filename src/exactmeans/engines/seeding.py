@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans import _core
+from exactmeans._metrics import Metric
 from exactmeans._validation import Double, Matrix
 
 # A grid is laid anew when the potential has fallen this far: its words then have bits to spare.
@@ -64,6 +65,7 @@ class LocalSeeding:
         shape: tuple[int, int],
         *,
         sparse: bool,
+        metric: Metric,
         exponent: int,
         alpha: float,
         candidates: int,
@@ -79,9 +81,11 @@ class LocalSeeding:
         self.n_jobs = n_jobs
         self._engine = engine
         self._exponent = exponent
+        self._metric = metric
         self._planned = candidates
         few = self.d < 16 or self.n < 16 * _SAMPLE
-        self._probes = [] if sparse or few or engine.streamed else list(_PROBES)
+        no = sparse or few or engine.streamed or metric.l1
+        self._probes = [] if no else list(_PROBES)
         self._sparse = sparse
         self._alpha = alpha
         self._points, self._late = self._new_points(), self._new_points()
@@ -248,7 +252,7 @@ class LocalSeeding:
             part.block.project(points, step, self._exponent, self.n_jobs)
 
     def _new_points(self) -> _core.SeedPoints:
-        return _core.SeedPoints(self.d, self._exponent, self._sparse)
+        return _core.SeedPoints(self.d, self._exponent, self._sparse, self._metric.directed)
 
     def _stage(self, rows: list[int]) -> None:
         self._points.unstage()

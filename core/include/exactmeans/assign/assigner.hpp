@@ -41,6 +41,7 @@ struct Traits {
     const char* name;
     const char* summary;
     bool dense, csr;
+    const char* metrics = "euclidean";  // all that it can do, separated by spaces
 };
 
 // One algorithm at work on one block, whatever kind of rows that has.

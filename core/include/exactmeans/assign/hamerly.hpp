@@ -29,7 +29,8 @@ template <class R>
 class Hamerly {
 public:
     using Real = R;
-    static constexpr Traits traits{"hamerly", "one lower bound per row", true, true};
+    static constexpr Traits traits{"hamerly", "one lower bound per row", true, true,
+                                   "euclidean cosine angular"};
     static Size bytes_per_row(Size, Size, bool) { return 16 + RowSlacks<R>::bytes_per_row; }
 
     Hamerly(Size n, Size)
@@ -90,6 +91,7 @@ private:
     static double own_distance(const Work<Rows>& work, Size i, Size own) {
         const Centroids<R>& centroids = work.centroids;
         const Frame<R>& frame = centroids.frame();
+        if (work.x.norms) return own_chord(work, i, own);
         Compensated sum;
         if constexpr (is_dense<Rows>) {
             const R* shift = frame.shift_or_null();
@@ -118,6 +120,25 @@ private:
             sum.add(0x1p-51 * centroids.norm2(own) + double(centroids.d()) * 0x1p-1074);
         }
         return std::sqrt(std::max(0.0, sum.value())) * (1 + 0x1p-40);
+    }
+
+    // The same of a direction: |c|^2 + 1 - 2 x.c / |x|. |x|, |c|^2 and the quotient are rounded to
+    // a few units of float64.
+    template <class Rows>
+    static double own_chord(const Work<Rows>& work, Size i, Size own) {
+        std::vector<R> buffer;
+        const auto row = stored(work.x, i, buffer);
+        const double norm = work.x.norms[i];
+        if (!(norm > 0)) return std::numeric_limits<double>::infinity();
+        std::vector<double> c(static_cast<std::size_t>(row.nonzeros));
+        if constexpr (is_dense<Rows>)
+            std::copy(work.centroids.master(own), work.centroids.master(own) + work.x.d, c.data());
+        else
+            work.centroids.values_at(own, row.index, row.nonzeros, c.data());
+        const double scale = to_one(norm);
+        const double dot = kernels<R>().product(row.value, c.data(), row.nonzeros, scale).value();
+        const double d2 = 1 + work.centroids.norm2(own) - 2 * (dot / (norm * scale));
+        return std::sqrt(std::max(0.0, d2) + 0x1p-48) * (1 + 0x1p-40);
     }
 
     std::vector<double> upper_, lower_;

@@ -14,7 +14,8 @@ template <class R>
 class Lloyd {
 public:
     using Real = R;
-    static constexpr Traits traits{"lloyd", "every row against every centre", true, true};
+    static constexpr Traits traits{"lloyd", "every row against every centre", true, true,
+                                   "euclidean cosine angular manhattan"};
     static Size bytes_per_row(Size, Size, bool) { return 0; }
 
     Lloyd(Size, Size) {}

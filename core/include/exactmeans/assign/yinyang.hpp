@@ -33,7 +33,7 @@ class Yinyang {
 public:
     using Real = R;
     static constexpr Traits traits{"yinyang", "one lower bound per row and group of centres", true,
-                                   true};
+                                   true, "euclidean cosine angular"};
     static Size bytes_per_row(Size k, Size, bool dense) {
         return 4 * pitch_of(group_count<R>(k, dense)) + 8 + RowSlacks<R>::bytes_per_row;
     }

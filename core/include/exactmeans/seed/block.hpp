@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "exactmeans/metric.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
 #include "exactmeans/seed/coins.hpp"
@@ -18,6 +19,7 @@
 #include "exactmeans/seed/points.hpp"
 #include "exactmeans/seed/projection.hpp"
 #include "exactmeans/seed/trial.hpp"
+#include "exactmeans/sphere.hpp"
 
 namespace exactmeans {
 
@@ -31,11 +33,20 @@ const Rows& same_size(const Rows& rows, const Rows& before) {
 
 class SeedBlock {
 public:
-    // alpha: a row's mass is weight * distance^alpha.
-    SeedBlock(Size n, const double* weights, double alpha)
+    // A row's mass is weight * distance^alpha, where the square of the distance is what the
+    // metric's objective adds up.
+    struct Measure {
+        double alpha = 2;
+        Metric metric = Metric::euclidean;
+        const double* lengths = nullptr;  // squared distances are kept times these
+    };
+
+    SeedBlock(Size n, const double* weights, Measure measure)
         : n_(n),
           weights_(weights),
-          alpha_(alpha),
+          alpha_(measure.alpha),
+          metric_(measure.metric),
+          lengths_(measure.lengths),
           d2_(std::size_t(n), std::numeric_limits<double>::infinity()),
           own_(std::size_t(n), -1) {}
     virtual ~SeedBlock() = default;
@@ -74,13 +85,13 @@ public:
         return most;
     }
 
-    // The farthest row of positive weight, the first of several, and its squared distance; -1 if
-    // there is none.
+    // The farthest row of positive weight, the first of several, and its cost; -1 if there is none.
     std::pair<Size, double> farthest() const {
         std::pair<Size, double> most{-1, -1.0};
-        for (Size i = 0; i < n_; ++i)
-            if (d2_[std::size_t(i)] > most.second && !(weights_ && weights_[i] == 0))
-                most = {i, d2_[std::size_t(i)]};
+        for (Size i = 0; i < n_; ++i) {
+            const double own = cost(i, d2_[std::size_t(i)]);
+            if (own > most.second && !(weights_ && weights_[i] == 0)) most = {i, own};
+        }
         return most;
     }
 
@@ -93,7 +104,7 @@ public:
         return kept;
     }
 
-    // Masses are taken of d2 / unit2: high powers of a distance would overflow, or all vanish.
+    // Masses are taken of costs / unit2: high powers of a distance would overflow, or all vanish.
     void set_unit2(double unit2) { unit2_ = unit2; }
 
     // Lays the grid for masses that add up to at most `bound` over all blocks of n_all rows; gives
@@ -213,9 +224,16 @@ private:
         if (i < 0 || i >= n_) throw std::invalid_argument("there is no such row");
     }
     double mass_at(Size i, double d2) const {
-        const double weight = weights_ ? weights_[i] : 1.0;
-        if (alpha_ == 2) return weight * d2;
-        return weight * (alpha_ == 1 ? std::sqrt(d2) : std::pow(d2 / unit2_, 0.5 * alpha_));
+        const double weight = weights_ ? weights_[i] : 1.0, own = cost(i, d2);
+        if (alpha_ == 2) return weight * own;
+        return weight * (alpha_ == 1 ? std::sqrt(own) : std::pow(own / unit2_, 0.5 * alpha_));
+    }
+    // What the objective adds up: of directions, d2 is 2 (1 - cos), which serves for cosine as
+    // well.
+    double cost(Size i, double d2) const {
+        if (lengths_) d2 = lengths_[i] > 0 ? d2 / lengths_[i] : 0.0;
+        if (metric_ != Metric::angular) return d2;
+        return angle_of(0.5 * d2) * angle_of(0.5 * d2);
     }
 
     // Writes the row's chunk of masses, too: two threads never settle rows of one chunk.
@@ -234,6 +252,8 @@ private:
     Size n_;
     const double* weights_;
     double alpha_, unit2_ = 1;
+    Metric metric_;
+    const double* lengths_;
     std::vector<double> d2_;
     std::vector<std::int32_t> own_;
     MassGrid grid_;

@@ -2,6 +2,9 @@
 // candidate are touched feature by feature; all others are at |x|^2 + |s|^2, found by one pass over
 // numbers.
 //
+// Rows that are directions keep |x| times the squared distance of the unit vectors, 2|x| - 2 x.s:
+// the same additions, and no row has to be divided by its length.
+//
 // Later, when rows are near their seeds, features that many rows share are left out at first: their
 // part of a product is bounded by norms (Cauchy-Schwarz), which rules most rows out, and the few
 // that remain are measured one by one. What is shared by many weighs little and costs most.
@@ -26,9 +29,11 @@ template <class R, class I>
 class CsrSeedBlock final : public SeedBlock {
 public:
     // passing: rows are not kept in memory, and transposing them at each visit would not pay.
-    CsrSeedBlock(const CsrRows<R, I>& x, double alpha, double scale, const Threads& threads,
+    CsrSeedBlock(const CsrRows<R, I>& x, Measure measure, double scale, const Threads& threads,
                  bool passing = false)
-        : SeedBlock(x.n, x.weights, alpha), x_(x), norm2_(static_cast<std::size_t>(x.n)) {
+        : SeedBlock(x.n, x.weights, {measure.alpha, measure.metric, x.norms}),
+          x_(x),
+          norm2_(static_cast<std::size_t>(x.n)) {
         if (!passing) transposed_ = std::make_unique<Transposed<R>>(x, threads);
         threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) norm2_[std::size_t(i)] = norm2(i, scale);
@@ -52,7 +57,9 @@ protected:
         threads.run(Size(transposed_->slabs().size()), [&](Size slab, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
             for (Size s = first; s < first + count; ++s) {
-                const auto nearer = [&](Size i, double d2) { found(worker, i, s, first, d2); };
+                const auto nearer = [&](Size i, double d2) {
+                    found(worker, i, s, first, cleared(i, d2));
+                };
                 if (in_two_steps)
                     sift(transposed_->slabs()[std::size_t(slab)], points.sparse_point(s),
                          points.scale(), scratch, nearer);
@@ -70,7 +77,7 @@ protected:
         double nearest = std::numeric_limits<double>::infinity();
         for (Size j = 0; j < points.seeds(); ++j)
             nearest = std::min(nearest, distance2(i, points.sparse_seed(j), points.scale()));
-        return nearest;
+        return cleared(i, nearest);
     }
 
 private:
@@ -102,7 +109,7 @@ private:
             threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
                 for (Size i = begin; i < end; ++i) {
                     const double d2 = distance2(i, spread.data(), point.norm2, points.scale());
-                    if (d2 < d2_data()[i]) found(worker, i, s, first, d2);
+                    if (d2 < d2_data()[i]) found(worker, i, s, first, cleared(i, d2));
                 }
             });
             for (const Size f : point.index) spread[std::size_t(f)] = 0;
@@ -110,7 +117,17 @@ private:
         this->count(x_.n * count);
     }
 
+    // What is left of a direction that is a seed's is rounding, since that was divided by its
+    // length.
+    double cleared(Size i, double d2) const {
+        if (!x_.norms) return d2;
+        const double rounding = double(x_.row(i).nonzeros + 8) * 0x1p-51;
+        return d2 > rounding * norm2_[std::size_t(i)] ? d2 : 0.0;
+    }
+
+    // |x|^2; of a direction 2|x|, to which unit vectors add nothing (see SeedPoints).
     double norm2(Size i, double scale) const {
+        if (x_.norms) return 2 * x_.norms[i] * scale;
         const auto row = x_.row(i);
         double sum = 0;
         for (Size t = 0; t < row.nonzeros; ++t) {
@@ -226,13 +243,15 @@ private:
         threads.ranges(x_.n, 1024, [&](Size begin, Size end, int worker) {
             for (Size i = begin; i < end; ++i) {
                 const auto row = x_.row(i);
+                // Squares of directions stay in range when those of rows would not.
+                const double norm = x_.norms && x_.norms[i] > 0 ? x_.norms[i] : 1.0;
                 double sum = 0;
                 for (Size t = 0; t < row.nonzeros; ++t) {
-                    const double value = double(row.value[t]) * scale;
+                    const double value = double(row.value[t]) * scale / norm;
                     if (is_frequent_[std::size_t(row.index[t])]) sum += value * value;
                 }
                 frequent_[std::size_t(i)] =
-                    std::sqrt(sum) * (1 + double(row.nonzeros + 4) * 0x1p-52);
+                    std::sqrt(sum) * norm * (1 + double(row.nonzeros + 6) * 0x1p-52);
                 longest[std::size_t(worker)] = std::max(longest[std::size_t(worker)], row.nonzeros);
             }
         });

@@ -23,8 +23,8 @@ template <class R>
 class DenseSeedBlock final : public SeedBlock {
 public:
     // passing: rows are not kept in memory, so little may be kept about them.
-    DenseSeedBlock(const DenseRows<R>& x, double alpha, bool passing = false)
-        : SeedBlock(x.n, x.weights, alpha), x_(x), passing_(passing) {}
+    DenseSeedBlock(const DenseRows<R>& x, Measure measure, bool passing = false)
+        : SeedBlock(x.n, x.weights, measure), x_(x), passing_(passing) {}
 
     void project(Projection projection, const Threads& threads) override {
         projection_ = std::make_unique<Projection>(std::move(projection));
@@ -82,10 +82,9 @@ protected:
     }
 
     double nearest_seed2(SeedPoints& points, Size i) override {
-        DenseTile<R> tile;
-        tile.load(x_, nullptr, i, nullptr, 1);
+        SeedTile<R> tile;
         std::vector<double> out(static_cast<std::size_t>(points.seeds()));
-        seed_kernels().distances2(tile.rows(), 1, points.seed_panel(), out.data());
+        tile.distances2(x_, i, nullptr, 1, points.seed_panel(), out.data());
         return out.empty() ? std::numeric_limits<double>::infinity()
                            : *std::min_element(out.begin(), out.end());
     }
@@ -96,7 +95,7 @@ private:
     struct alignas(64) Scratch {
         std::vector<std::uint32_t> survives;
         std::vector<Size> ids[most_points + 1];  // rows of all points, then of each
-        DenseTile<R> tile;
+        SeedTile<R> tile;
         double out[tile_rows * most_points];
         Size pairs = 0, seen = 0;
     };
@@ -201,9 +200,8 @@ private:
         for (Size begin = 0; begin < n; begin += tile_rows) {
             const Size rows = std::min(tile_rows, n - begin);
             const Size* ids = all + begin;
-            scratch.tile.load(x_, nullptr, 0, ids, rows);
             for (Size t = begin + rows; t < std::min(n, begin + 2 * tile_rows); ++t) fetch(all[t]);
-            seed_kernels().distances2(scratch.tile.rows(), rows, panel, scratch.out);
+            scratch.tile.distances2(x_, 0, ids, rows, panel, scratch.out);
             for (Size t = 0; t < rows; ++t) {
                 const double d2 = d2_data()[ids[t]];
                 for (Size s = 0; s < panel.count; ++s) {

@@ -1,5 +1,5 @@
 // Seeds chosen so far and the candidates for the next one, in float64 on the frame's scale; shared
-// by all blocks.
+// by all blocks. Rows that are directions are staged as unit vectors.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +30,11 @@ struct SparsePoint {
 
 class SeedPoints {
 public:
-    SeedPoints(Size d, int exponent, bool sparse)
+    SeedPoints(Size d, int exponent, bool sparse, bool directed = false)
         : d_(d),
           pitch_((d + seed_stripes - 1) / seed_stripes * seed_stripes),
           sparse_(sparse),
+          directed_(directed),
           scale_(std::ldexp(1.0, exponent)) {}
 
     Size d() const { return d_; }
@@ -52,12 +53,12 @@ public:
     void stage(const Rows& x, Size i) {
         if (i < 0 || i >= x.n) throw std::invalid_argument("there is no such row");
         if constexpr (is_dense<Rows>) {
-            stage_values([&](Size f) { return double(x.at(i, f)); });
+            stage_values([&](Size f) { return double(x.at(i, f)) / length_of(x, i); });
         } else {
             const auto row = x.row(i);
             SparsePoint point;
             for (Size t = 0; t < row.nonzeros; ++t)
-                point.add(Size(row.index[t]), double(row.value[t]) * scale_);
+                point.add(Size(row.index[t]), double(row.value[t]) / length_of(x, i) * scale_);
             stage_sparse(std::move(point));
         }
     }
@@ -120,13 +121,19 @@ private:
         ++staged_;
         gaps_known_ = false;
     }
+    template <class Rows>
+    double length_of(const Rows& x, Size i) const {
+        return directed_ && x.norms[i] > 0 ? x.norms[i] : 1.0;
+    }
     void stage_sparse(SparsePoint point) {
+        // |x| |x/|x| - s|^2 = 2|x| - 2 x.s: all that is not a product belongs to the row.
+        if (directed_) point.norm2 = 0;
         staged_sparse_.push_back(std::move(point));
         ++staged_;
     }
 
     Size d_, pitch_;
-    bool sparse_;
+    bool sparse_, directed_;
     double scale_;
     Size seeds_ = 0, staged_ = 0;
     std::vector<double> seeds_dense_, staged_dense_, gaps_;

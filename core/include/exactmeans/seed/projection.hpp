@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "exactmeans/seed/points.hpp"
+#include "exactmeans/seed/tile.hpp"
 
 namespace exactmeans {
 
@@ -47,12 +48,11 @@ public:
         near_.assign(std::size_t(tiles * bound_rows), 0.0f);
         std::vector<double> farthest(std::size_t(threads.n_jobs), 0.0);
         threads.ranges(tiles, 4, [&](Size begin, Size end, int worker) {
-            DenseTile<R> tile;
+            SeedTile<R> tile;
             std::vector<double> out(std::size_t(bound_rows * (axes_ + 1)));
             for (Size t = begin; t < end; ++t) {
                 const Size count = std::min(bound_rows, x.n - t * bound_rows);
-                tile.load(x, nullptr, t * bound_rows, nullptr, count);
-                seed_kernels().distances2(tile.rows(), count, panel(scale_), out.data());
+                tile.distances2(x, t * bound_rows, nullptr, count, panel(scale_), out.data());
                 for (Size r = 0; r < count; ++r) {
                     const double radius =
                         coordinates_of(out.data() + r * (axes_ + 1), coordinate(t, r), bound_rows,

@@ -1,0 +1,30 @@
+// How far a row is from a centre, and what the objective adds up.
+//
+//   euclidean   |x - c|^2            the centre is the mean
+//   cosine      1 - cos              the centre is the direction of the mean of unit rows
+//   angular     angle^2              the centre is the geodesic (Karcher) mean
+//   manhattan   sum of |x_f - c_f|   the centre is the median of each feature
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace exactmeans {
+
+enum class Metric { euclidean, cosine, angular, manhattan };
+
+inline Metric metric_of(std::string_view name) {
+    if (name == "euclidean") return Metric::euclidean;
+    if (name == "cosine") return Metric::cosine;
+    if (name == "angular") return Metric::angular;
+    if (name == "manhattan") return Metric::manhattan;
+    throw std::invalid_argument("unknown metric " + std::string(name));
+}
+
+// Do only the directions of rows count?
+inline bool is_spherical(Metric metric) {
+    return metric == Metric::cosine || metric == Metric::angular;
+}
+
+}  // namespace exactmeans

@@ -1,0 +1,94 @@
+// Candidates against rows by L1 distance, each row with each candidate. d2 is the distance itself:
+// that is what the objective adds up. Memory: 12 bytes per row and d per thread for CSR.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "exactmeans/compensated.hpp"
+#include "exactmeans/seed/block.hpp"
+
+namespace exactmeans {
+
+template <class Rows>
+class ManhattanSeedBlock final : public SeedBlock {
+public:
+    ManhattanSeedBlock(const Rows& x, Measure measure)
+        : SeedBlock(x.n, x.weights, measure), x_(x) {}
+
+protected:
+    void set_rows(const AnyRows& rows) override { x_ = same_size(std::get<Rows>(rows), x_); }
+    void drop_rows() override { x_.data = nullptr; }
+
+    void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
+        spread_.resize(std::size_t(threads.n_jobs));
+        for (auto& point : spread_) point.resize(std::size_t(x_.d), 0.0);
+        threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
+            for (Size s = first; s < first + count; ++s)
+                with_point(points, s, false, worker, [&](const double* point, double norm) {
+                    for (Size i = begin; i < end; ++i) {
+                        const double distance = measure(i, point, norm);
+                        if (distance < d2_data()[i]) found(worker, i, s, first, distance);
+                    }
+                });
+        });
+        this->count(x_.n * count);
+    }
+
+    double nearest_seed2(SeedPoints& points, Size i) override {
+        spread_.resize(std::max<std::size_t>(1, spread_.size()));
+        spread_[0].resize(std::size_t(x_.d), 0.0);
+        double nearest = std::numeric_limits<double>::infinity();
+        for (Size j = 0; j < points.seeds(); ++j)
+            with_point(points, j, true, 0, [&](const double* point, double norm) {
+                nearest = std::min(nearest, measure(i, point, norm));
+            });
+        return nearest;
+    }
+
+private:
+    // use(values, L1 norm) of a candidate or a seed; a sparse one is spread out for the time.
+    template <class Fn>
+    void with_point(const SeedPoints& points, Size s, bool seed, int worker, Fn use) {
+        if constexpr (is_dense<Rows>) {
+            const SeedPanel panel = seed ? points.seed_panel() : points.panel(0, points.staged());
+            use(panel.points + s * panel.pitch, 0.0);
+        } else {
+            const SparsePoint& point = seed ? points.sparse_seed(s) : points.sparse_point(s);
+            double* spread = spread_[std::size_t(worker)].data();
+            for (std::size_t p = 0; p < point.index.size(); ++p)
+                spread[point.index[p]] = point.value[p];
+            use(spread, norm1(point.value.data(), Size(point.value.size())).value());
+            for (const Size f : point.index) spread[f] = 0;
+        }
+    }
+
+    double measure(Size i, const double* point, double norm) const {
+        if constexpr (is_dense<Rows>) {
+            double part[4] = {};
+            Size f = 0;
+            for (; f + 4 <= x_.d; f += 4)
+                for (Size l = 0; l < 4; ++l)
+                    part[l] += std::fabs(double(x_.at(i, f + l)) - point[f + l]);
+            for (; f < x_.d; ++f) part[0] += std::fabs(double(x_.at(i, f)) - point[f]);
+            return (part[0] + part[2]) + (part[1] + part[3]);
+        } else {
+            const auto row = x_.row(i);
+            double sum = norm, own = norm;
+            for (Size t = 0; t < row.nonzeros; ++t) {
+                const double value = double(row.value[t]), other = point[row.index[t]];
+                sum += std::fabs(value - other) - std::fabs(other);
+                own += std::fabs(value);
+            }
+            // What is left of a row that equals the point is rounding.
+            return sum > double(row.nonzeros + 8) * 0x1p-51 * own ? sum : 0.0;
+        }
+    }
+
+    Rows x_;
+    std::vector<std::vector<double>> spread_;
+};
+
+}  // namespace exactmeans

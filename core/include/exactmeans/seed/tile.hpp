@@ -1,0 +1,47 @@
+// A few dense rows against points: the rows where they lie, or, if they are directions, as unit
+// vectors in a buffer that holds no more than these few.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "exactmeans/rows.hpp"
+#include "exactmeans/seed/kernels.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class SeedTile {
+public:
+    // out[t * points + s] = |x - s|^2 of row ids[t], or begin + t when ids is null. Directions that
+    // are equal up to rounding are at 0, and so are rows of length 0, which can be no seed.
+    void distances2(const DenseRows<R>& x, Size begin, const Size* ids, Size count,
+                    const SeedPanel& panel, double* out) {
+        if (!x.norms) {
+            tile_.load(x, nullptr, begin, ids, count);
+            return seed_kernels().distances2(tile_.rows(), count, panel, out);
+        }
+        values_.resize(std::size_t(count * x.d));
+        rows_.resize(std::size_t(count));
+        for (Size t = 0; t < count; ++t) {
+            const Size i = ids ? ids[t] : begin + t;
+            double* to = values_.data() + t * x.d;
+            rows_[std::size_t(t)] = to;
+            for (Size f = 0; f < x.d; ++f)
+                to[f] = x.norms[i] > 0 ? double(x.at(i, f)) / x.norms[i] : 0.0;
+        }
+        seed_kernels().distances2(rows_.data(), count, panel, out);
+        for (Size t = 0; t < count; ++t) {
+            const bool none = !(x.norms[ids ? ids[t] : begin + t] > 0);
+            for (double* d2 = out + t * panel.count; d2 != out + (t + 1) * panel.count; ++d2)
+                if (none || *d2 < 0x1p-100) *d2 = 0;
+        }
+    }
+
+private:
+    DenseTile<R> tile_;
+    std::vector<double> values_;
+    std::vector<const double*> rows_;
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,27 @@
+"""What `metric=` may be, and what follows from it: data, so that nobody asks for a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    objective: str  # what a row of weight 1 adds to it
+    directed: bool = False  # only the directions of rows count
+    summed: bool = True  # centres follow from sums over rows, so that those may come in blocks
+    l1: bool = False  # absolute differences, nothing squared
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("euclidean", "squared distance"),
+        Metric("cosine", "1 - cosine", directed=True),
+        Metric("angular", "squared angle", directed=True, summed=False),
+        Metric("manhattan", "sum of absolute differences", summed=False, l1=True),
+    )
+}
+NAMES = tuple(METRICS)
+EUCLIDEAN = METRICS["euclidean"]

@@ -1,0 +1,479 @@
+"""Cosine, angular and Manhattan k-means against slow truths written here, with NumPy and SciPy."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from cases import bits, dense
+from exactmeans import KMeans, _algorithms, open_blocks
+from exactmeans._algorithms import Workload, able
+
+OTHERS = ("cosine", "angular", "manhattan")
+DIRECTED = ("cosine", "angular")
+ALGORITHMS = [
+    (metric, algorithm)
+    for metric in OTHERS
+    for algorithm in able(Workload(1, 1, 1, False, 8, 1.0, metric=metric))
+    if algorithm != "lloyd"
+]
+INITS: tuple[Any, ...] = ("k-means++", "k-means||", "random", "furthest", ("d", 1.0), ("d", 3.0))
+
+
+# The truth ----------------------------------------------------------------------------------------
+
+
+def unit(rows: Any) -> NDArray[np.float64]:
+    values = dense(rows).astype(np.float64)
+    largest = np.abs(values).max(axis=1, keepdims=True)
+    values = values / np.where(largest > 0, largest, 1)  # so that squares stay in range
+    norms = np.linalg.norm(values, axis=1, keepdims=True)
+    return np.asarray(values / np.where(norms > 0, norms, 1))
+
+
+def costs(metric: str, X: Any, centres: Any) -> NDArray[np.float64]:
+    """What the objective adds up, of every row at every centre."""
+    if metric == "manhattan":
+        rows, places = dense(X).astype(np.float64), dense(centres).astype(np.float64)
+        return np.asarray(np.abs(rows[:, np.newaxis] - places[np.newaxis]).sum(axis=2))
+    cosines = unit(X) @ unit(centres).T
+    if metric == "cosine":
+        return np.asarray(1 - cosines)
+    return np.arccos(np.clip(cosines, -1, 1)) ** 2
+
+
+def lower_median(values: Any, weights: Any) -> float:
+    """The least value with at least half of the weight at or below it."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(np.asarray(weights)[order])
+    return float(np.asarray(values)[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def best_centre(metric: str, rows: Any, weights: Any) -> NDArray[np.float64]:
+    """The centre of a cluster; that of "angular" by a general optimiser."""
+    if metric == "manhattan":
+        return np.array([lower_median(column, weights) for column in dense(rows).T])
+    directions = unit(rows)
+    mean = weights @ directions
+    mean /= np.linalg.norm(mean)
+    if metric == "cosine":
+        return np.asarray(mean)
+
+    def objective(c: NDArray[np.float64]) -> float:
+        return float(weights @ np.arccos(np.clip(directions @ c / np.linalg.norm(c), -1, 1)) ** 2)
+
+    found = minimize(objective, mean, method="BFGS", options={"gtol": 1e-10}).x
+    return np.asarray(found / np.linalg.norm(found))
+
+
+def tangent(c: NDArray[np.float64], rows: Any, weights: Any) -> float:
+    """How far a centre is from the geodesic mean, to first order: the mean of log_c."""
+    directions = unit(rows)
+    cosines = np.clip(directions @ c, -1, 1)
+    angles = np.arccos(cosines)
+    # the sinc of NumPy has no trouble at 0
+    logs = (directions - np.outer(cosines, c)) / np.sinc(angles / np.pi)[:, np.newaxis]
+    return float(np.linalg.norm(weights @ logs / np.sum(weights)))
+
+
+# Data ---------------------------------------------------------------------------------------------
+
+
+def some_rows(form: str, n: int = 300, d: int = 12) -> Any:
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(n, d)) + 4 * rng.normal(size=(5, d))[rng.integers(5, size=n)]
+    X *= np.exp(rng.normal(size=(n, 1)))  # lengths that have nothing to do with directions
+    if form.startswith("csr"):
+        X *= rng.random(X.shape) < 0.4
+        X[:, 0] += 0.01
+    X = X.astype("float32" if form.endswith("32") else "float64")
+    return sp.csr_matrix(X) if form.startswith("csr") else X
+
+
+FORMS = ("dense64", "dense32", "csr64", "csr32")
+
+
+def some_weights(n: int, *, kind: str = "random") -> Any:
+    rng = np.random.default_rng(3)
+    return None if kind == "none" else rng.uniform(0.1, 3, n) * (rng.random(n) < 0.9)
+
+
+def fit(metric: str, X: Any, k: int = 6, **options: Any) -> KMeans:
+    weights = options.pop("sample_weight", None)
+    options = {"random_state": 0, "tol": 0.0, **options}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Number of distinct clusters")
+        return KMeans(k, metric=metric, **options).fit(X, sample_weight=weights)
+
+
+# Against the truth --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("metric", OTHERS)
+@pytest.mark.parametrize("kind", ["none", "random"])
+def test_a_fit_is_a_fixed_point(metric: str, form: str, kind: str) -> None:
+    """Labels are nearest centres, centres best for their rows, numbers what they say they are."""
+    X = some_rows(form)
+    weights = some_weights(X.shape[0], kind=kind)
+    model = fit(metric, X, sample_weight=weights)
+    w = np.ones(X.shape[0]) if weights is None else weights
+    cost = costs(metric, X, model.cluster_centers_)
+    single = form.endswith("32")
+    assert model.cluster_centers_.dtype == X.dtype
+    assert model.history_[-1].changed == 0
+    np.testing.assert_array_equal(model.labels_, cost.argmin(axis=1))
+    np.testing.assert_array_equal(model.labels_, model.predict(X))
+    assert model.inertia_ == pytest.approx(w @ cost.min(axis=1), rel=1e-6 if single else 1e-12)
+    assert model.score(X, sample_weight=weights) == -model.inertia_
+    distances = np.sqrt(cost) if metric == "angular" else cost
+    np.testing.assert_allclose(
+        model.transform(X), distances, rtol=1e-5, atol=1e-6 if single else 1e-7
+    )
+    for j, centre in enumerate(model.cluster_centers_):
+        own = (model.labels_ == j) & (w > 0)
+        wanted = best_centre(metric, X[own], w[own])
+        if metric == "manhattan":
+            np.testing.assert_array_equal(centre, wanted.astype(X.dtype))
+            continue
+        assert np.linalg.norm(centre.astype(np.float64)) == pytest.approx(
+            1, abs=1e-7 if single else 1e-15
+        )
+        np.testing.assert_allclose(
+            centre, wanted, atol=3e-7 if single or metric == "angular" else 1e-14
+        )
+        if metric == "angular":
+            place = centre.astype(np.float64)
+            assert tangent(place, X[own], w[own]) < (1e-6 if single else 1e-11)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("metric", OTHERS)
+@pytest.mark.parametrize("init", INITS, ids=str)
+def test_the_objective_never_rises(metric: str, form: str, init: Any) -> None:
+    X = some_rows(form)
+    model = fit(metric, X, init=init, n_init=1, sample_weight=some_weights(X.shape[0]))
+    inertia = [record.inertia for record in model.history_] + [model.inertia_]
+    slack = 1e-6 if form.endswith("32") else 1e-12
+    for before, after in itertools.pairwise(inertia):
+        assert after <= before * (1 + slack)
+
+
+@pytest.mark.parametrize("metric", OTHERS)
+def test_the_first_iterations_are_those_of_plain_lloyd(metric: str) -> None:
+    """Assign, move: what a loop of a few lines does, except for the inner Karcher steps."""
+    X, k = some_rows("dense64"), 5
+    centres = X[:k].copy()
+    for _ in range(3):
+        labels = costs(metric, X, centres).argmin(axis=1)
+        ones = np.ones(len(X))
+        centres = np.array(
+            [best_centre(metric, X[labels == j], ones[labels == j]) for j in range(k)]
+        )
+    model = fit(metric, X, k, init=X[:k], max_iter=3)
+    if metric == "angular":  # two steps towards a mean are not the mean
+        assert np.mean(model.predict(X) == costs(metric, X, centres).argmin(axis=1)) > 0.97
+    else:
+        np.testing.assert_allclose(
+            model.cluster_centers_, centres if metric == "manhattan" else unit(centres), atol=1e-13
+        )
+
+
+@pytest.mark.parametrize(("a", "b"), [(3, 1), (1, 3), (5, 2), (1, 1)])
+def test_geodesic_and_normalised_means_differ_as_computed_by_hand(a: int, b: int) -> None:
+    """a rows at (1, 0), b rows at (0, 1): angles b/(a+b) pi/2 and arctan(b/a)."""
+    X = np.array([[1.0, 0.0]] * a + [[0.0, 7.0]] * b)
+    wanted = {"angular": b / (a + b) * np.pi / 2, "cosine": np.arctan2(b, a)}
+    for metric, angle in wanted.items():
+        centre = fit(metric, X, 1).cluster_centers_[0]
+        assert np.arctan2(centre[1], centre[0]) == pytest.approx(angle, abs=1e-14)
+        weighted = fit(metric, X[[0, -1]], 1, sample_weight=[a, b]).cluster_centers_[0]
+        np.testing.assert_allclose(weighted, centre, atol=1e-14)
+
+
+def test_medians_by_hand() -> None:
+    """The lower of two middle values; weights count; zeros that are not stored count."""
+    X = np.array([[1.0, -5.0, 0.0], [2.0, 0.0, 0.0], [4.0, 0.0, 3.0], [9.0, 7.0, 5.0]])
+    for rows in (X, sp.csr_matrix(X)):
+        assert fit("manhattan", rows, 1).cluster_centers_.tolist() == [[2.0, 0.0, 0.0]]
+        heavy = fit("manhattan", rows, 1, sample_weight=[1.0, 1, 1, 3])
+        assert heavy.cluster_centers_.tolist() == [[4.0, 0.0, 3.0]]
+        none = fit("manhattan", rows, 1, sample_weight=[1.0, 1, 1, 0])
+        assert none.cluster_centers_.tolist() == [[2.0, 0.0, 0.0]]
+
+
+# Properties ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", DIRECTED)
+@pytest.mark.parametrize("form", FORMS)
+def test_lengths_do_not_matter(metric: str, form: str) -> None:
+    """Powers of two change nothing at all; other factors nothing but roundings."""
+    X = some_rows(form)
+    rng = np.random.default_rng(1)
+    plain = fit(metric, X)
+    powers = 2.0 ** rng.integers(-20, 20, X.shape[0])
+    scaled: Any = (dense(X) * powers[:, np.newaxis]).astype(X.dtype)
+    if form.startswith("csr"):
+        scaled = sp.csr_matrix(scaled)
+    assert bits(fit(metric, scaled))[:3] == bits(plain)[:3]
+    other = X * X.dtype.type(np.pi)
+    np.testing.assert_array_equal(fit(metric, other).labels_, plain.labels_)
+
+
+@pytest.mark.parametrize("metric", DIRECTED)
+@pytest.mark.parametrize("magnitude", [1e-200, 1e200, 1e-300, 1e298])
+@pytest.mark.parametrize("form", ["dense64", "csr64"])
+def test_magnitudes_do_not_matter(metric: str, form: str, magnitude: float) -> None:
+    X = some_rows(form)
+    wild, plain = fit(metric, X * magnitude), fit(metric, X)
+    np.testing.assert_array_equal(wild.labels_, plain.labels_)
+    np.testing.assert_allclose(wild.cluster_centers_, plain.cluster_centers_, atol=1e-13)
+    assert wild.inertia_ == pytest.approx(plain.inertia_, rel=1e-12)
+    np.testing.assert_allclose(wild.transform(X * magnitude), plain.transform(X), atol=1e-7)
+
+
+@pytest.mark.parametrize("metric", OTHERS)
+@pytest.mark.parametrize("form", FORMS)
+def test_threads_and_blocks_do_not_matter(metric: str, form: str) -> None:
+    X = some_rows(form, n=2500)
+    weights = some_weights(2500)
+    for init in INITS:
+        options = {"init": init, "n_init": 1, "max_iter": 8, "sample_weight": weights}
+        one = bits(fit(metric, X, n_jobs=1, **options))
+        assert bits(fit(metric, X, n_jobs=3, **options)) == one
+        if metric == "cosine":
+            blocks = open_blocks([X[:1], X[1:900], X[900:]])
+            assert bits(fit(metric, blocks, n_jobs=2, **options)) == one
+
+
+@pytest.mark.parametrize("metric", OTHERS)
+@pytest.mark.parametrize("form", FORMS)
+def test_order_of_rows_does_not_matter(metric: str, form: str) -> None:
+    X = some_rows(form)
+    order = np.random.default_rng(5).permutation(X.shape[0])
+    init = dense(X[:6])
+    plain, mixed = fit(metric, X, init=init), fit(metric, X[order], init=init)
+    np.testing.assert_array_equal(plain.labels_[order], mixed.labels_)
+    if metric == "angular":  # its sums follow the order of the rows
+        np.testing.assert_allclose(plain.cluster_centers_, mixed.cluster_centers_, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(plain.cluster_centers_, mixed.cluster_centers_)
+
+
+@pytest.mark.parametrize(("metric", "algorithm"), ALGORITHMS)
+@pytest.mark.parametrize("form", FORMS)
+def test_algorithms_agree_to_the_bit(metric: str, algorithm: str, form: str) -> None:
+    X = some_rows(form, n=1500)
+    for weights in (None, some_weights(1500)):
+        lloyd = fit(metric, X, 12, algorithm="lloyd", sample_weight=weights)
+        other = fit(metric, X, 12, algorithm=algorithm, sample_weight=weights)
+        assert bits(other) == bits(lloyd)
+        assert other.algorithm_ == algorithm
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_small_integers(data: st.DataObject) -> None:
+    """Ties, copies, zero rows, opposite rows, empty clusters: no rise, nearest centres."""
+    metric = data.draw(st.sampled_from(OTHERS))
+    n, d = data.draw(st.integers(2, 12)), data.draw(st.integers(1, 4))
+    values = data.draw(st.lists(st.integers(-2, 2), min_size=n * d, max_size=n * d))
+    X = np.array(values, dtype=data.draw(st.sampled_from(["float32", "float64"]))).reshape(n, d)
+    if not X.any():
+        X[0, 0] = 1
+    rows = sp.csr_matrix(X) if data.draw(st.booleans()) else X
+    k = data.draw(st.integers(1, n))
+    init = data.draw(st.sampled_from(INITS))
+    if init == "random" and np.count_nonzero(X.any(axis=1)) < k:
+        init = "k-means++"
+    model = fit(metric, rows, k, init=init, n_init=1, zero_rows="keep")
+    cost = costs(metric, X, model.cluster_centers_)
+    own = cost[np.arange(n), model.labels_]
+    # Ties are decided by the last bits of scores, and angles near 0 amplify these.
+    assert np.all(own <= cost.min(axis=1) + 1e-5)
+    np.testing.assert_array_equal(model.predict(rows), model.labels_)
+    inertia = [record.inertia for record in model.history_] + [model.inertia_]
+    for before, after in itertools.pairwise(inertia):
+        assert after <= before + 1e-5
+    if model.algorithm_ == "lloyd":
+        for algorithm in able(Workload(n, d, k, sp.issparse(rows), 8, 1.0, metric=metric)):
+            again = fit(metric, rows, k, init=init, n_init=1, zero_rows="keep", algorithm=algorithm)
+            assert bits(again) == bits(model)
+
+
+# Seeding ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["dense64", "csr64", "csr32", "dense32"])
+@pytest.mark.parametrize("metric", OTHERS)
+def test_plus_plus_draws_by_the_cost(metric: str, form: str) -> None:
+    """The draws of greedy k-means++, replayed with masses of w * cost."""
+    X = some_rows(form)
+    w = some_weights(X.shape[0])
+    model = fit(metric, X, 8, init="k-means++", max_iter=1, sample_weight=w, random_state=3)
+    rng = np.random.RandomState(3)
+    chosen = [int(rng.choice(X.shape[0], p=w / w.sum()))]
+    all_costs = costs(metric, X, X)
+    all_costs[np.abs(all_costs) < 1e-12] = 0
+    trials = 2 + int(np.log(8))
+    for _ in range(7):
+        mass = w * all_costs[:, chosen].min(axis=1)
+        places = rng.uniform(size=trials) * mass.sum()
+        drawn = np.searchsorted(np.cumsum(mass), places)
+        left = [w @ np.minimum(all_costs[:, chosen].min(axis=1), all_costs[:, c]) for c in drawn]
+        chosen.append(int(drawn[np.argmin(left)]))
+    seeds = fit(metric, X, 8, init=dense(X[chosen]), max_iter=1, sample_weight=w)
+    assert bits(seeds)[:3] == bits(model)[:3]
+
+
+@pytest.mark.parametrize("form", ["dense64", "csr64"])
+@pytest.mark.parametrize("metric", OTHERS)
+@pytest.mark.parametrize("alpha", [1.0, 3.0])
+def test_d_sampling_draws_by_the_distance(metric: str, form: str, alpha: float) -> None:
+    X = some_rows(form)
+    model = fit(metric, X, 6, init=("d", alpha), n_init=1, max_iter=1, random_state=1)
+    if metric == "manhattan" and alpha == 1:
+        return  # plain k-means++, which is drawn by rejection
+    rng = np.random.RandomState(1)
+    chosen = [int(rng.choice(X.shape[0], p=np.full(X.shape[0], 1 / X.shape[0])))]
+    all_costs = costs(metric, X, X)
+    all_costs[np.abs(all_costs) < 1e-12] = 0
+    distances = all_costs if metric == "manhattan" else np.sqrt(all_costs)
+    for _ in range(5):
+        mass = distances[:, chosen].min(axis=1) ** alpha
+        chosen.append(int(np.searchsorted(np.cumsum(mass), rng.uniform(size=1)[0] * mass.sum())))
+    seeds = fit(metric, X, 6, init=dense(X[chosen]), max_iter=1)
+    assert bits(seeds)[:3] == bits(model)[:3]
+
+
+@pytest.mark.parametrize("metric", OTHERS)
+@pytest.mark.parametrize("form", ["dense64", "csr64"])
+def test_furthest_takes_the_farthest_rows(metric: str, form: str) -> None:
+    X = some_rows(form)
+    model = fit(metric, X, 5, init="furthest", max_iter=1)
+    ones = np.ones(X.shape[0])
+    start = "cosine" if metric == "angular" else metric
+    places = [best_centre(start, X, ones)]
+    for _ in range(4):
+        farthest = costs(metric, X, np.array(places)).min(axis=1).argmax()
+        places.append(dense(X[[farthest]])[0])
+    seeds = fit(metric, X, 5, init=np.array(places), max_iter=1)
+    np.testing.assert_array_equal(seeds.labels_, model.labels_)
+    np.testing.assert_allclose(seeds.cluster_centers_, model.cluster_centers_, atol=1e-12)
+
+
+def test_seeding_many_sparse_rows_by_cosine_leaves_nothing_out() -> None:
+    """With many seeds, rows are ruled out by their rare features: the draws must not change."""
+    rng = np.random.default_rng(2)
+    X = rng.random((3000, 400)) * (rng.random((3000, 400)) < 0.02)
+    X[:, :2] = rng.random((3000, 2))  # two features that all rows share
+    unit_rows = sp.csr_matrix(unit(X))
+    cosine = fit("cosine", sp.csr_matrix(X), 150, max_iter=1)
+    seeds = KMeans(150, random_state=0, max_iter=1, tol=0).fit(unit_rows)
+    assert 2 * cosine.history_[0].inertia == pytest.approx(seeds.history_[0].inertia, rel=1e-12)
+
+
+# Zero rows, refusals ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", DIRECTED)
+@pytest.mark.parametrize("form", FORMS)
+def test_zero_rows(metric: str, form: str) -> None:
+    X = some_rows(form)
+    without = fit(metric, X)
+    values = dense(X)
+    with_zeros: Any = np.insert(values, [10, 10, 10], 0, axis=0)
+    if form.startswith("csr"):
+        with_zeros = sp.csr_matrix(with_zeros)
+    with pytest.raises(ValueError, match=r"rows of zeros.*has 3, the first of which is row 10"):
+        fit(metric, with_zeros)
+    with pytest.raises(ValueError, match="rows of zeros"):
+        without.predict(with_zeros)
+    model = fit(metric, with_zeros, init=without.cluster_centers_, zero_rows="keep")
+    rest = np.delete(np.arange(X.shape[0] + 3), [10, 11, 12])
+    assert model.labels_[10:13].tolist() == [0, 0, 0]
+    np.testing.assert_array_equal(model.labels_[rest], without.labels_)
+    np.testing.assert_allclose(model.cluster_centers_, without.cluster_centers_, atol=1e-6)
+    alone = 1 if metric == "cosine" else (np.pi / 2) ** 2
+    assert model.inertia_ == pytest.approx(without.inertia_ + 3 * alone, rel=1e-6)
+    assert model.history_[-1].inertia == pytest.approx(model.inertia_, rel=1e-6)
+    np.testing.assert_allclose(model.transform(with_zeros)[10], np.sqrt(alone), rtol=1e-6)
+    np.testing.assert_array_equal(model.predict(with_zeros), model.labels_)
+    for init in INITS:  # a row without direction is nobody's seed
+        seeded = fit(metric, with_zeros, 40, init=init, n_init=1, max_iter=1, zero_rows="keep")
+        assert np.all(np.linalg.norm(seeded.cluster_centers_, axis=1) > 0.9)
+    with pytest.raises(ValueError, match="must have a row that is not zero"):
+        fit(metric, np.zeros((3, 2)), 1, zero_rows="keep")
+
+
+@pytest.mark.parametrize("metric", DIRECTED)
+def test_opposite_rows_keep_the_old_centre(metric: str) -> None:
+    X = np.array([[1.0, 0.0], [-2.0, 0.0]])
+    start = np.array([[0.6, 0.8]])
+    model = fit(metric, X, 1, init=start)
+    if metric == "cosine":
+        np.testing.assert_array_equal(model.cluster_centers_, start)
+    else:  # any place at right angles is a geodesic mean
+        np.testing.assert_allclose(model.cluster_centers_, [[0.0, 1.0]], atol=1e-15)
+    alone = fit(metric, X[:1], 1, init=np.array([[-1.0, 0.0]]))  # the row is opposite the centre
+    wanted = [[1.0, 0.0]] if metric == "cosine" else [[-1.0, 0.0]]
+    np.testing.assert_allclose(alone.cluster_centers_, wanted)
+
+
+@pytest.mark.parametrize("metric", DIRECTED)
+def test_given_centres_are_directions(metric: str) -> None:
+    X = some_rows("dense64")
+    init = X[:4]
+    model = fit(metric, X, 4, init=init)
+    assert bits(fit(metric, X, 4, init=8 * init)) == bits(model)
+    before = model.predict(X)
+    model.cluster_centers_ = 5 * model.cluster_centers_
+    np.testing.assert_array_equal(model.predict(X), before)
+    with pytest.raises(ValueError, match="init must not have rows of zeros"):
+        fit(metric, X, 4, init=0 * init)
+
+
+def test_refusals() -> None:
+    X = some_rows("dense64")
+    for metric in ("angular", "manhattan"):
+        with pytest.raises(ValueError, match=r"must not come in blocks for metric=.*'cosine'"):
+            fit(metric, open_blocks([X[:5], X[5:]]))
+    with pytest.raises(ValueError, match="metric must be one of"):
+        fit("chebyshev", X)
+    with pytest.raises(ValueError, match="zero_rows must be one of"):
+        fit("cosine", X, zero_rows="drop")
+    with pytest.raises(ValueError, match="no longer than 2\\*\\*1000"):
+        fit("cosine", X * 1e306)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_capabilities_are_data(sparse: bool) -> None:
+    """What an algorithm cannot do is refused by name of those that can; auto always finds one."""
+    X = some_rows("csr64" if sparse else "dense64")
+    for metric in ("euclidean", *OTHERS):
+        able_ones = able(Workload(1, 1, 1, sparse, 8, 1.0, metric=metric))
+        assert "lloyd" in able_ones
+        assert fit(metric, X, algorithm="auto").algorithm_ in able_ones
+        for algorithm in set(_algorithms.NAMES[1:]) - set(able_ones):
+            with pytest.raises(ValueError, match=f"'auto', 'lloyd'.*{metric}.*{algorithm}"):
+                fit(metric, X, algorithm=algorithm)
+
+
+@pytest.mark.parametrize("metric", OTHERS)
+def test_n_init_keeps_the_best(metric: str) -> None:
+    X = some_rows("dense64")
+    best = fit(metric, X, 9, init="random", n_init=6)
+    single = [fit(metric, X, 9, init="random", n_init=1, random_state=s) for s in range(6)]
+    assert best.inertia_ <= min(model.inertia_ for model in single) * 1.05
+    first = fit(metric, X, 9, init="random", n_init=1)
+    assert best.inertia_ <= first.inertia_
