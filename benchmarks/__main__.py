@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from . import probes, report, seeding
+from . import operations, probes, report, seeding, sparse_scale
 from .peers import PEERS
 from .race import Row, race
 from .suites import RACES, Case
 from .worker import limit_affinity
 
-SUITES = ("roofline", *RACES, "seeding_quality", "memory")
+SUITES = ("roofline", *RACES, "seeding_quality", "memory", "operations", "sparse_scale")
 
 
 def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
@@ -25,6 +25,10 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield probes.memory(options.ours or "exactmeans", options.threads, options.quick)
     elif suite == "seeding_quality":
         yield from seeding.quality(options.threads, options.quick)
+    elif suite == "operations":
+        yield from operations.operations(options.threads, options.quick)
+    elif suite == "sparse_scale":
+        yield from sparse_scale.scale(options.threads, options.quick)
     if suite == "small":
         yield probes.imports(options.rounds)
     cases = [case for case in RACES.get(suite, ()) if (options.only or "") in case.name]

@@ -224,3 +224,20 @@ def test_extreme_shapes(n: int, d: int, k: int) -> None:
     narrow = sp.csr_matrix((X.data, X.indices // (d // 40), X.indptr), shape=(n, 40))
     again = KMeans(k, random_state=0, init="random", n_init=1, max_iter=3).fit(narrow)
     assert np.array_equal(model.labels_, again.labels_)
+
+
+def test_memory_follows_the_nonzeros() -> None:
+    narrow = text(40, 1000)
+    X = sp.csr_matrix((narrow.data, narrow.indices, narrow.indptr), shape=(40, 5_000_000))
+    KMeans(20, random_state=0, memory_limit="200MB").fit(X)  # k x d alone is four times that
+    with pytest.raises(ValueError, match="memory_limit must be at least"):
+        KMeans(20, random_state=0, memory_limit="50MB").fit(X)
+
+
+def test_the_examples_of_the_page_run() -> None:
+    page = (datasets.ROOT / "docs" / "sparse.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    blocks = page.split("```python\n")[1:]
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block.partition("```")[0], names)

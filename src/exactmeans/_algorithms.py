@@ -29,12 +29,21 @@ class Workload:
         """Memory beside the data itself: per-row state, centres with their layout, exact sums."""
         bounds = _core.bytes_per_row(algorithm, self.itemsize == 4, not self.sparse, self.k, self.d)
         per_row = 8 + bounds
-        # master, new centres and one packed layout in the compute dtype; sums in float64
-        per_centre = self.d * (3 * self.itemsize + 8)
+        centres = self._centre_bytes()
         if self.reading:
             # distances and order of the rows when one is lent; nearest seeds, masses and chances
             per_row = max(per_row + 24, 60)
-        return self.n * per_row + self.k * per_centre + self.reading
+        return int(self.n * per_row + centres + self.reading)
+
+    def _centre_bytes(self) -> float:
+        dense = self.k * self.d
+        if not self.sparse:
+            # master, new centres and one packed layout in the compute dtype; sums in float64
+            return dense * (3 * self.itemsize + 8)
+        # No centre has a feature that none of its rows has. Master, sums and lists take some 60
+        # bytes per nonzero, panels at most as much again; each thread has a vector of sums.
+        held = min(dense, self.n * self.width)
+        return 120 * held + 24 * self.d
 
     # Costs in multiply-adds of plain Lloyd, which they are compared with.
 
