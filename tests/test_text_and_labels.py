@@ -1,0 +1,146 @@
+"""The road from text and labels to rows, against scikit-learn and plain NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_svmlight_file, make_multilabel_classification
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from exactmeans import KMeans
+from exactmeans.labels import load_svmlight, representations
+from exactmeans.text import documents, tfidf, top_terms
+
+DOCUMENTS = [
+    "the cat sat on the mat",
+    "the dog sat on the log",
+    "cats and dogs",
+    "stars and planets in the sky",
+    "the sky is full of stars",
+]
+
+
+def test_smooth_idf_is_that_of_scikit_learn() -> None:
+    for sublinear in (False, True):
+        rows = tfidf(DOCUMENTS, unit=True, dtype="float64", sublinear_tf=sublinear)
+        theirs = TfidfVectorizer(sublinear_tf=sublinear)
+        wanted = theirs.fit_transform(DOCUMENTS).toarray()
+        np.testing.assert_allclose(rows.X.toarray(), wanted, atol=1e-15)
+        assert rows.terms.tolist() == theirs.get_feature_names_out().tolist()
+
+
+def test_plain_idf_by_hand() -> None:
+    rows = tfidf(["a b b", "a c"], idf="plain", dtype="float64", token_pattern=r"\w")
+    assert rows.terms.tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(
+        rows.X.toarray(), [[0, 2 * np.log(2), 0], [0, 0, np.log(2)]], atol=1e-16
+    )
+    assert tfidf(["a b b"], idf="none", token_pattern=r"\w").X.toarray().tolist() == [[1, 2]]
+
+
+def test_sources_give_the_same_rows(tmp_path: Path) -> None:
+    lines, folder = tmp_path / "lines.txt", tmp_path / "folder"
+    lines.write_text("\n".join(DOCUMENTS) + "\n", encoding="utf-8")
+    folder.mkdir()
+    for i, text in enumerate(DOCUMENTS):
+        (folder / f"{i}.txt").write_text(text, encoding="utf-8")
+    wanted = tfidf(iter(DOCUMENTS))
+    assert wanted.X.dtype == np.float32
+    for source in (lines, str(lines), folder, DOCUMENTS):
+        rows = tfidf(source)
+        assert (rows.X != wanted.X).nnz == 0
+    assert list(documents(lines)) == DOCUMENTS
+
+
+def test_text_refusals(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="idf must be one of 'smooth'"):
+        tfidf(DOCUMENTS, idf="log")
+    with pytest.raises(ValueError, match="neither"):
+        tfidf(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="must hold strings"):
+        tfidf([1, 2])  # type: ignore[list-item]
+
+
+def test_top_terms_of_cosine_clusters() -> None:
+    rows = tfidf(DOCUMENTS, stop_words="english")
+    model = KMeans(2, metric="cosine", n_init=10, random_state=0).fit(rows.X)
+    found = top_terms(model.cluster_centers_, rows.terms, 3)
+    assert any("stars" in terms and "sky" in terms for terms in found)
+    assert top_terms(sp.csr_array(model.cluster_centers_), rows.terms, 3) == found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_representations(dtype: str, sparse: bool) -> None:
+    rng = np.random.default_rng(0)
+    Z = (rng.random((40, 15)) * (rng.random((40, 15)) < 0.3)).astype(dtype)
+    Y = rng.random((40, 9)) < 0.15
+    Y[:, 4] = False
+    wanted = Y.T.astype(np.float64) @ Z.astype(np.float64)
+    lengths = np.linalg.norm(wanted, axis=1)
+    given: Any = (sp.coo_matrix(Y * 7.0), sp.csc_matrix(Z)) if sparse else (Y * 7.0, Z)
+    labels = representations(*given)
+    assert labels.X.dtype == dtype
+    assert labels.dropped.tolist() == np.flatnonzero(lengths == 0).tolist()
+    assert 4 in labels.dropped
+    kept = lengths > 0
+    np.testing.assert_allclose(
+        labels.X.toarray(), wanted[kept] / lengths[kept, np.newaxis], rtol=1e-5
+    )
+    assert labels.kept.tolist() == np.flatnonzero(kept).tolist()
+    one = representations(*given, n_jobs=1)
+    assert (one.X != representations(*given, n_jobs=3).X).nnz == 0
+    with pytest.raises(ValueError, match="one number of rows"):
+        representations(Y[:-1], Z)
+
+
+def test_label_clusters() -> None:
+    Z, Y = make_multilabel_classification(300, 30, n_classes=12, random_state=0)
+    labels = representations(Y, Z)
+    model = KMeans(3, metric="cosine", random_state=0).fit(labels.X)
+    assert len(model.labels_) == len(labels.kept)
+
+
+def test_load_svmlight(tmp_path: Path) -> None:
+    path = tmp_path / "rows.txt"
+    body = "0,3 1:0.5 4:2\n 0:1\n2 3:-1.5e1 # a comment\n1\n"
+    path.write_text(body, encoding="utf-8")
+    Y, Z = load_svmlight(path)
+    assert Y.toarray().tolist() == [[1, 0, 0, 1], [0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0]]
+    assert Z.toarray().tolist() == [
+        [0, 0.5, 0, 0, 2],
+        [1, 0, 0, 0, 0],
+        [0, 0, 0, -15, 0],
+        [0, 0, 0, 0, 0],
+    ]
+    path.write_text("4 7 6\n" + body, encoding="utf-8")
+    Y, Z = load_svmlight(path, dtype="float64")
+    assert (Y.shape, Z.shape, Z.dtype) == ((4, 6), (4, 7), np.float64)
+    path.write_text("3 7 6\n" + body, encoding="utf-8")
+    with pytest.raises(ValueError, match="3 rows of its header, but it has 4"):
+        load_svmlight(path)
+    path.write_text("1 2:x\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1"):
+        load_svmlight(path)
+    with pytest.raises(ValueError, match="must name a file"):
+        load_svmlight(tmp_path / "none")
+
+
+def test_load_svmlight_agrees_with_scikit_learn(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    lines = []
+    for _ in range(200):
+        own = sorted(rng.choice(20, rng.integers(1, 4), replace=False).tolist())
+        features = sorted(rng.choice(50, rng.integers(1, 9), replace=False).tolist())
+        pairs = " ".join(f"{f}:{rng.normal():.6g}" for f in features)
+        lines.append(",".join(map(str, own)) + " " + pairs)
+    path = tmp_path / "rows.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    X, y = load_svmlight_file(str(path), multilabel=True, zero_based=True)
+    Y, Z = load_svmlight(path, dtype="float64")
+    np.testing.assert_array_equal(Z.toarray(), X.toarray())
+    assert [np.flatnonzero(row).tolist() for row in Y.toarray()] == [list(map(int, t)) for t in y]
