@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -36,7 +37,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import datasets
-from exactmeans import BlockSource, Iteration, KMeans, kmeans_plusplus, open_blocks
+from exactmeans import (
+    BlockSource,
+    Iteration,
+    KMeans,
+    MiniBatchKMeans,
+    kmeans_plusplus,
+    open_blocks,
+)
 
 
 def dense(X: Any) -> NDArray[Any]:
@@ -1198,6 +1206,67 @@ def test_verbose_prints_a_line_per_iteration(capfd: pytest.CaptureFixture[str]) 
         assert line.startswith(f"run {record.run} iteration {record.iteration}: inertia ")
         assert f"{record.changed} rows changed" in line
     assert_same_model(model, fitted(blobs(), n_init=2))
+
+
+def test_verbose_tells_rate_and_time_left(capfd: pytest.CaptureFixture[str]) -> None:
+    fitted(blobs(), verbose=1)
+    for line in capfd.readouterr().out.splitlines():
+        assert re.search(
+            r"inertia [\d.e+]+, \d+ rows changed, [\d.e+]+ rows/s, .*at most \d+ s", line
+        )
+
+
+@pytest.mark.parametrize("without", [False, True])
+def test_verbose_draws_a_bar_in_terminals(without: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With rich; without it, lines."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    if without:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    model = fitted(blobs(), verbose=1)
+    assert ("\x1b[" in stream.getvalue()) == (not without)
+    assert f"iteration {model.n_iter_}" in stream.getvalue()
+    assert "rows changed" in stream.getvalue()
+
+
+class _Monitor:
+    """A callback of scikit-learn's kind."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.events: list[str] = []
+        self._stop_at = stop_at
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        self.events.append("setup")
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        self.events.append("teardown")
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        self.events.append(f"begin {context.task_name}")
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
+        self.events.append(f"end {context.task_name}")
+        return len(self.events) == self._stop_at
+
+
+@pytest.mark.skipif(not hasattr(KMeans, "set_callbacks"), reason="scikit-learn 1.9 has callbacks")
+@pytest.mark.parametrize("kind", [KMeans, MiniBatchKMeans])
+def test_callbacks_of_scikit_learn(kind: Any) -> None:
+    monitor = _Monitor()
+    model = kind(4, random_state=0).set_callbacks(monitor).fit(blobs())
+    iteration = ["begin iteration", "end iteration"] * len(model.history_)
+    assert monitor.events == ["setup", "begin fit", *iteration, "end fit", "teardown"]
+    stopping = _Monitor(stop_at=4)
+    stopped = kind(4, random_state=0, tol=0).set_callbacks(stopping).fit(blobs())
+    assert len(stopped.history_) == 1
+    failing = _Monitor()
+    with pytest.raises(RuntimeError, match="no"):
+        kind(4, callbacks=_raise(RuntimeError("no"))).set_callbacks(failing).fit(blobs())
+    assert failing.events[-1] == "teardown"
 
 
 def test_verbose_goes_where_print_goes() -> None:

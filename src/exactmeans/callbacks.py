@@ -1,7 +1,10 @@
-"""What a fit tells the outside while it runs."""
+"""What a fit tells the outside while it runs: records, a progress bar, scikit-learn's callbacks."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,10 +29,102 @@ class Iteration(NamedTuple):
 Callback = Callable[[Iteration], Any]
 
 
-def show(record: Iteration) -> None:
-    """What `verbose=1` prints."""
-    print(
-        f"run {record.run} iteration {record.iteration}: inertia {record.inertia:.6g}, "
-        f"{record.changed} rows changed, {record.seconds:.2f} s",
-        flush=True,
-    )
+class Progress:
+    """What `verbose=1` shows: a line per iteration, or a bar if rich is there and can draw one."""
+
+    def __init__(self, verbose: Any, max_iter: Any) -> None:
+        self.rows = 0
+        self._verbose, self._max_iter = bool(verbose), max_iter
+        self._bar: Any = None
+        self._task: Any = None
+        self._last = 0.0
+
+    @property
+    def callbacks(self) -> list[Callback]:
+        return [self.show] if self._verbose else []
+
+    def __enter__(self) -> Progress:
+        self._last = time.perf_counter()
+        if self._verbose and importlib.util.find_spec("rich"):
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bar
+
+            console = Console()
+            if console.is_terminal or console.is_jupyter:
+                columns = (TextColumn("run {task.fields[run]} iteration {task.completed}"),)
+                text = TextColumn("{task.description}")
+                self._bar = Bar(*columns, BarColumn(bar_width=20), text, console=console)
+                self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, record: Iteration) -> None:
+        now = time.perf_counter()
+        took, self._last = max(now - self._last, 1e-9), now
+        left = (self._max_iter - record.iteration) * record.seconds / record.iteration
+        text = (
+            f"inertia {record.inertia:.6g}, {record.changed} rows changed, "
+            f"{self.rows / took:.3g} rows/s, {record.seconds:.2f} s, at most {left:.0f} s left"
+        )
+        if self._bar is None:
+            print(f"run {record.run} iteration {record.iteration}: {text}", flush=True)
+            return
+        if self._task is None:
+            self._task = self._bar.add_task("", total=self._max_iter, run=0)
+        self._bar.update(self._task, completed=record.iteration, description=text, run=record.run)
+
+
+class TakesCallbacks:
+    """`set_callbacks`, where scikit-learn has it: from 1.9 on. Nothing is imported until then."""
+
+    if importlib.util.find_spec("sklearn.callback"):
+
+        def set_callbacks(self, *callbacks: Any) -> Any:
+            """Set scikit-learn's callbacks, which are told of every iteration.
+
+            Parameters
+            ----------
+            *callbacks : callbacks of scikit-learn's kind
+                None of them removes those that were set before.
+
+            Returns
+            -------
+            self
+            """
+            theirs = importlib.import_module("sklearn.callback")
+            return theirs.CallbackSupportMixin.set_callbacks(self, *callbacks)
+
+        def _init_callback_context(self, **options: Any) -> Any:
+            theirs = importlib.import_module("sklearn.callback")
+            return theirs.CallbackSupportMixin._init_callback_context(self, **options)
+
+
+class Tasks:
+    """scikit-learn's own callbacks, for which each iteration is a task."""
+
+    def __init__(self, estimator: Any, X: Any, most: int) -> None:
+        self._estimator = estimator
+        self._root = estimator._init_callback_context(max_subtasks=most)
+        self._root.call_on_fit_task_begin(estimator=estimator, X=X)
+
+    @staticmethod
+    def wanted(estimator: Any) -> bool:
+        """Are there any? Most fits have none, and small ones have no time to lose."""
+        return hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")
+
+    @staticmethod
+    def managed(method: Any) -> Any:
+        """The method, after which callbacks are put away, also if it fails."""
+        return importlib.import_module("sklearn.callback").with_callbacks(method)
+
+    def tell(self, record: Iteration) -> bool:
+        task = self._root.subcontext(task_name="iteration")
+        task.call_on_fit_task_begin(estimator=self._estimator)
+        return bool(task.call_on_fit_task_end(estimator=self._estimator))
+
+    def end(self) -> None:
+        self._root.call_on_fit_task_end(estimator=self._estimator)

@@ -29,7 +29,13 @@ from exactmeans._centres import as_directions, for_users
 from exactmeans._checkpoint import Checkpoint, Finished, Place
 from exactmeans._fit import Run, lloyd_loop
 from exactmeans._problem import Frame, Problem, analyse, unscaled
-from exactmeans.callbacks import Callback, Iteration, show
+from exactmeans.callbacks import (
+    Callback,
+    Iteration,
+    Progress,
+    TakesCallbacks,
+    Tasks,
+)
 from exactmeans.engines.local import LocalEngine
 from exactmeans.seeding import check_init, check_options, choose
 
@@ -39,6 +45,7 @@ _kept = threading.local()
 
 
 class KMeans(
+    TakesCallbacks,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc, unused-ignore]
     TransformerMixin,  # type: ignore[misc, unused-ignore]
     ClusterMixin,  # type: ignore[misc, unused-ignore]
@@ -203,11 +210,14 @@ class KMeans(
         -------
         self
         """
-        with restored_on_error(self):
-            self._fit(X, sample_weight)
+        with restored_on_error(self), Progress(self.verbose, self.max_iter) as progress:
+            if Tasks.wanted(self):
+                Tasks.managed(type(self)._fit)(self, X, sample_weight, progress)
+            else:
+                self._fit(X, sample_weight, progress)
         return self
 
-    def _fit(self, X: Any, sample_weight: Any) -> None:
+    def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> None:
         k = check.check_int("n_clusters", self.n_clusters, 1)
         max_iter = check.check_int("max_iter", self.max_iter, 1)
         tol = check.check_real("tol", self.tol, 0)
@@ -216,11 +226,12 @@ class KMeans(
         memory_limit = check.check_memory_limit(self.memory_limit)
         if not isinstance(self.sparse_centers, (bool, np.bool_)):
             check.check_choice("sparse_centers", self.sparse_centers, ("auto",))
-        callbacks = self._callbacks()
+        callbacks = [*progress.callbacks, *self._callbacks()]
         blocks = check.as_blocks(self, X, reset=True, dtype=check.check_dtype(self.dtype))
         n = check.count_rows(blocks)
         if n < k:
             raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
+        progress.rows = n
         weights = check.check_weights(sample_weight, n)
         if not metric.summed and (isinstance(blocks, check.Stream) or len(blocks) > 1):
             raise ValueError(
@@ -249,6 +260,9 @@ class KMeans(
             self._keep(found.best, found.frame, found.choice, engine)
             return
 
+        tasks = Tasks(self, X, n_init * max_iter) if Tasks.wanted(self) else None
+        if tasks is not None:
+            callbacks.append(tasks.tell)
         problem = analyse(engine, tol)
         best = None if found is None else _with_labels(found.best, problem)
         for run in range(0 if found is None else found.run, n_init):
@@ -279,6 +293,8 @@ class KMeans(
         if kept is not None:
             kept.finish(best, problem.frame, choice, rng.get_state(legacy=False))
         self._keep(best, problem.frame, choice, engine)
+        if tasks is not None:
+            tasks.end()
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
         """Fit and return `labels_`."""
@@ -390,7 +406,7 @@ class KMeans(
         callbacks = list(given) if isinstance(given, Sequence) else [None]
         if not all(callable(callback) for callback in callbacks):
             raise ValueError("callbacks must be a callable or a sequence of callables.")
-        return [show, *callbacks] if self.verbose else callbacks
+        return callbacks
 
     def _init(self, k: int, engine: LocalEngine) -> tuple[Any, int]:
         """`init` as a name, a callable or valid centres, and the number of runs."""

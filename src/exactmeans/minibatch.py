@@ -18,7 +18,7 @@ from exactmeans._centres import for_users, from_core
 from exactmeans._fit import Run, first_centroids, is_true, settled_run
 from exactmeans._problem import Frame, Problem, analyse
 from exactmeans._update import lend_rows
-from exactmeans.callbacks import Callback, Iteration
+from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
 from exactmeans.engines.local import LocalEngine
 from exactmeans.kmeans import KMeans, restored_on_error
 from exactmeans.seeding import check_options
@@ -158,15 +158,19 @@ class MiniBatchKMeans(KMeans):
 
     # -- parts of fit --------------------------------------------------------------------------
 
-    def _fit(self, X: Any, sample_weight: Any) -> None:
+    def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> None:
         k = self._check_parameters()
         tol = check.check_real("tol", self.tol, 0)
         max_iter = check.check_int("max_iter", self.max_iter, 1)
-        callbacks = self._callbacks()
+        callbacks = [*progress.callbacks, *self._callbacks()]
         dtype = check.check_dtype(self.dtype)
         engine = self._whole_engine(
             check.as_blocks(self, X, reset=True, dtype=dtype), k, sample_weight
         )
+        progress.rows = engine.n if self.method == "memoized" else self.batch_size
+        tasks = Tasks(self, X, self._steps(engine, max_iter)) if Tasks.wanted(self) else None
+        if tasks is not None:
+            callbacks.append(tasks.tell)
         init, n_init = self._init(k, engine)
         options = check_options(self.init_options, init)
         rng = check_random_state(self.random_state)
@@ -201,6 +205,8 @@ class MiniBatchKMeans(KMeans):
             self.n_iter_ = len(outcome.history)
         if not self.compute_labels:
             del self.labels_, self.inertia_
+        if tasks is not None:
+            tasks.end()
 
     def _check_parameters(self) -> int:
         check.check_choice("method", self.method, _METHODS)
