@@ -8,13 +8,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from . import operations, probes, report, seeding, sparse_scale
+from . import larger, operations, probes, report, seeding, sparse_scale
 from .peers import PEERS
 from .race import Row, race
 from .suites import RACES, Case
 from .worker import limit_affinity
 
-SUITES = ("roofline", *RACES, "seeding_quality", "memory", "operations", "sparse_scale")
+SUITES = (
+    "roofline",
+    *RACES,
+    "seeding_quality",
+    "memory",
+    "larger_than_memory",
+    "operations",
+    "sparse_scale",
+)
 
 
 def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
@@ -23,6 +31,8 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield probes.roofline(options.threads, options.quick)
     elif suite == "memory":
         yield probes.memory(options.ours or "exactmeans", options.threads, options.quick)
+    elif suite == "larger_than_memory":
+        yield larger.larger_than_memory(options.threads, options.quick)
     elif suite == "seeding_quality":
         yield from seeding.quality(options.threads, options.quick)
     elif suite == "operations":
