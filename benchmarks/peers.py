@@ -241,7 +241,10 @@ class Gemm(Peer):
 
 PEERS: dict[str, Callable[[int], Peer]] = {
     "exactmeans": partial(ExactMeans, algorithm="lloyd"),
-    "exactmeans-auto": partial(ExactMeans, algorithm="auto"),
+    **{
+        f"exactmeans-{name}": partial(ExactMeans, algorithm=name)
+        for name in ("auto", "elkan", "hamerly", "yinyang", "kdtree")
+    },
     "scikit-learn": partial(
         SklearnLike, package="scikit-learn", module="sklearn.cluster", algorithm="lloyd"
     ),

@@ -27,7 +27,7 @@ Rows: TypeAlias = Any  # an array, a CSR matrix, or blocks of them
 Weights: TypeAlias = NDArray[np.float64] | None
 
 #: Every algorithm of the core; each must give plain Lloyd's bits on all cases below.
-ALGORITHMS = ("lloyd", "hamerly", "yinyang", "kdtree")
+ALGORITHMS = ("lloyd", "elkan", "hamerly", "yinyang", "kdtree")
 #: Those that take rows of a family.
 ABLE = {"dense": ALGORITHMS, "csr": tuple(name for name in ALGORITHMS if name != "kdtree")}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ def auto(work: Workload, memory_limit: int | None = None) -> Choice:
         (Workload(100_000, 2, 1000, False, 8, 2.0, reading=10**6), "yinyang"),
         (Workload(150, 4, 8, False, 8, 4.0), "lloyd"),
         (Workload(10**6, 100, 2, False, 4, 100.0), "lloyd"),
+        (Workload(10**6, 2, 20, False, 4, 2.0), "lloyd"),
     ],
 )
 def test_auto_goes_by_the_shape_of_the_work(work: Workload, expected: str) -> None:
@@ -43,7 +45,7 @@ def test_auto_goes_by_the_shape_of_the_work(work: Workload, expected: str) -> No
 
 def test_auto_uses_what_fits() -> None:
     needs = {name: WIDE.bytes_needed(name) for name in ("yinyang", "hamerly", "lloyd")}
-    assert needs["lloyd"] < needs["hamerly"] < needs["yinyang"]
+    assert needs["lloyd"] < needs["hamerly"] < needs["yinyang"] < WIDE.bytes_needed("elkan")
     for name, needed in needs.items():
         assert auto(WIDE, needed).algorithm == name
     with pytest.raises(ValueError, match=f"at least {needs['lloyd']:,} bytes"):
@@ -92,8 +94,9 @@ def test_bounds_that_do_not_hold_are_given_up_and_tried_once_more() -> None:
     assert course(WIDE, [ALL, ALL, FEW, ALL, FEW]) == ["yinyang"] * 6
 
 
-def test_sparse_rows_begin_with_lloyd() -> None:
-    assert course(SPARSE, [ALL, ALL, FEW, FEW, FEW]) == ["lloyd"] * 3 + ["yinyang"] * 3
+@pytest.mark.parametrize("work", [SPARSE, replace(WIDE, d=20, width=20.0)])
+def test_where_bounds_are_dear_lloyd_begins(work: Workload) -> None:
+    assert course(work, [ALL, ALL, FEW, FEW, FEW]) == ["lloyd"] * 3 + ["yinyang"] * 3
 
 
 def test_a_given_algorithm_stays() -> None:
@@ -128,7 +131,7 @@ def work_for(kind: str, dtype: str) -> tuple[Any, int]:
         return sp.csr_matrix((rows * rng.random(rows.shape)).astype(dtype)), 80
     if kind == "noise":  # bounds do not hold
         return np.random.default_rng(4).random((3000, 60)).astype(dtype), 64
-    d, n = (2, 20_000) if kind == "thin" else (20, 6000)
+    d, n = (2, 20_000) if kind == "thin" else (60, 6000)
     k = 300 if kind == "thin" else 60
     return datasets.blobs(n, d, 40, seed=5).astype(dtype), k
 

@@ -1123,7 +1123,7 @@ def test_any_block_source() -> None:
 KINDS = [int, int, float, float, int, int, int, str, float]
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "lloyd", "hamerly", "yinyang", "kdtree"])
+@pytest.mark.parametrize("algorithm", ["auto", "lloyd", "elkan", "hamerly", "yinyang", "kdtree"])
 def test_history(algorithm: str) -> None:
     X = datasets.blobs(400, 4, 8, spread=4.0)
     seen: list[Iteration] = []

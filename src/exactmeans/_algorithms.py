@@ -121,11 +121,11 @@ def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
 def _best(work: Workload) -> tuple[str, str]:
     """The algorithm that should be fastest in the long run if memory does not matter."""
     n, d, k = work.n, work.d, work.k
-    if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:
-        return "lloyd", "few distances, which bounds would not make fewer fast enough"
-    tree = not work.reading and d <= TREE_FEATURES and n >= 10_000
+    tree = not work.reading and d <= TREE_FEATURES and n >= 10_000 and k >= 32
     if tree and "kdtree" in able(work):
         return "kdtree", f"{d} features, {n:,} rows"
+    if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:
+        return "lloyd", "few distances, which bounds would not make fewer fast enough"
     if "yinyang" not in able(work):
         return "lloyd", f"bounds do not hold for {work.metric} distances"
     return "yinyang", f"{k} clusters of {'sparse ' if work.sparse else ''}rows"
@@ -144,7 +144,8 @@ def _refuse_too_large(
 
 SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds
 TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hold
-PROMISING = 0.1  # share of rows with a new label below which bounds of sparse rows hold
+LONG_ROW = 3000  # values of all centres from which bounds are worth keeping from the start
+PROMISING = {True: 0.1, False: 0.02}  # else: from this share of new labels on (sparse, dense)
 
 
 class Policy:
@@ -158,10 +159,11 @@ class Policy:
         self._choice, self._work = choice, work
         self._given_up = 0
         self._losses = 0
-        # Bounds of sparse rows do not hold while most rows move.
-        patient = choice.adaptive and work.sparse
+        # Where a row against all centres is cheap, or bounds are dear, bounds wait until they hold.
+        cheap = work.sparse or work.k * work.width < LONG_ROW
+        patient = choice.adaptive and choice.algorithm not in ("lloyd", "kdtree") and cheap
         self.algorithm = "lloyd" if patient else choice.algorithm
-        self._changed_at_entry: float = PROMISING * work.n if patient else math.inf
+        self._changed_at_entry = PROMISING[work.sparse] * work.n if patient else math.inf
         #: (first iteration, algorithm, why)
         self.stages = [(1, self.algorithm, "most rows move at first" if patient else choice.why)]
 

@@ -82,7 +82,7 @@ class KMeans(
         Makes the choice of initial centres reproducible.
     copy_x : bool, default=True
         Accepted for compatibility: the data is never modified.
-    algorithm : {'auto', 'lloyd', 'hamerly', 'yinyang', 'kdtree'}, default='auto'
+    algorithm : {'auto', 'lloyd', 'elkan', 'hamerly', 'yinyang', 'kdtree'}, default='auto'
         How to find the nearest centres. The choice changes time and memory, never the result.
     metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
         'cosine' and 'angular' look at the directions of rows only; centres are unit vectors,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <any>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -20,9 +21,6 @@
 #include "exactmeans/sparse.hpp"
 
 namespace exactmeans {
-
-template <class R>
-class Groups;
 
 // The master is dense, k x d, or, for CSR rows, a sparse vector per centre.
 template <class R>
@@ -122,8 +120,19 @@ public:
     Size version() const { return version_; }
     Size moves(Size j) const { return moves_[std::size_t(j)]; }
 
-    // The centres in groups, made when first asked for and brought up to date (groups.hpp).
-    const Groups<R>& groups(bool dense, const Threads& threads) const;
+    // The centres in another layout (groups.hpp, singles.hpp), made when first asked for, shared by
+    // all blocks and brought up to date. There is one such layout at a time.
+    template <class L>
+    const L& laid_out(bool dense, const Threads& threads) const {
+        const std::lock_guard lock(layout_mutex_);
+        auto* own = std::any_cast<std::shared_ptr<L>>(&other_layout_);
+        if (!own || (*own)->dense() != dense) {
+            other_layout_ = std::make_shared<L>(*this, dense);
+            own = std::any_cast<std::shared_ptr<L>>(&other_layout_);
+        }
+        (*own)->update(*this, threads);
+        return **own;
+    }
 
     // The layout for dense or CSR rows; centres that moved are packed anew.
     Panels<R> panels(bool dense, const Threads& threads) const {
@@ -293,7 +302,7 @@ private:
     std::vector<Size> moves_;
     mutable std::mutex layout_mutex_;
     mutable Layout<R> layout_;
-    mutable std::shared_ptr<Groups<R>> groups_;
+    mutable std::any other_layout_;
     mutable std::vector<R> from_zero_;
 };
 

@@ -76,6 +76,14 @@ public:
         if (centroids.sparse()) layout_ = Layout<R>(centroids.layout(), centre_, count_);
     }
 
+    static const Groups& of(const Centroids<R>& centroids, bool dense, const Threads& threads) {
+        return centroids.template laid_out<Groups>(dense, threads);
+    }
+    template <class Scan>
+    void compare(Scan& scan, Size g, const std::int32_t* picks, Size count) const {
+        scan.in_panel(panels(), g, picks, count);
+    }
+
     Size count() const { return count_; }
     bool dense() const { return dense_; }
     const Panels<R>& panels() const { return view_; }
@@ -197,13 +205,5 @@ private:
     Size width_ = 0;
     std::vector<double> sketch_;
 };
-
-template <class R>
-const Groups<R>& Centroids<R>::groups(bool dense, const Threads& threads) const {
-    const std::lock_guard lock(layout_mutex_);
-    if (!groups_ || groups_->dense() != dense) groups_ = std::make_shared<Groups<R>>(*this, dense);
-    groups_->update(*this, threads);
-    return *groups_;
-}
 
 }  // namespace exactmeans

@@ -128,6 +128,9 @@ struct Kernels {
                         const Nearest<R>& out);
     void (*panel_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, Size p,
                       const Nearest<R>& out);
+    // Scores of rows and one centre, given as minus its values, by feature or slot.
+    void (*centre_dense)(const R* const* rows, Size n, const R* centre, R start, Size d, R* out);
+    void (*centre_csr)(const SlotRow<R>* rows, Size n, const R* centre, R start, R* out);
     // The distance of row ids[t] to a centre of this score, in units: not below (above) the truth.
     void (*upper_bounds)(const ScoredRows<R>& rows, const Size* ids, const R* score, Size n,
                          float* out);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -77,21 +78,21 @@ public:
     }
     // Rows picks[t] of those against one panel, with a second; labels are places in the layout.
     void in_panel(const Panels<R>& panels, Size p, const std::int32_t* picks, Size count) {
-        label.resize(std::size_t(count));
-        score.resize(std::size_t(count));
-        second.resize(std::size_t(count));
-        const Nearest<R> out{label.data(), score.data(), second.data()};
-        picked_.resize(std::size_t(count));
-        for (Size t = 0; t < count; ++t) {
-            if constexpr (is_dense<Rows>)
-                picked_[std::size_t(t)] = tile_.rows()[picks[t]];
-            else
-                picked_[std::size_t(t)] = rows_[picks[t]];
-        }
+        const Nearest<R> out = pick(picks, count);
         if constexpr (is_dense<Rows>)
             kernels<R>().panel_dense(picked_.data(), count, panels, p, out);
         else
             kernels<R>().panel_csr(picked_.data(), count, panels, p, out);
+    }
+
+    // The same for one centre, which has no second and no label.
+    void with_centre(const R* centre, R start, Size d, const std::int32_t* picks, Size count) {
+        const Nearest<R> out = pick(picks, count);
+        if constexpr (is_dense<Rows>)
+            kernels<R>().centre_dense(picked_.data(), count, centre, start, d, out.score);
+        else
+            kernels<R>().centre_csr(picked_.data(), count, centre, start, out.score);
+        std::fill(second.begin(), second.end(), std::numeric_limits<R>::infinity());
     }
 
     std::vector<std::int32_t> label;
@@ -99,6 +100,20 @@ public:
     std::vector<R> second;
 
 private:
+    Nearest<R> pick(const std::int32_t* picks, Size count) {
+        label.resize(std::size_t(count));
+        score.resize(std::size_t(count));
+        second.resize(std::size_t(count));
+        picked_.resize(std::size_t(count));
+        for (Size t = 0; t < count; ++t) {
+            if constexpr (is_dense<Rows>)
+                picked_[std::size_t(t)] = tile_.rows()[picks[t]];
+            else
+                picked_[std::size_t(t)] = rows_[picks[t]];
+        }
+        return {label.data(), score.data(), second.data()};
+    }
+
     static Size batch_rows(const Rows& x) {
         if constexpr (is_dense<Rows>)
             return x.n;

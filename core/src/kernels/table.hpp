@@ -17,6 +17,8 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             &nearest_csr<V>,
             &panel_dense<V>,
             &panel_csr<V>,
+            &centre_dense<V>,
+            &centre_csr<V>,
             &score_bounds<V, true>,
             &score_bounds<V, false>,
             &nearest_listed<V>,

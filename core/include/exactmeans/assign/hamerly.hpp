@@ -3,12 +3,12 @@
 // A row keeps one upper bound of the distance to its own centre and one lower bound of the distance
 // to every other. While the bounds stay apart after the centres moved, its label cannot change and
 // nothing is computed; otherwise the upper bound is made tight, and only if that does not help is
-// the row compared with all centres. Memory: two float64 per row.
+// the row compared with all centres. Memory: eight bytes per row.
 //
 //   paper      here
 //   a(i)       labels[i]
-//   u(i)       upper_[i], plus the movement of the own centre
-//   l(i)       lower_[i], minus the largest movement of the others
+//   u(i)       upper_[i], plus own_ of the label: what the own centre moved since
+//   l(i)       lower_[i], minus others_ of the label: the largest movement of the others
 //   p(j)       movement.distance[j]
 //   s(j)       not used: it costs k^2 distances an iteration, which the plain form does without
 //
@@ -17,11 +17,12 @@
 #pragma once
 
 #include <limits>
+#include <numeric>
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/compensated.hpp"
 #include "exactmeans/distances.hpp"
-#include "exactmeans/slack.hpp"
+#include "exactmeans/drift.hpp"
 
 namespace exactmeans {
 
@@ -31,58 +32,79 @@ public:
     using Real = R;
     static constexpr Traits traits{"hamerly", "one lower bound per row", true, true,
                                    "euclidean cosine angular"};
-    static Size bytes_per_row(Size, Size, bool) { return 16 + RowSlacks<R>::bytes_per_row; }
+    static Size bytes_per_row(Size, Size, bool) { return 8 + RowSlacks<R>::bytes_per_row; }
 
-    Hamerly(Size n, Size)
-        : upper_(std::size_t(n), std::numeric_limits<double>::infinity()),
-          lower_(std::size_t(n), 0.0) {}
+    Hamerly(Size n, Size k)
+        : upper_(std::size_t(n), std::numeric_limits<float>::infinity()),
+          lower_(std::size_t(n), 0.0f),
+          own_(k),
+          others_(k) {}
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
         work.pack_centres(threads);
         work.look_at_rows(threads);
+        unit_ = work.slacks.unit();
     }
 
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+        const ScoredRows<R> scored = work.slacks.scored();
+        const BoundRows rows{work.labels, upper_.data(),  lower_.data(),
+                             own_.sums(), others_.sums(), scored.margins};
+        std::vector<Size> open(static_cast<std::size_t>(end - begin));
+        open.resize(std::size_t(bound_kernels().unsettled(rows, begin, end, open.data())));
         Tally tally;
-        std::vector<Size> open;
-        for (Size i = begin; i < end; ++i)
-            if (!settled(work, i, tally)) open.push_back(i);
-        if (open.empty()) return tally;
-        scan.nearest(work, 0, open.data(), Size(open.size()), true);
-        tally.distances += Size(open.size()) * work.centroids.k();
+        tally.skipped = end - begin - Size(open.size());
+        tighten(work, scored.margins, open, tally);
+        const Size count = Size(open.size());
+        if (count == 0) return tally;
+        scan.nearest(work, 0, open.data(), count, true);
+        tally.distances += count * work.centroids.k();
+        std::vector<float> near(open.size()), far(open.size());
+        kernels<R>().upper_bounds(scored, open.data(), scan.score.data(), count, near.data());
+        kernels<R>().lower_bounds(scored, open.data(), scan.second.data(), count, far.data());
         for (std::size_t t = 0; t < open.size(); ++t) {
             const std::size_t i = std::size_t(open[t]);
-            const RowSlack slack = work.slack(open[t]);
-            tally.changed += work.labels[i] != scan.label[t];
-            work.labels[i] = scan.label[t];
-            upper_[i] = slack.upper(double(scan.score[t]));
-            lower_[i] = slack.lower(double(scan.second[t]));
+            const std::int32_t label = scan.label[t];
+            tally.changed += work.labels[i] != label;
+            work.labels[i] = label;
+            upper_[i] = own_.store_upper(label, near[t]);
+            lower_[i] = others_.store_lower(label, far[t]);
         }
         return tally;
     }
 
-    void moved(const Movement& movement) { movement_ = movement; }
+    void moved(const Movement& movement) {
+        for (Size j = 0; j < Size(movement.distance.size()); ++j) {
+            own_.add(j, movement.distance[std::size_t(j)] * unit_);
+            others_.add(j, movement.farthest_other(j) * unit_);
+        }
+    }
 
 private:
-    // Brings the bounds of row i up to date; true if its label is certain to stay.
+    // Measures the distance to the own centre; rows that this settles are no longer open.
     template <class Rows>
-    bool settled(const Work<Rows>& work, Size row, Tally& tally) {
-        const std::size_t i = std::size_t(row);
-        const std::int32_t own = work.labels[i];
-        if (own < 0 || movement_.distance.empty()) return false;
-        const RowSlack slack = work.slack(row);
-        if (!slack.holds()) return false;
-        upper_[i] = (upper_[i] + movement_.distance[std::size_t(own)]) * Slack::up;
-        lower_[i] = std::max(0.0, (lower_[i] - movement_.farthest_other(own)) * Slack::down);
-        if (slack.apart(lower_[i], upper_[i])) {
-            tally.skipped += 1;
-            return true;
+    void tighten(const Work<Rows>& work, const Margins& margins, std::vector<Size>& open,
+                 Tally& tally) {
+        std::vector<float> near(open.size()), reach(open.size());
+        for (std::size_t t = 0; t < open.size(); ++t) {
+            const Size i = open[t], own = work.labels[i];
+            near[t] = std::numeric_limits<float>::infinity();
+            // Without any bound there is nothing that could be settled.
+            if (own < 0 || !(upper_[std::size_t(i)] < near[t])) continue;
+            near[t] = round_up(own_distance(work, i, own) * unit_);
+            upper_[std::size_t(i)] = own_.store_upper(own, near[t]);
+            tally.distances += 1;
         }
-        upper_[i] = std::min(upper_[i], own_distance(work, row, own));
-        tally.distances += 1;
-        return slack.apart(lower_[i], upper_[i]);
+        bound_kernels().reach(margins, open.data(), near.data(), Size(open.size()), reach.data());
+        std::size_t left = 0;
+        for (std::size_t t = 0; t < open.size(); ++t) {
+            const std::size_t i = std::size_t(open[t]);
+            const float drift = others_.sums()[std::max(0, work.labels[i])];
+            if (!(lower_[i] - drift > reach[t])) open[left++] = open[t];
+        }
+        open.resize(left);
     }
 
     // The distance to the own centre, rounded up. It only serves as a bound, so any accurate way
@@ -95,6 +117,14 @@ private:
         Compensated sum;
         if constexpr (is_dense<Rows>) {
             const R* shift = frame.shift_or_null();
+            if (work.x.col_stride == 1) {
+                const R* row = work.x.data + i * work.x.row_stride;
+                const Size d = work.x.d;
+                const double step2 =
+                    kernels<R>().step2(row, centroids.master(own), shift, d, frame.scale());
+                return std::sqrt(step2 + double(d) * 0x1p-1074) * (1 + double(d + 8) * 0x1p-53) *
+                       (1 + 0x1p-40);
+            }
             for (Size f = 0; f < work.x.d; ++f) {
                 const R value = shift ? R(work.x.at(i, f) - shift[f]) : work.x.at(i, f);
                 const double step =
@@ -141,8 +171,9 @@ private:
         return std::sqrt(std::max(0.0, d2) + 0x1p-48) * (1 + 0x1p-40);
     }
 
-    std::vector<double> upper_, lower_;
-    Movement movement_;
+    double unit_ = 1;
+    std::vector<float> upper_, lower_;
+    Drift own_, others_;
 };
 
 }  // namespace exactmeans

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "exactmeans/assign/elkan.hpp"
 #include "exactmeans/assign/hamerly.hpp"
 #include "exactmeans/assign/kdtree.hpp"
 #include "exactmeans/assign/lloyd.hpp"
@@ -34,10 +35,8 @@ constexpr Registered<typename A::Real> registered() {
 
 template <class R>
 inline constexpr std::array registry{
-    registered<Lloyd<R>>(),
-    registered<Hamerly<R>>(),
-    registered<Yinyang<R>>(),
-    registered<Kdtree<R>>(),
+    registered<Lloyd<R>>(),   registered<Elkan<R>>(),  registered<Hamerly<R>>(),
+    registered<Yinyang<R>>(), registered<Kdtree<R>>(),
 };
 
 template <class R>

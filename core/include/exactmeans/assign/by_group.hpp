@@ -1,0 +1,291 @@
+// What Yinyang's and Elkan's algorithms share: a row keeps an upper bound of the distance to its
+// own centre, and a lower bound per group of the distance to that group's other centres. A row
+// whose bounds stay apart is settled; any other is compared with its own group and then with those
+// groups only that are still in reach. Bounds hold with the drift of their group since they were
+// set (drift.hpp), so rows that nobody looks at cost nothing.
+//
+// A Grouping<R> offers count, group, size, centre, copy as Groups does, and
+//     Panels panels() const                            what rows are looked up in
+//     static const Grouping& of(const Centroids&, bool dense, const Threads&)     brought up to
+//     date void compare(Scan&, g, picks, count) const      loaded rows against group g, with a
+//     second
+//
+// All comparisons carry the rounding slack, so that a pruned row keeps the label that the computed
+// scores would give it.
+#pragma once
+
+#include <limits>
+#include <numeric>
+
+#include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/drift.hpp"
+
+namespace exactmeans {
+
+template <class R, class Grouping>
+class ByGroup {
+public:
+    using Real = R;
+
+    ByGroup(Size n, Size k)
+        : n_(n),
+          k_(k),
+          upper_(std::size_t(n), infinity),
+          least_(std::size_t(n), 0.0f),
+          own_(k),
+          others_(k),
+          copy_(std::size_t(k), 0) {}
+
+    template <class Rows>
+    void start(Work<Rows>& work, const Threads& threads) {
+        work.look_at_rows(threads);
+        unit_ = work.slacks.unit();
+        groups_ = &Grouping::of(work.centroids, is_dense<Rows>, threads);
+        if (lower_.empty()) {
+            fresh_ = true;
+            pitch_ = padded<float>(groups_->count());
+            lower_.assign(std::size_t(n_ * pitch_), nowhere);
+            drift_ = Drift(pitch_);
+        } else {
+            fresh_ = false;
+            admit(threads);
+        }
+        for (Size j = 0; j < k_; ++j) copy_[std::size_t(j)] = groups_->copy(j);
+    }
+
+    template <class Rows>
+    Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+        Range<Rows> range{*this, work, scan, work.slacks.scored(), {}};
+        return range.run(begin, end);
+    }
+
+    void moved(const Movement& movement) {
+        std::vector<double> farthest(static_cast<std::size_t>(groups_->count()));
+        double first = 0, second = 0;
+        Size first_index = -1;
+        for (Size j = 0; j < k_; ++j) {
+            const double went = movement.distance[std::size_t(j)] * unit_;
+            if (went > 0) own_.add(j, went);
+            if (copy_[std::size_t(j)]) continue;
+            double& most = farthest[std::size_t(groups_->group(j))];
+            most = std::max(most, went);
+            if (went > first) {
+                second = first;
+                first = went;
+                first_index = j;
+            } else {
+                second = std::max(second, went);
+            }
+        }
+        for (Size g = 0; g < groups_->count(); ++g) drift_.add(g, farthest[std::size_t(g)]);
+        for (Size j = 0; j < k_; ++j) others_.add(j, j == first_index ? second : first);
+    }
+
+    // Bounds of a row fill whole vectors.
+    static Size bytes_for(Size groups) {
+        return 4 * padded<float>(groups) + 8 + RowSlacks<R>::bytes_per_row;
+    }
+
+    // Bounds leave few rows of a range over, and these should fill tiles: long ranges, as far as
+    // their rows stay in the third-level cache.
+    template <class Rows>
+    Size range_rows(const Rows& x, Size, int n_jobs) const {
+        Size bytes = x.d * Size(sizeof(R));
+        if constexpr (!is_dense<Rows>)
+            bytes = x.n ? x.nonzeros() / x.n * Size(sizeof(R) + 4) + 16 : 16;
+        const Size most = std::clamp<Size>((Size(4) << 20) / bytes, 256, 8192);
+        return std::clamp<Size>(x.n / (4 * n_jobs), 256, most);
+    }
+
+private:
+    static constexpr float infinity = std::numeric_limits<float>::infinity();
+
+    // Bounds were made without copies of other centres. One that has become a centre of its own may
+    // be anywhere: nothing is known of its group.
+    void admit(const Threads& threads) {
+        std::vector<char> unknown(static_cast<std::size_t>(pitch_), 0);
+        bool any = false;
+        for (Size j = 0; j < k_; ++j) {
+            if (!copy_[std::size_t(j)] || groups_->copy(j)) continue;
+            unknown[std::size_t(groups_->group(j))] = 1;
+            any = true;
+        }
+        if (!any) return;
+        threads.ranges(n_, 4096, [&](Size begin, Size end, int) {
+            for (Size i = begin; i < end; ++i) {
+                least_[std::size_t(i)] = -nowhere;
+                for (Size g = 0; g < pitch_; ++g)
+                    if (unknown[std::size_t(g)]) lower_[std::size_t(i * pitch_ + g)] = -nowhere;
+            }
+        });
+    }
+
+    // The rows of one range that are not settled, and what is found of them.
+    template <class Rows>
+    struct Range {
+        ByGroup& own;
+        const Work<Rows>& work;
+        Scan<Rows>& scan;
+        ScoredRows<R> scored;
+        Tally tally;
+
+        std::vector<Size> id{};
+        std::vector<float> bound{}, reach{};
+        std::vector<R> score{}, second{};
+        std::vector<std::int32_t> label{}, open{};
+        std::vector<Size> some{};
+        std::vector<std::vector<std::int32_t>> picks{};
+
+        Tally run(Size begin, Size end) {
+            find_unsettled(begin, end);
+            tally.skipped = end - begin - Size(id.size());
+            if (id.empty()) return tally;
+            const std::size_t count = id.size();
+            scan.load(work, own.groups_->panels(), 0, id.data(), Size(count));
+            score.assign(count, std::numeric_limits<R>::infinity());
+            second.assign(count, std::numeric_limits<R>::infinity());
+            label.assign(count, std::numeric_limits<std::int32_t>::max());
+            picks.resize(std::size_t(own.groups_->count()));
+            open.resize(std::size_t(own.pitch_));
+            if (own.fresh_) {
+                std::vector<std::int32_t> all(count);
+                std::iota(all.begin(), all.end(), 0);
+                for (Size g = 0; g < own.groups_->count(); ++g) compare(g, all);
+            } else {
+                compare_with_own_group();
+                pick_other_groups();
+                for (Size g = 0; g < own.groups_->count(); ++g) compare(g, picks[std::size_t(g)]);
+            }
+            keep();
+            return tally;
+        }
+
+        const float* lower(Size i) const { return own.lower_.data() + i * own.pitch_; }
+
+        void find_unsettled(Size begin, Size end) {
+            id.resize(std::size_t(end - begin));
+            if (own.fresh_) {
+                std::iota(id.begin(), id.end(), begin);
+                return;
+            }
+            const BoundRows rows{work.labels,     own.upper_.data(),  own.least_.data(),
+                                 own.own_.sums(), own.others_.sums(), scored.margins};
+            id.resize(std::size_t(bound_kernels().unsettled(rows, begin, end, id.data())));
+            // The bounds of groups say more than the least of them.
+            bound.resize(id.size());
+            for (std::size_t t = 0; t < id.size(); ++t) {
+                const std::size_t i = std::size_t(id[t]);
+                bound[t] = std::max(0.0f, (own.upper_[i] + own.own_.sums()[work.labels[i]]) * up32);
+            }
+            find_reach(id);
+            open.resize(std::size_t(own.pitch_));
+            std::size_t left = 0;
+            for (std::size_t t = 0; t < id.size(); ++t) {
+                float least;
+                if (bound_kernels().within(lower(id[t]), own.drift_.sums(), own.pitch_, reach[t],
+                                           open.data(), least) > 0)
+                    id[left++] = id[t];
+                else
+                    own.keep_least(id[t], work.labels[id[t]], least);
+            }
+            id.resize(left);
+        }
+
+        void find_reach(const std::vector<Size>& ids) {
+            reach.resize(ids.size());
+            bound_kernels().reach(scored.margins, ids.data(), bound.data(), Size(ids.size()),
+                                  reach.data());
+        }
+
+        // Picked rows against group g: improves what is known of their nearest centre, and keeps
+        // the bound of the group.
+        void compare(Size g, const std::vector<std::int32_t>& picked) {
+            if (picked.empty()) return;
+            const Grouping& groups = *own.groups_;
+            const Size count = Size(picked.size());
+            groups.compare(scan, g, picked.data(), count);
+            tally.distances += count * groups.size(g);
+            some.resize(picked.size());
+            bound.resize(picked.size());
+            for (std::size_t t = 0; t < picked.size(); ++t) some[t] = id[std::size_t(picked[t])];
+            kernels<R>().lower_bounds(scored, some.data(), scan.score.data(), count, bound.data());
+            for (std::size_t t = 0; t < picked.size(); ++t) {
+                const std::size_t at = std::size_t(picked[t]);
+                own.lower_[std::size_t(some[t] * own.pitch_ + g)] =
+                    own.drift_.store_lower(g, bound[t]);
+                const std::int32_t j = groups.centre(scan.label[t]);
+                const R found = scan.score[t];
+                if (!(found < score[at] || (found == score[at] && j < label[at]))) continue;
+                score[at] = found;
+                second[at] = scan.second[t];
+                label[at] = j;
+            }
+        }
+
+        void compare_with_own_group() {
+            for (std::size_t t = 0; t < id.size(); ++t) {
+                const Size g = own.groups_->group(work.labels[id[t]]);
+                picks[std::size_t(g)].push_back(std::int32_t(t));
+            }
+            for (std::size_t g = 0; g < picks.size(); ++g) {
+                compare(Size(g), picks[g]);
+                picks[g].clear();
+            }
+        }
+
+        // Groups in reach of the best of the own group.
+        void pick_other_groups() {
+            bound.resize(id.size());
+            kernels<R>().upper_bounds(scored, id.data(), score.data(), Size(id.size()),
+                                      bound.data());
+            find_reach(id);
+            for (std::size_t t = 0; t < id.size(); ++t) {
+                float least;
+                const Size found = bound_kernels().within(lower(id[t]), own.drift_.sums(),
+                                                          own.pitch_, reach[t], open.data(), least);
+                const std::int32_t mine = own.groups_->group(work.labels[id[t]]);
+                for (Size f = 0; f < found; ++f) {
+                    const std::int32_t g = open[std::size_t(f)];
+                    // Where nothing can be told apart, entries that only fill vectors are in reach
+                    // too.
+                    if (g != mine && g < own.groups_->count())
+                        picks[std::size_t(g)].push_back(std::int32_t(t));
+                }
+            }
+        }
+
+        void keep() {
+            const Size count = Size(id.size());
+            bound.resize(id.size());
+            reach.resize(id.size());
+            kernels<R>().upper_bounds(scored, id.data(), score.data(), count, bound.data());
+            // In its own group a row is bounded from the second on.
+            kernels<R>().lower_bounds(scored, id.data(), second.data(), count, reach.data());
+            for (std::size_t t = 0; t < id.size(); ++t) {
+                const Size i = id[t], j = label[t], g = own.groups_->group(j);
+                tally.changed += work.labels[i] != label[t];
+                work.labels[i] = label[t];
+                own.upper_[std::size_t(i)] = own.own_.store_upper(j, bound[t]);
+                own.lower_[std::size_t(i * own.pitch_ + g)] = own.drift_.store_lower(g, reach[t]);
+                float least;
+                bound_kernels().within(lower(i), own.drift_.sums(), own.pitch_, -2 * nowhere,
+                                       open.data(), least);
+                own.keep_least(i, j, least);
+            }
+        }
+    };
+
+    void keep_least(Size i, Size j, float least) {
+        least_[std::size_t(i)] = others_.store_lower(j, least * (least > 0 ? down32 : up32));
+    }
+
+    Size n_, k_, pitch_ = 0;
+    bool fresh_ = true;
+    double unit_ = 1;
+    const Grouping* groups_ = nullptr;
+    std::vector<float> lower_, upper_, least_;
+    Drift own_, others_, drift_{0};
+    std::vector<char> copy_;  // centres that the bounds leave out
+};
+
+}  // namespace exactmeans
