@@ -238,7 +238,7 @@ for value in (0, -5, 1.5, True, "300", None):
 for value in (-1e-9, float("nan"), float("inf"), "1", None, True, 1j):
     fit(repr(value), "must be a finite number of at least 0", tol=value)
 for value in ("elkann", "full", "LLOYD", "", None, 3, ["lloyd"]):
-    fit(repr(value), "must be one of 'auto', 'lloyd', 'hamerly'", algorithm=value)
+    fit(repr(value), "must be one of 'auto', 'lloyd', 'elkan', 'hamerly'", algorithm=value)
 for value in ("cos", "l2", "", None, 2):
     fit(repr(value), "must be .*'euclidean'", metric=value)
 for value in ("float16", "int64", "floaty", "", 3.5, complex, int, np.longdouble, ">f8", "f8,f8"):
