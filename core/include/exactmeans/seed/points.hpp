@@ -123,7 +123,7 @@ private:
     }
     template <class Rows>
     double length_of(const Rows& x, Size i) const {
-        return directed_ && x.norms[i] > 0 ? x.norms[i] : 1.0;
+        return directed_ && x.norms && x.norms[i] > 0 ? x.norms[i] : 1.0;
     }
     void stage_sparse(SparsePoint point) {
         // |x| |x/|x| - s|^2 = 2|x| - 2 x.s: all that is not a product belongs to the row.
