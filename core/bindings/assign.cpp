@@ -67,10 +67,33 @@ Movement move(AnyCentroids& any, const Array<const R, 2>& centres, int n_jobs) {
                     [&](const Threads& threads) { return (*own)->move(centres.data(), threads); });
 }
 
+Movement move_sparse(AnyCentroids& any, const SparseCentres& centres, int n_jobs) {
+    return std::visit(
+        [&]<class R>(const std::vector<SparseVector<R>>& of) {
+            auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&any.of);
+            require(own && (*own)->sparse(), "centres must keep their dtype and form");
+            require(centres.k() == (*own)->k() && centres.d == (*own)->d(),
+                    "centres must keep their shape");
+            return unlocked(n_jobs,
+                            [&](const Threads& threads) { return (*own)->move(of, threads); });
+        },
+        centres.of);
+}
+
 void set_norms(AnyCentroids& any, const Array<const double, 1>& norms2, Size terms) {
     any.visit([&](auto& centroids) {
         require(Size(norms2.shape(0)) == centroids.k(), "there must be one norm per centre");
         centroids.set_norms(norms2.data(), terms);
+    });
+}
+
+// What set_norms was last told, while it holds.
+nb::object given_norms2(AnyCentroids& any) {
+    return any.visit([](auto& c) -> nb::object {
+        if (!c.norms_given()) return nb::none();
+        std::vector<double> norms2;
+        for (Size j = 0; j < c.k(); ++j) norms2.push_back(2.0 * double(c.start()[j]));
+        return nb::make_tuple(to_numpy(norms2, {norms2.size()}), c.norm_terms());
     });
 }
 
@@ -186,13 +209,15 @@ void bind_assign(nb::module_& m) {
                     nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def("move", &move<float>)
         .def("move", &move<double>)
+        .def("move", &move_sparse)
         .def("set_norms", &set_norms, nb::arg("norms2"), nb::arg("terms"),
              nb::call_guard<FloatEnvironment>())
         .def("set_rare_below",
              [](AnyCentroids& any, Size centres) {
                  any.visit([&](auto& c) { c.set_rare_below(centres); });
              })
-        .def_prop_ro("centres", &centres_of);
+        .def_prop_ro("centres", &centres_of)
+        .def_prop_ro("given_norms2", &given_norms2);
 
     nb::class_<AnyAssigner>(m, "Assigner")
         .def("__init__", [](AnyAssigner* self, const std::string& name, bool single, Size n,

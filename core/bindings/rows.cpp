@@ -1,5 +1,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
 #include "exactmeans/distances.hpp"
@@ -238,6 +240,21 @@ SparseCentres make_sparse_centres(const Array<const R, 1>& data, const AnyVector
     return {std::move(centres), d};
 }
 
+// What travels between processes: sums and surveys of other rows.
+using SurveyState = std::tuple<std::vector<double>, double, double, Size, bool>;
+
+std::vector<std::int64_t> words_of_sum(const ExactSum& sum) {
+    ExactSum settled;
+    settled.add(sum);
+    return {settled.words().begin(), settled.words().end()};
+}
+
+void set_words_of_sum(ExactSum& sum, const std::vector<std::int64_t>& words) {
+    require(words.size() == std::size_t(ExactSum::digits), "an exact sum has more words");
+    new (&sum) ExactSum();
+    std::copy(words.begin(), words.end(), sum.words().begin());
+}
+
 }  // namespace
 
 void bind_rows(nb::module_& m) {
@@ -245,9 +262,12 @@ void bind_rows(nb::module_& m) {
         .def(nb::init<>())
         .def("add", nb::overload_cast<double>(&ExactSum::add))
         .def("add", nb::overload_cast<const ExactSum&>(&ExactSum::add))
-        .def_prop_ro("value", &ExactSum::value, nb::call_guard<FloatEnvironment>());
+        .def_prop_ro("value", &ExactSum::value, nb::call_guard<FloatEnvironment>())
+        .def("__getstate__", &words_of_sum)
+        .def("__setstate__", &set_words_of_sum);
 
     nb::class_<Survey>(m, "Survey")
+        .def(nb::init<Size>(), nb::arg("columns"))
         .def("merge", &Survey::merge, nb::arg("other"), nb::arg("row_offset"),
              nb::call_guard<FloatEnvironment>())
         .def_ro("largest", &Survey::largest)
@@ -255,7 +275,16 @@ void bind_rows(nb::module_& m) {
         .def_ro("first_bad_row", &Survey::first_bad_row)
         .def_ro("bad_is_nan", &Survey::bad_is_nan)
         .def_prop_ro("bounds",
-                     [](const Survey& s) { return to_numpy(s.bounds, {s.bounds.size()}); });
+                     [](const Survey& s) { return to_numpy(s.bounds, {s.bounds.size()}); })
+        .def("__getstate__",
+             [](const Survey& s) {
+                 return SurveyState{s.bounds, s.largest, s.largest_weight, s.first_bad_row,
+                                    s.bad_is_nan};
+             })
+        .def("__setstate__", [](Survey& s, const SurveyState& state) {
+            new (&s) Survey(0);
+            std::tie(s.bounds, s.largest, s.largest_weight, s.first_bad_row, s.bad_is_nan) = state;
+        });
 
     nb::class_<Block>(m, "Rows")
         .def_static("dense", &make_dense, nb::arg("x"), nb::arg("weights").none())

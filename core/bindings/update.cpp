@@ -1,6 +1,7 @@
 #include "exactmeans/update.hpp"
 
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
 #include "exactmeans/advance.hpp"
@@ -9,6 +10,8 @@
 
 namespace exactmeans {
 namespace {
+
+using GridState = std::tuple<std::vector<double>, int, int>;
 
 Grid make_grid(const Array<const double, 1>& bounds, Size n) {
     require(bounds.shape(0) > 0, "a grid needs at least one bound");
@@ -242,7 +245,21 @@ void bind_update(nb::module_& m) {
             },
             nb::call_guard<FloatEnvironment>())
         .def_prop_rw("words", &Grid::words, &Grid::set_words, nb::call_guard<FloatEnvironment>())
-        .def_prop_ro("exponent", &Grid::exponent);
+        .def_prop_ro("exponent", &Grid::exponent)
+        .def("__getstate__",
+             [](const Grid& grid) {
+                 return GridState{grid.bounds(), grid.count_bits(), grid.words()};
+             })
+        .def(
+            "__setstate__",
+            [](Grid& grid, const GridState& state) {
+                const auto& [bounds, bits, words] = state;
+                require(!bounds.empty() && words >= 1 && bits >= 0 && bits <= 62,
+                        "this is no grid");
+                new (&grid) Grid(bounds, Size(1) << bits);
+                grid.set_words(words);
+            },
+            nb::call_guard<FloatEnvironment>());
 
     nb::class_<Sums>(m, "Sums")
         .def(nb::init<Size, Size, Grid, Grid, bool>(), nb::arg("k"), nb::arg("d"), nb::arg("grid"),
@@ -254,6 +271,10 @@ void bind_update(nb::module_& m) {
         .def("add", &Sums::add, nb::call_guard<FloatEnvironment>())
         .def("absorb", &absorb, nb::arg("exported"))
         .def("export", &export_sums)
+        .def_prop_ro("blank",
+                     [](const Sums& s) {
+                         return nb::make_tuple(s.k(), s.d(), s.grid(), s.weight_grid(), s.sparse());
+                     })
         .def("average", &average<float>)
         .def("average", &average<double>)
         .def("sparse_average",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans._algorithms import Policy
@@ -35,7 +34,7 @@ class Run:
     """The outcome of the loop from one set of initial centres."""
 
     centres: Matrix  # CSR for sparse rows
-    labels: NDArray[np.int32]
+    labels: Any  # whatever engine.labels() gives
     inertia: float
     history: list[Iteration]
     stopped: str
@@ -140,7 +139,7 @@ def settled_run(
     inertia, _ = engine.scatter(final, problem.frame.cost_exponent, labelled=True)
     return Run(
         centres=final,
-        labels=engine.labels().copy(),
+        labels=engine.labels(),
         inertia=unscaled(inertia, problem.frame.cost_exponent),
         history=history,
         stopped=stopped,

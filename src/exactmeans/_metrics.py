@@ -13,6 +13,13 @@ class Metric:
     summed: bool = True  # centres follow from sums over rows, so that those may come in blocks
     l1: bool = False  # absolute differences, nothing squared
 
+    def refuse_blocks(self) -> None:
+        if not self.summed:
+            raise ValueError(
+                f"X must not come in blocks for metric={self.name!r}, whose centres are not sums "
+                "over rows; metric='euclidean' and metric='cosine' take blocks."
+            )
+
 
 METRICS = {
     metric.name: metric

@@ -92,13 +92,13 @@ def analyse(engine: Engine, tol: float) -> Problem:
     plain_grid = _grid(engine, plain.bounds, weighted=False)
     counts = _core.Grid(np.ones(1), engine.n)
     grid, weight_grid = plain_grid, counts
-    if engine.weights is not None:
+    if engine.weighted:
         weighted = engine.survey(weighted=True)
         largest = max(weighted.bounds.max(), weighted.largest_weight) * engine.n
         if not largest < 2.0**1000:
             raise ValueError("sample_weight must leave sums within float64, but it is too large.")
         grid = _grid(engine, weighted.bounds, weighted=True)
-        weight_grid = _weight_grid(engine.weights)
+        weight_grid = engine.weight_grid()
 
     if engine.sparse:
         # Scatter is measured about 0, from which rows are as far as their few values say.
@@ -115,9 +115,11 @@ def analyse(engine: Engine, tol: float) -> Problem:
         scatter, plain_scatter = engine.squares(mean, exponent)
         variance = plain_scatter / engine.n
         shift = _shift(origin, exponent, variance, engine.dtype)
+    frame = Frame(exponent, None if engine.metric.l1 else shift, engine.metric.name)
+    engine.agree(frame, grid, weight_grid)
     return Problem(
         engine=engine,
-        frame=Frame(exponent, None if engine.metric.l1 else shift, engine.metric.name),
+        frame=frame,
         grid=grid,
         weight_grid=weight_grid,
         origin=origin,
@@ -137,21 +139,21 @@ def _analyse_directions(engine: Engine, tol: float, packing: int) -> Problem:
     variance = 0.0
     if tol > 0:
         plain = grid
-        if engine.weights is not None:
+        if engine.weighted:
             plain = _grid(engine, engine.survey(weighted=False).bounds, weighted=False)
         mean = _mean(engine, plain, counts)
         values = mean.data if engine.sparse else mean[0]
-        assert engine.norms is not None
-        share = np.count_nonzero(engine.norms) / engine.n
+        share = engine.directions() / engine.n
         variance = max(0.0, share - math.fsum(values * values))
-    scatter = float(engine.n) if engine.weights is None else math.fsum(engine.weights)
+    frame, weight_grid = Frame(0, None, engine.metric.name, packing), engine.weight_grid()
+    engine.agree(frame, grid, weight_grid)
     return Problem(
         engine=engine,
-        frame=Frame(0, None, engine.metric.name, packing),
+        frame=frame,
         grid=grid,
-        weight_grid=counts if engine.weights is None else _weight_grid(engine.weights),
+        weight_grid=weight_grid,
         origin=np.zeros(0 if engine.sparse else engine.d),
-        scatter=scatter,
+        scatter=engine.total_weight(),
         tolerance=tol * variance / engine.d,
     )
 
@@ -175,11 +177,9 @@ def centre_of_all(engine: Engine) -> Double:
 
 def _weighted_mean(engine: Engine) -> Double:
     """The mean of the rows by their weights, to the last bit whatever the order of the rows."""
-    weighted = engine.weights is not None
+    weighted = engine.weighted
     grid = _grid(engine, engine.survey(weighted=weighted).bounds, weighted=weighted)
-    counts = _core.Grid(np.ones(1), engine.n)
-    weight_grid = counts if engine.weights is None else _weight_grid(engine.weights)
-    sums = _core.Sums(1, engine.d, grid, weight_grid)
+    sums = _core.Sums(1, engine.d, grid, engine.weight_grid())
     engine.add_all(sums, weighted=weighted)
     mean = np.empty((1, engine.d))
     sums.average(mean)
@@ -189,12 +189,6 @@ def _weighted_mean(engine: Engine) -> Double:
 def _grid(engine: Engine, bounds: Double, *, weighted: bool) -> _core.Grid:
     grid = _core.Grid(bounds, engine.n)
     grid.words = engine.words_needed(grid, weighted=weighted)
-    return grid
-
-
-def _weight_grid(weights: Double) -> _core.Grid:
-    grid = _core.Grid(weights.max(keepdims=True), len(weights))
-    grid.words = _core.Rows.dense(weights[:, np.newaxis], None).words_needed(grid, 1)
     return grid
 
 

@@ -91,10 +91,10 @@ class KarcherMeans:
     def __init__(self, problem: Problem, k: int) -> None:
         self.problem = problem
         self.inertia = 0.0
-        engine, counted = problem.engine, problem.engine.counted()
+        counted = problem.engine.counted()
         # Rows without a direction are at a right angle to every centre.
         left = 0.0 if counted is None else problem.scatter - float(counted.sum())
-        self._undirected = 0.0 if engine.norms is None else left * (np.pi / 2) ** 2
+        self._undirected = left * (np.pi / 2) ** 2
 
     def run(self, centroids: _core.Centroids, changed: int, *, thorough: bool) -> _core.Movement:
         engine, centres = self.problem.engine, _array(centroids)
@@ -154,29 +154,15 @@ def rows_to_lend(
     """
     engine = problem.engine
     borrowers = np.flatnonzero(members == 0).tolist()
-    distances = engine.own_distances(centres, problem.frame.cost_exponent)
-    labels, counted = engine.labels(), engine.counted()
     lent: list[tuple[int, int, int]] = []
     seen: set[bytes] = set()
-    for row in np.argsort(-distances, kind="stable").tolist():
-        # At distance 0 every row left sits on its centre: too few distinct rows for all clusters.
-        if len(lent) == len(borrowers) or distances[row] == 0:
+    # Rows that sit on their centres are not lent: too few distinct rows for all clusters.
+    for far in engine.far_rows(centres, problem.frame.cost_exponent):
+        if len(lent) == len(borrowers):
             break
-        owner = int(labels[row])
-        if members[owner] <= 1 or (counted is not None and counted[row] == 0):
+        if members[far.label] <= 1 or far.value in seen:
             continue
-        value = _bytes(engine.take(np.array([row])))
-        if value in seen:
-            continue
-        seen.add(value)
-        members[owner] -= 1
-        lent.append((row, owner, borrowers[len(lent)]))
+        seen.add(far.value)
+        members[far.label] -= 1
+        lent.append((far.row, far.label, borrowers[len(lent)]))
     return lent
-
-
-def _bytes(row: Matrix) -> bytes:
-    """The same for rows that are equal; -0.0 equals 0.0."""
-    if isinstance(row, np.ndarray):
-        return (row + 0.0).tobytes()
-    row.eliminate_zeros()
-    return bytes(row.indices.tobytes() + row.data.tobytes())

@@ -8,7 +8,7 @@ import numbers
 import os
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -203,27 +203,48 @@ def refuse_nonfinite(survey: _core.Survey, what: str = "X", first_row: int = 0) 
 _SHORTEST, _LONGEST = 2.0**-1022, 2.0**1000
 
 
-def check_lengths(norms: Double, zero_rows: str, metric: str) -> Double:
-    """Lengths of rows of which only the directions count; 0 for rows that are kept without one."""
-    if norms.max() > _LONGEST:
-        raise ValueError(
-            f"X must have rows no longer than 2**1000 for metric={metric!r}, but row "
-            f"{norms.argmax()} is."
-        )
-    zeros = np.flatnonzero(norms < _SHORTEST)
-    if len(zeros) and zero_rows == "error":
-        raise ValueError(
-            f"X must not have rows of zeros for metric={metric!r}, which have no direction, but it "
-            f"has {len(zeros)}, the first of which is row {zeros[0]}; zero_rows='keep' keeps them."
-        )
-    if len(zeros) == len(norms):
-        raise ValueError(f"X must have a row that is not zero for metric={metric!r}.")
-    norms[zeros] = 0
-    return norms
+class Lengths(NamedTuple):
+    """What lengths of rows come to, of which only the directions count."""
+
+    longest: float
+    longest_row: int
+    zeros: int
+    first_zero: int  # -1 if there is none
+
+    @staticmethod
+    def of(norms: Double) -> Lengths:
+        """Sets those of rows without a direction to 0."""
+        zeros = np.flatnonzero(norms < _SHORTEST)
+        norms[zeros] = 0
+        first = int(zeros[0]) if len(zeros) else -1
+        return Lengths(float(norms.max()), int(norms.argmax()), len(zeros), first)
+
+    def refuse(self, n: int, zero_rows: str, metric: str) -> None:
+        if self.longest > _LONGEST:
+            raise ValueError(
+                f"X must have rows no longer than 2**1000 for metric={metric!r}, but row "
+                f"{self.longest_row} is."
+            )
+        if self.zeros and zero_rows == "error":
+            raise ValueError(
+                f"X must not have rows of zeros for metric={metric!r}, which have no direction, "
+                f"but it has {self.zeros}, the first of which is row {self.first_zero}; "
+                "zero_rows='keep' keeps them."
+            )
+        if self.zeros == n:
+            raise ValueError(f"X must have a row that is not zero for metric={metric!r}.")
 
 
-def check_weights(sample_weight: Any, n: int) -> Double | None:
-    """One finite, non-negative float64 weight per row; None stays None."""
+def refuse_few_rows(n: int, k: int) -> None:
+    if n < k:
+        raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
+
+
+def check_weights(sample_weight: Any, n: int, *, part: bool = False) -> Double | None:
+    """One finite, non-negative float64 weight per row; None stays None.
+
+    Of a part of the rows, all may be zero.
+    """
     if sample_weight is None:
         return None
     if isinstance(sample_weight, numbers.Real):
@@ -237,9 +258,11 @@ def check_weights(sample_weight: Any, n: int) -> Double | None:
         raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(n,)}!")
     if not np.isfinite(weights).all():
         raise ValueError("sample_weight must be finite, but it contains NaN or infinity (inf).")
+    if part and not n:
+        return weights
     if weights.min() < 0:
         raise ValueError(f"sample_weight must not be negative, but row {weights.argmin()} is.")
-    if not weights.any():
+    if not part and not weights.any():
         raise ValueError("sample_weight must not be zero for every row.")
     return weights
 

@@ -36,6 +36,7 @@ from exactmeans.callbacks import (
     TakesCallbacks,
     Tasks,
 )
+from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
 from exactmeans.seeding import check_init, check_options, choose
 
@@ -227,25 +228,15 @@ class KMeans(
         if not isinstance(self.sparse_centers, (bool, np.bool_)):
             check.check_choice("sparse_centers", self.sparse_centers, ("auto",))
         callbacks = [*progress.callbacks, *self._callbacks()]
-        blocks = check.as_blocks(self, X, reset=True, dtype=check.check_dtype(self.dtype))
-        n = check.count_rows(blocks)
-        if n < k:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
-        progress.rows = n
-        weights = check.check_weights(sample_weight, n)
-        if not metric.summed and (isinstance(blocks, check.Stream) or len(blocks) > 1):
-            raise ValueError(
-                f"X must not come in blocks for metric={metric.name!r}, whose centres are not sums "
-                "over rows; metric='euclidean' and metric='cosine' take blocks."
-            )
-        n_jobs = check.check_n_jobs(self.n_jobs)
-        engine = LocalEngine(blocks, weights, n_jobs, metric, self.zero_rows)
+        engine = self._engine_to_fit(X, sample_weight, k, metric)
+        progress.rows = engine.n
         size, reading = engine.dtype.itemsize, engine.reading_bytes
-        width = engine.nonzeros / n
+        width = engine.nonzeros / engine.n
         work = _algorithms.Workload(
-            n, engine.d, k, engine.sparse, size, width, reading, metric.name
+            engine.n, engine.d, k, engine.sparse, size, width, reading, metric.name
         )
-        choice = _algorithms.choose(algorithm, work, memory_limit)
+        here = replace(work, n=engine.most_rows)
+        choice = _algorithms.choose(algorithm, here, memory_limit)
         # A quarter is left to the allocator, which does not give back all that is freed.
         room = (memory_limit or check.memory_of_machine() // 4) * 3 // 4
         staying = engine.keep(room - choice.bytes_needed)
@@ -286,7 +277,7 @@ class KMeans(
             )
             if best is None or (
                 outcome.inertia < best.inertia
-                and not _same_clustering(outcome.labels, best.labels, k)
+                and not self._same_clustering(outcome.labels, best.labels, k)
             ):
                 best = outcome
         assert best is not None
@@ -399,6 +390,15 @@ class KMeans(
         check.check_choice("zero_rows", self.zero_rows, ("error", "keep"))
         return _metrics.METRICS[check.check_choice("metric", self.metric, _metrics.NAMES)]
 
+    def _engine_to_fit(self, X: Any, sample_weight: Any, k: int, metric: _metrics.Metric) -> Any:
+        blocks = check.as_blocks(self, X, reset=True, dtype=check.check_dtype(self.dtype))
+        n = check.count_rows(blocks)
+        check.refuse_few_rows(n, k)
+        weights = check.check_weights(sample_weight, n)
+        if isinstance(blocks, check.Stream) or len(blocks) > 1:
+            metric.refuse_blocks()
+        return LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs), metric, self.zero_rows)
+
     def _callbacks(self) -> list[Callback]:
         given = self.callbacks
         if given is None or callable(given):
@@ -408,7 +408,7 @@ class KMeans(
             raise ValueError("callbacks must be a callable or a sequence of callables.")
         return callbacks
 
-    def _init(self, k: int, engine: LocalEngine) -> tuple[Any, int]:
+    def _init(self, k: int, engine: Engine) -> tuple[Any, int]:
         """`init` as a name, a callable or valid centres, and the number of runs."""
         init: Any = self.init
         named = isinstance(init, str) or (
@@ -483,10 +483,19 @@ class KMeans(
             return init
         return choose(engine, init, k, rng, problem.frame.cost_exponent, options)[0]
 
-    def _keep(
-        self, best: Run, frame: Frame, choice: _algorithms.Choice, engine: LocalEngine
-    ) -> None:
-        k, found = best.centres.shape[0], len(np.unique(best.labels))
+    @staticmethod
+    def _same_clustering(a: Any, b: Any, k: int) -> bool:
+        """Are two labellings equal but for the names of the clusters?"""
+        name = np.full(k, -1, dtype=np.int32)
+        name[a] = b
+        return bool(np.array_equal(name[a], b))
+
+    @staticmethod
+    def _distinct(labels: Any) -> int:
+        return len(np.unique(labels))
+
+    def _keep(self, best: Run, frame: Frame, choice: _algorithms.Choice, engine: Any) -> None:
+        k, found = best.centres.shape[0], self._distinct(best.labels)
         if found < k:
             warnings.warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters "
@@ -527,9 +536,9 @@ class KMeans(
         )
         return as_directions(centres, _metrics.METRICS[self._frame.metric], "cluster_centers_")
 
-    def _engine(self, X: Any, sample_weight: Any = None) -> LocalEngine:
+    def _engine(self, X: Any, sample_weight: Any = None, *, part: bool = False) -> LocalEngine:
         blocks = check.as_blocks(self, X, reset=False, dtype=self._centres().dtype)
-        weights = check.check_weights(sample_weight, check.count_rows(blocks))
+        weights = check.check_weights(sample_weight, check.count_rows(blocks), part=part)
         metric = _metrics.METRICS[self._frame.metric]  # that of fit, whatever was set since
         n_jobs = check.check_n_jobs(self.n_jobs)
         zero_rows = self.zero_rows if metric.directed else "error"
@@ -540,10 +549,10 @@ class KMeans(
             engine.refuse_nonfinite()
         return engine
 
-    def _assigned(self, X: Any, sample_weight: Any = None) -> LocalEngine:
-        """X with every row labelled."""
+    def _assigned(self, X: Any, sample_weight: Any = None, *, part: bool = False) -> LocalEngine:
+        """X, all of it or a part, with every row labelled."""
         check_is_fitted(self)
-        engine = self._engine(X, sample_weight)
+        engine = self._engine(X, sample_weight, part=part)
         centres = self._centres()
         engine.start("lloyd", centres.shape[0])
         engine.assign(self._frame.centroids(centres, engine))
@@ -575,11 +584,4 @@ def _with_labels(known: dict[str, Any] | None, problem: Problem) -> Run | None:
     engine, centres = problem.engine, known["centres"]
     engine.start("lloyd", centres.shape[0])
     engine.assign(problem.frame.centroids(centres, engine))
-    return Run(labels=engine.labels().copy(), **known)
-
-
-def _same_clustering(a: NDArray[np.int32], b: NDArray[np.int32], k: int) -> bool:
-    """Are two labellings equal but for the names of the clusters?"""
-    name = np.full(k, -1, dtype=np.int32)
-    name[a] = b
-    return bool(np.array_equal(name[a], b))
+    return Run(labels=engine.labels(), **known)

@@ -19,6 +19,7 @@ from exactmeans._fit import Run, first_centroids, is_true, settled_run
 from exactmeans._problem import Frame, Problem, analyse
 from exactmeans._update import lend_rows
 from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
+from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
 from exactmeans.kmeans import KMeans, restored_on_error
 from exactmeans.seeding import check_options
@@ -230,7 +231,7 @@ class MiniBatchKMeans(KMeans):
         engine.keep(limit * 3 // 4 - engine.reading_bytes - 60 * n)
         return engine
 
-    def _init(self, k: int, engine: LocalEngine) -> tuple[Any, int]:
+    def _init(self, k: int, engine: Engine) -> tuple[Any, int]:
         init, n_init = super()._init(k, engine)
         return init, 3 if isinstance(self.n_init, str) and n_init == 10 else n_init
 

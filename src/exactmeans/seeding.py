@@ -29,6 +29,7 @@ from exactmeans._validation import (
     check_real,
     check_weights,
     count_rows,
+    refuse_few_rows,
 )
 from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
@@ -320,8 +321,7 @@ def _ready(
     blocks = as_blocks(BaseEstimator(), X, reset=True)
     n = count_rows(blocks)
     k = check_int("n_clusters", n_clusters, 1)
-    if n < k:
-        raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
+    refuse_few_rows(n, k)
     engine = LocalEngine(blocks, check_weights(sample_weight, n), check_n_jobs(n_jobs))
     survey = engine.examine()
     return engine, k, _core.safe_exponent(survey.largest, engine.dtype == np.float32)
@@ -372,21 +372,20 @@ def parallel(
             seeding.absorb(kept)
             chosen += kept
     # Copies of a candidate stand for no row. What is drawn here is apart from all candidates.
-    distinct = len(np.unique(seeding.owners()))
+    distinct = np.count_nonzero(seeding.followers())
     while distinct < k and seeding.potential > 0:
         (row,) = seeding.draw(rng.random_sample(1))
         seeding.absorb([row])
         chosen.append(row)
         distinct += 1
-    weights = np.bincount(seeding.owners(), engine.counted(), minlength=len(chosen))
+    weights = seeding.followers()
     stand = np.flatnonzero(weights)
     rows = np.array(chosen, dtype=np.intp)[stand]
     if len(rows) < k:
         return filled_up(engine, rows.tolist(), k)
     order = np.argsort(rows)
     rows = rows[order]
-    shares = weights[stand][order].astype(np.float64)
-    few = LocalEngine([engine.pick(rows)], shares, engine.n_jobs, engine.metric)
+    few = LocalEngine([engine.pick(rows)], weights[stand][order], engine.n_jobs, engine.metric)
     few.examine()
     return np.asarray(rows[plus_plus(few, k, rng, exponent)])
 

@@ -62,6 +62,7 @@ public:
         norms_given_ = true;
         ++version_;
     }
+    bool norms_given() const { return norms_given_; }
     Size norm_terms() const { return norm_terms_; }
     const R* start() const { return start_.data(); }
     // |c|^2 as scores see the centre, in float64.

@@ -32,6 +32,7 @@ public:
     }
 
     int words() const { return words_; }
+    int count_bits() const { return count_bits_; }  // a grid for 2^count_bits values is this one
     int exponent() const { return exponent_; }
     double scale() const { return scale_; }
     bool per_column() const { return bounds_.size() != 1; }

@@ -7,6 +7,7 @@ another engine offers the same, and neither the loop nor the problem know the di
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +26,15 @@ class Tally(NamedTuple):
     skipped: int  # rows whose label was certain without any
 
 
+class FarRow(NamedTuple):
+    """A row that may be lent to an empty cluster."""
+
+    distance2: float
+    row: int
+    label: int
+    value: bytes  # the same for equal rows
+
+
 class Engine(Protocol):
     """The rows of a fit, and per-row state that lives beside them."""
 
@@ -32,10 +42,12 @@ class Engine(Protocol):
     d: int
     dtype: np.dtype[Any]
     sparse: bool
-    weights: Double | None
     n_jobs: int
     metric: Metric
-    norms: Double | None  # lengths of the rows, where only directions count
+
+    @property
+    def weighted(self) -> bool:
+        """Do rows have weights?"""
 
     # before the first iteration
 
@@ -47,6 +59,15 @@ class Engine(Protocol):
 
     def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
         """How many words of the grid the exact sums take."""
+
+    def directions(self) -> int:
+        """How many rows have one, where only directions count."""
+
+    def total_weight(self) -> float:
+        """Of all rows, rounded once."""
+
+    def weight_grid(self) -> _core.Grid:
+        """The grid of exact sums of weights, or of counts."""
 
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
         """Put every row into cluster 0 of `sums`."""
@@ -75,6 +96,9 @@ class Engine(Protocol):
     def fingerprint(self) -> str:
         """A digest of all rows and weights, in order; the same however they are cut."""
 
+    def agree(self, frame: Any, grid: _core.Grid, weight_grid: _core.Grid) -> None:
+        """What all rows together have led to, for those who work on some of them."""
+
     # an iteration
 
     def start(self, algorithm: str, k: int) -> None:
@@ -98,14 +122,14 @@ class Engine(Protocol):
     def moved(self, movement: _core.Movement) -> None:
         """The centres went this far since the last assignment."""
 
-    def own_distances(self, centres: Matrix, exponent: int) -> Double:
-        """What every row costs at the centre of its label."""
-
-    def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
-        """Distances of every row to every centre."""
+    def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
+        """Rows with weight that are not at their centres, the farthest first."""
 
     def counted(self) -> Double | None:
-        """Weights of rows that count for centres: those without a direction do not."""
+        """Weights of rows that count for centres: those without a direction do not.
+
+        All of them: only for draws that scikit-learn makes, too, and for rows in one block.
+        """
 
     def medians(self, labels: NDArray[np.int32], centres: NDArray[Any]) -> None:
         """Put centres of clusters that have weight at their medians; one block only."""
@@ -115,5 +139,5 @@ class Engine(Protocol):
     ) -> float:
         """Move centres towards geodesic means; gives the objective before. One block only."""
 
-    def labels(self) -> NDArray[np.int32]:
-        """The label of every row."""
+    def labels(self) -> Any:
+        """The label of every row, as they are now: what the estimator of this engine keeps."""

@@ -22,15 +22,15 @@ from exactmeans._centres import for_core, like_rows, normalise
 from exactmeans._metrics import EUCLIDEAN, Metric
 from exactmeans._validation import (
     Double,
+    Lengths,
     Matrix,
     Stream,
-    check_lengths,
     offsets_of,
     refuse_nonfinite,
     rows_of,
 )
-from exactmeans.engines.engine import Tally
-from exactmeans.engines.seeding import LocalSeeding
+from exactmeans.engines.engine import FarRow, Tally
+from exactmeans.engines.seeding import LocalSeeding, add_weights, weight_sums
 
 Labels = NDArray[np.int32]
 
@@ -48,6 +48,14 @@ def slots_for(counts: NDArray[np.int64]) -> NDArray[np.uint32]:
     slots = np.empty(len(counts), dtype=np.uint32)
     slots[order] = np.arange(len(counts), dtype=np.uint32)
     return slots
+
+
+def _bytes(row: Matrix) -> bytes:
+    """The same for rows that are equal; -0.0 equals 0.0."""
+    if isinstance(row, np.ndarray):
+        return (row + 0.0).tobytes()
+    row.eliminate_zeros()
+    return bytes(row.indices.tobytes() + row.data.tobytes())
 
 
 def _holding(ids: NDArray[np.intp]) -> Callable[[Part], bool]:
@@ -247,7 +255,7 @@ class LocalEngine:
         survey = self.survey(weighted=False)
         refuse_nonfinite(survey)
         if self.norms is not None:
-            check_lengths(self.norms, self._zero_rows, self.metric.name)
+            Lengths.of(self.norms).refuse(self.n, self._zero_rows, self.metric.name)
         return survey
 
     def survey(self, *, weighted: bool) -> _core.Survey:
@@ -287,6 +295,13 @@ class LocalEngine:
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
         """Sum of what rows cost at the own (or only) point, weighted and not."""
+        weighted, plain = self.scattered(points, exponent, labelled=labelled)
+        return weighted.value, plain.value
+
+    def scattered(
+        self, points: Matrix, exponent: int, *, labelled: bool
+    ) -> tuple[_core.ExactSum, _core.ExactSum]:
+        """The same, to be added to that of other rows."""
         weighted, plain = _core.ExactSum(), _core.ExactSum()
         points = for_core(like_rows(points, sparse=self.sparse))
         for part in self.walk():
@@ -294,10 +309,40 @@ class LocalEngine:
             own = part.rows.scatter(points, labels, exponent, self.n_jobs)
             weighted.add(own[0])
             plain.add(own[1])
-        return weighted.value, plain.value
+        return weighted, plain
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that one process works on."""
+        return self.n
+
+    @property
+    def weighted(self) -> bool:
+        return self.weights is not None
+
+    def directions(self) -> int:
+        return self.n if self.norms is None else int(np.count_nonzero(self.norms))
+
+    def total_weight(self) -> float:
+        sums = _core.Sums(*weight_sums(1, self.weight_grid()))
+        add_weights(sums, None, self.n, self.weights, self.n_jobs)
+        return float(sums.weights[0])
+
+    def weight_grid(self) -> _core.Grid:
+        """The grid of exact sums of weights, or of counts."""
+        if self.weights is None:
+            return _core.Grid(np.ones(1), self.n)
+        grid = _core.Grid(self.weights.max(keepdims=True), self.n)
+        grid.words = _core.Rows.dense(self.weights[:, np.newaxis], None).words_needed(grid, 1)
+        return grid
 
     def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
         """Sum of squared distances to a point, weighted and not, whatever the metric."""
+        weighted, plain = self.squared(point, exponent)
+        return weighted.value, plain.value
+
+    def squared(self, point: Matrix, exponent: int) -> tuple[_core.ExactSum, _core.ExactSum]:
+        """The same, to be added to that of other rows."""
         weighted, plain = _core.ExactSum(), _core.ExactSum()
         points = for_core(like_rows(point, sparse=self.sparse))
         for part in self.walk():
@@ -305,7 +350,7 @@ class LocalEngine:
             own = rows.scatter(points, None, exponent, self.n_jobs)
             weighted.add(own[0])
             plain.add(own[1])
-        return weighted.value, plain.value
+        return weighted, plain
 
     def take(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their number, in the layout of the data; sparse ones in canonical form.
@@ -391,6 +436,9 @@ class LocalEngine:
             n_jobs=self.n_jobs,
         )
 
+    def agree(self, frame: Any, grid: _core.Grid, weight_grid: _core.Grid) -> None:
+        """Nobody else works on these rows."""
+
     # -- an iteration --------------------------------------------------------------------------
 
     def start(self, algorithm: str, k: int) -> None:
@@ -428,6 +476,10 @@ class LocalEngine:
             sums.reset()
             for part in self._parts:
                 part.summed.fill(-1)
+        self.add_changes(sums)
+
+    def add_changes(self, sums: _core.Sums) -> None:
+        """Put into the sums what changed since this was last done."""
         for part in self.walk():
             sums.relabel(part.rows, part.labels, part.summed, self.n_jobs)
 
@@ -472,6 +524,17 @@ class LocalEngine:
             own = out[part.begin : part.end]
             part.rows.own_distances(centres, part.labels, exponent, own, self.n_jobs)
         return out
+
+    def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
+        """Rows that have weight and are not at their centres, farthest first."""
+        distances, labels = self.own_distances(centres, exponent), self.labels()
+        counted = self.counted()
+        for row in np.argsort(-distances, kind="stable").tolist():
+            if distances[row] == 0:
+                return
+            if counted is None or counted[row] > 0:
+                value = _bytes(self.take(np.array([row])))
+                yield FarRow(float(distances[row]), row, int(labels[row]), value)
 
     def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
         """Distances of every row to every centre."""

@@ -19,7 +19,7 @@ from exactmeans._metrics import Metric
 from exactmeans._validation import Double, Matrix
 
 # A grid is laid anew when the potential has fallen this far: its words then have bits to spare.
-_FALL = 2.0**-20
+FALL = 2.0**-20
 # Numbers of seeds at which it is asked whether a projection would pay, and what it may look like.
 _PROBES = (6, 24, 96)
 _AXES = (4, 8, 16, 32, 48, 64, 80, 96, 128)
@@ -44,6 +44,8 @@ class _Engine(Protocol):
 
     streamed: bool
 
+    def counted(self) -> Double | None: ...
+    def weight_grid(self) -> _core.Grid: ...
     def walk(self, wanted: Callable[[Any], bool] | None = None) -> Iterator[Any]: ...
     def loaded(self, row: int) -> Any: ...
     def take(self, ids: NDArray[np.intp]) -> Matrix: ...
@@ -224,6 +226,12 @@ class LocalSeeding:
         """The nearest seed of every row."""
         return np.concatenate([part.block.own for part in self._parts])
 
+    def followers(self) -> Double:
+        """The weight of the rows that are nearest to each seed, to the last bit."""
+        sums = _core.Sums(*weight_sums(self.seeds, self._engine.weight_grid()))
+        add_weights(sums, self.owners(), self.n, self._engine.counted(), self.n_jobs)
+        return sums.weights
+
     def distances(self) -> int:
         """Row-seed distances computed so far."""
         return sum(part.block.distances for part in self._parts)
@@ -297,18 +305,31 @@ class LocalSeeding:
             for part in self._parts:
                 part.block.set_unit2(unit2 if unit2 > 0 else 1.0)
         self._lay_grid(self.n * max(part.block.largest() for part in self._parts))
-        if 0 < self.potential < self._bound * _FALL:
+        if 0 < self.potential < self._bound * FALL:
             self._lay_grid(2 * self.potential)
 
     def _refine_grid(self) -> None:
         self._add_up()
-        if self.potential < self._bound * _FALL and self._bound > 0:
+        if self.potential < self._bound * FALL and self._bound > 0:
             self._first_grid()
 
     def _add_up(self) -> None:
         self._total = (0.0, 0.0)
         for part in self._parts:
             self._total = _plus(self._total, part.block.total)
+
+
+def weight_sums(k: int, weight_grid: _core.Grid) -> tuple[int, int, _core.Grid, _core.Grid, bool]:
+    """What sums are made of that are about nothing but weights."""
+    return k, 1, _core.Grid(np.ones(1), 1), weight_grid, False
+
+
+def add_weights(
+    sums: _core.Sums, labels: NDArray[np.int32] | None, n: int, weights: Double | None, n_jobs: int
+) -> None:
+    """Add the weights of n rows to those of their labels."""
+    rows = _core.Rows.dense(np.zeros((n, 1)), weights)
+    sums.relabel(rows, labels, np.full(n, -1, dtype=np.int32), n_jobs)
 
 
 def choose_axes(

@@ -1,0 +1,417 @@
+"""The same KMeans on Dask: the rows stay with the workers that hold them, the bits do not change.
+
+Needs `pip install exactmeans[dask]`.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import dask.array as da
+import distributed
+import numpy as np
+from dask.base import is_dask_collection, tokenize
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from exactmeans import _core, kmeans
+from exactmeans import _validation as check
+from exactmeans._algorithms import Choice
+from exactmeans._fit import Run
+from exactmeans._metrics import Metric
+from exactmeans._problem import Frame, unscaled
+from exactmeans.callbacks import Callback
+from exactmeans.engines.dask import DaskEngine, Labelling
+from exactmeans.engines.local import LocalEngine
+
+__all__ = ["KMeans"]
+
+
+class KMeans(kmeans.KMeans):
+    """`exactmeans.KMeans` for Dask collections, on a cluster or on the threads of this process.
+
+    Parameters, attributes and methods are those of `exactmeans.KMeans`. From the same initial
+    centres, and for the same `random_state`, so are the bits of labels, centres and `n_iter_`, for
+    any chunks and any number of workers. What differs:
+
+    - `init` is 'k-means||' by default, which needs a few passes over the rows; 'k-means++' needs
+      two per cluster. A callable is not possible.
+    - `n_jobs` counts threads of each worker; None means as many as Dask gave it.
+    - `memory_limit` is that of each worker.
+    - `labels_` is a Dask array, with a chunk for each block of X. `predict` and `transform` of
+      Dask collections are lazy, `score` computes.
+
+    X may be a Dask array (its chunks dense or SciPy CSR, their lengths known or not), a Dask
+    dataframe, or a list of delayed objects or futures, one per block of rows. Weights come in
+    blocks, too, or as one array.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from exactmeans.dask import KMeans
+    >>> X = da.from_array([[1., 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], chunks=(2, 2))
+    >>> kmeans = KMeans(n_clusters=2, random_state=0).fit(X)
+    >>> kmeans.labels_.compute()
+    array([1, 1, 1, 0, 0, 0], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | Any = "k-means||",
+        n_init: str | int = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        verbose: int = 0,
+        random_state: Any = None,
+        copy_x: bool = True,
+        algorithm: str = "auto",
+        metric: str = "euclidean",
+        n_jobs: int | None = None,
+        memory_limit: int | float | str | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        checkpoint: Any = None,
+        sparse_centers: bool | str = "auto",
+        zero_rows: str = "error",
+        init_options: Mapping[str, Any] | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            init=init,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            verbose=verbose,
+            random_state=random_state,
+            copy_x=copy_x,
+            algorithm=algorithm,
+            metric=metric,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            callbacks=callbacks,
+            checkpoint=checkpoint,
+            sparse_centers=sparse_centers,
+            zero_rows=zero_rows,
+            init_options=init_options,
+            dtype=dtype,
+        )
+
+    labels_: Any
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KMeans:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : Dask array or dataframe, or list of delayed objects or futures
+            Blocks of rows. They are computed once, on the workers, and stay there meanwhile.
+        y : Ignored
+        sample_weight : Dask array or series, list of delayed, array-like or float, default=None
+            How much each row counts; not used by a given `init`.
+
+        Returns
+        -------
+        self
+        """
+        super().fit(X, sample_weight=sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The nearest centre of each row: a lazy Dask array if X is a Dask collection."""
+        return self._lazily(X, _predict, (), np.int32) if _is_lazy(X) else super().predict(X)
+
+    def transform(self, X: Any) -> Any:
+        """Distances of each row to each centre: lazy if X is a Dask collection."""
+        if not _is_lazy(X):
+            return super().transform(X)
+        check_is_fitted(self)
+        return self._lazily(X, _transform, (self._n_features_out,), self.cluster_centers_.dtype)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the inertia of X at the fitted centres; computed at once."""
+        if not _is_lazy(X):
+            return super().score(X, sample_weight=sample_weight)
+        check_is_fitted(self)
+        blocks = Blocks.of(self, X, reset=False)
+        weights = blocks.weights(sample_weight) or [None] * len(blocks.pieces)
+        work, model = dask.delayed(_cost), self._on_workers()
+        costs = [work(model, piece, own) for piece, own in zip(blocks.pieces, weights, strict=True)]
+        client = client_of(X)
+        total = _core.ExactSum()
+        for cost in client.gather(client.compute(costs)) if client else dask.compute(*costs):
+            total.add(cost)
+        return -unscaled(total.value, self._frame.cost_exponent)
+
+    # -- parts of fit --------------------------------------------------------------------------
+
+    def _engine_to_fit(self, X: Any, sample_weight: Any, k: int, metric: Metric) -> Any:
+        if not _is_lazy(X):
+            return super()._engine_to_fit(X, sample_weight, k, metric)
+        metric.refuse_blocks()
+        if callable(self.init):
+            raise ValueError("init must not be a callable when X comes in blocks.")
+        if self.checkpoint is not None:
+            raise ValueError("checkpoint must be None for Dask collections.")
+        blocks = Blocks.of(self, X, reset=True)
+        dtype = check.check_dtype(self.dtype)
+        check.check_n_jobs(self.n_jobs)
+        client = client_of(X)
+        if client is None:
+            engine: Any = self._engine_here(blocks, sample_weight, dtype, metric)
+        else:
+            weights = blocks.weights(sample_weight)
+            engine = DaskEngine(
+                client,
+                _computed(client, blocks.pieces),
+                None if weights is None else _computed(client, weights),
+                dtype=dtype,
+                n_jobs=self.n_jobs,
+                metric=metric,
+                zero_rows=self.zero_rows,
+            )
+        check.refuse_few_rows(engine.n, k)
+        self.n_features_in_ = engine.d
+        return engine
+
+    def _engine_here(
+        self, blocks: Blocks, sample_weight: Any, dtype: Any, metric: Metric
+    ) -> LocalEngine:
+        """Without a cluster, blocks are computed when they are needed, and kept while they fit."""
+        source = _Source(blocks)
+        self._lengths = source.lengths
+        stream = check.Stream(self, source, reset=False, dtype=dtype)
+        weights = blocks.weights(sample_weight)
+        if weights is not None and not isinstance(sample_weight, numbers.Real):
+            sample_weight = np.concatenate(dask.compute(*weights))
+        weights_here = check.check_weights(sample_weight, stream.n)
+        n_jobs = check.check_n_jobs(self.n_jobs)
+        return LocalEngine(stream, weights_here, n_jobs, metric, self.zero_rows)
+
+    @staticmethod
+    def _same_clustering(a: Any, b: Any, k: int) -> bool:
+        if isinstance(a, Labelling):
+            return a.same_clustering(b, k)
+        return kmeans.KMeans._same_clustering(a, b, k)
+
+    @staticmethod
+    def _distinct(labels: Any) -> int:
+        return labels.distinct() if isinstance(labels, Labelling) else len(np.unique(labels))
+
+    def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Any) -> None:
+        super()._keep(best, frame, choice, engine)
+        if isinstance(best.labels, Labelling):
+            futures, lengths = best.labels.blocks, best.labels.lengths
+            self.labels_ = _joined(futures, lengths, (), np.int32)
+        elif hasattr(self, "_lengths"):
+            self.labels_ = da.from_array(best.labels, chunks=(tuple(self._lengths),))
+            del self._lengths
+
+    # -- using a fitted model ------------------------------------------------------------------
+
+    def _on_workers(self) -> Any:
+        """The model as one object that blocks share."""
+        model = kmeans.KMeans(n_jobs=1, zero_rows=self.zero_rows)
+        for name in ("cluster_centers_", "n_features_in_", "_n_features_out", "_frame"):
+            setattr(model, name, getattr(self, name))
+        return dask.delayed(model, name=f"kmeans-{tokenize(self.cluster_centers_)}")
+
+    def _lazily(self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: Any) -> Any:
+        check_is_fitted(self)
+        blocks, model = Blocks.of(self, X, reset=False), self._on_workers()
+        if blocks.array is None:
+            each = dask.delayed(work, pure=True)
+            pieces = [each(piece, model) for piece in blocks.pieces]
+            return _joined(pieces, blocks.lengths, beside, dtype)
+        return blocks.array.map_blocks(
+            work,
+            model,
+            dtype=dtype,
+            drop_axis=None if beside else 1,
+            chunks=(blocks.array.chunks[0], *((n,) for n in beside)),
+            meta=np.empty((0,) * (1 + len(beside)), dtype=dtype),
+        )
+
+
+# What is done to blocks, wherever they are --------------------------------------------------------
+
+
+def _predict(block: Any, model: kmeans.KMeans) -> Any:
+    return model.predict(block) if block.shape[0] else np.empty(0, dtype=np.int32)
+
+
+def _transform(block: Any, model: kmeans.KMeans) -> Any:
+    if block.shape[0]:
+        return model.transform(block)
+    return np.empty((0, model.cluster_centers_.shape[0]), dtype=model.cluster_centers_.dtype)
+
+
+def _cost(model: kmeans.KMeans, block: Any, weights: Any) -> _core.ExactSum:
+    if not block.shape[0]:
+        return _core.ExactSum()
+    engine = model._assigned(block, weights, part=True)
+    return engine.scattered(model._centres(), model._frame.cost_exponent, labelled=True)[0]
+
+
+def _joined(
+    pieces: list[Any], lengths: Sequence[float], beside: tuple[int, ...], dtype: Any
+) -> Any:
+    """Blocks as the chunks of one Dask array, those without rows too."""
+    lazy = [piece if isinstance(piece, Delayed) else dask.delayed(piece) for piece in pieces]
+    name = f"exactmeans-{tokenize([piece.key for piece in lazy])}"
+    zeros = (0,) * len(beside)
+    layer = {(name, b, *zeros): piece.key for b, piece in enumerate(lazy)}
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=lazy)
+    rows = tuple(n if math.isnan(n) else int(n) for n in lengths)
+    return da.Array(graph, name, (rows, *((n,) for n in beside)), dtype=dtype)
+
+
+# From collections to blocks -----------------------------------------------------------------------
+
+
+def _is_lazy(X: Any) -> bool:
+    if isinstance(X, (list, tuple)):
+        return len(X) > 0 and all(isinstance(x, (Delayed, distributed.Future)) for x in X)
+    return bool(is_dask_collection(X))
+
+
+def client_of(X: Any) -> Any:
+    """The cluster that holds X, or the one that is in use; None for other schedulers."""
+    futures = [x for x in X if isinstance(x, distributed.Future)] if isinstance(X, list) else []
+    futures = futures or distributed.futures_of(X)
+    if futures:
+        return futures[0].client
+    if dask.config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
+def _computed(client: Any, pieces: list[Any]) -> list[Any]:
+    """Futures of all; those that are some already stay what they are."""
+    lazy = iter(client.compute([piece for piece in pieces if isinstance(piece, Delayed)]))
+    there = [piece for piece in pieces if not isinstance(piece, (Delayed, distributed.Future))]
+    # One array per block, straight to the workers.
+    given = iter(client.scatter(there, hash=False) if there else [])
+    return [
+        next(lazy)
+        if isinstance(piece, Delayed)
+        else piece
+        if isinstance(piece, distributed.Future)
+        else next(given)
+        for piece in pieces
+    ]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A collection as its blocks of rows, delayed or futures; lengths are NaN if not known."""
+
+    pieces: list[Any]
+    lengths: Sequence[float]
+    array: Any = None  # if it is one
+
+    @staticmethod
+    def of(estimator: Any, X: Any, *, reset: bool) -> Blocks:
+        if isinstance(X, (list, tuple)):
+            return Blocks(list(X), [math.nan] * len(X))
+        if not isinstance(X, Delayed) and hasattr(X, "to_dask_array"):  # a dataframe
+            if not hasattr(X, "columns"):
+                raise ValueError("X must be two-dimensional, but it is a series.")
+            validate_data(estimator, X._meta, reset=reset, skip_check_array=True)
+            X = X.to_dask_array()
+        elif not isinstance(X, da.Array):
+            raise ValueError(
+                "X must be a Dask array, a Dask dataframe, or a list of delayed objects or "
+                f"futures, but it is a {type(X).__name__}."
+            )
+        elif X.ndim == 2 and not math.isnan(X.shape[1]):
+            validate_data(estimator, X, reset=reset, skip_check_array=True)
+        if X.ndim != 2:
+            raise ValueError(
+                f"X must be two-dimensional, but it has shape {X.shape}: Reshape your data with "
+                "X.reshape(-1, 1) if it has one feature, or X.reshape(1, -1) if it is one row."
+            )
+        if X.numblocks[1] > 1:
+            warnings.warn(
+                f"X has {X.numblocks[1]} chunks of columns, which are put together: rechunk it "
+                "with X.rechunk({1: -1}) to do that once.",
+                UserWarning,
+                stacklevel=6,
+            )
+            X = X.rechunk({1: -1})
+        return Blocks(X.to_delayed().ravel().tolist(), X.chunks[0], X)
+
+    def weights(self, given: Any) -> list[Any] | None:
+        """Cut as the rows are; what they hold is checked where they are used."""
+        if given is None:
+            return None
+        if isinstance(given, numbers.Real):
+            return [float(given)] * len(self.pieces)
+        known = not any(map(math.isnan, self.lengths))
+        if hasattr(given, "to_dask_array"):
+            given = given.to_dask_array()
+        if _is_lazy(given) and not isinstance(given, da.Array):
+            pieces = list(given)
+        else:
+            if not isinstance(given, da.Array):
+                given = np.asarray(given)
+            if given.ndim != 1:
+                raise ValueError(
+                    "Sample weights must be 1D array or scalar: sample_weight has more axes."
+                )
+            lengths = self.lengths if known else _lengths(self.pieces)
+            n = int(sum(lengths))
+            if not math.isnan(given.shape[0]) and given.shape[0] != n:
+                raise ValueError(f"sample_weight.shape == {given.shape}, expected {(n,)}!")
+            chunks = tuple(int(length) for length in lengths)
+            if isinstance(given, np.ndarray):
+                return np.split(given, np.cumsum(chunks)[:-1])
+            if not math.isnan(given.shape[0]):
+                given = given.rechunk((chunks,))
+            pieces = given.to_delayed().tolist()
+        if len(pieces) != len(self.pieces):
+            raise ValueError(
+                f"sample_weight must have as many blocks as X, which has {len(self.pieces)}, but "
+                f"it has {len(pieces)}."
+            )
+        return pieces
+
+
+def _rows(block: Any) -> int:
+    return int(block.shape[0])
+
+
+def _lengths(pieces: list[Any]) -> list[int]:
+    counts = [dask.delayed(_rows)(piece) for piece in pieces]
+    client = client_of(pieces)
+    found: Any = client.gather(client.compute(counts)) if client else dask.compute(*counts)
+    return list(found)
+
+
+class _Source:
+    """Blocks that Dask computes in this process; those without rows are left out."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        known = not any(map(math.isnan, blocks.lengths))
+        self.lengths = [int(n) for n in (blocks.lengths if known else _lengths(blocks.pieces))]
+        self._pieces = [piece for piece, n in zip(blocks.pieces, self.lengths, strict=True) if n]
+        if not self._pieces:
+            raise ValueError("X must have rows, but Found array with 0 sample(s).")
+        self.edges = np.concatenate([[0], np.cumsum([n for n in self.lengths if n])]).tolist()
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def read(self, b: int) -> Any:
+        return dask.compute(self._pieces[b])[0]

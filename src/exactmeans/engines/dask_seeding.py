@@ -1,0 +1,120 @@
+"""Seeding over all sites of a DaskEngine: what LocalSeeding does in one process."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exactmeans import _core
+from exactmeans._validation import Double, Matrix
+from exactmeans.engines.seeding import FALL
+
+Words = tuple[float, float]
+
+
+class _Engine(Protocol):
+    n: int
+    lengths: list[int]
+    begins: NDArray[np.int64]
+
+    def _tell(self, what: str, *arguments: Any) -> Any: ...
+    def _ask(self, what: str, *arguments: Any) -> Any: ...
+    def weight_grid(self) -> _core.Grid: ...
+    def pick(self, ids: NDArray[np.intp]) -> Matrix: ...
+
+
+class DaskSeeding:
+    """Rows, the distance of each to its nearest seed, and its mass: weight * distance**alpha."""
+
+    def __init__(self, engine: _Engine, exponent: int, alpha: float) -> None:
+        self._engine, self._alpha = engine, alpha
+        self._bound = 0.0
+        self._totals: list[tuple[int, Words]] = []  # by block
+        self._drawn: list[int] = []
+        self.seeds = 0
+        engine._tell("seed", "open", alpha, exponent)
+
+    @property
+    def potential(self) -> float:
+        """The mass of all rows."""
+        return sum(high for _, (high, _) in self._totals) + sum(low for _, (_, low) in self._totals)
+
+    def start(self, seed: int | Double) -> None:
+        """The first seed: a row, or any point."""
+        point = seed if isinstance(seed, np.ndarray) else self._rows([seed])
+        self._first_grid(self._engine._tell("seed", "start", point))
+        self.seeds = 1
+
+    def draw(self, places: Double) -> list[int]:
+        """Rows at which the running total of masses reaches these shares of the potential."""
+        targets = (places * self.potential).tolist()
+        befores, before = {}, (0.0, 0.0)
+        for block, total in sorted(self._totals):
+            befores[block] = before
+            before = before[0] + total[0], before[1] + total[1]
+        drawn = [0] * len(targets)
+        for block, found in sorted(self._engine._ask("seed", "find", befores, targets)):
+            begin = int(self._engine.begins[block])
+            # A block that ends below the target gives its length: where the next one begins.
+            drawn = [
+                begin + row if so_far == begin else so_far
+                for so_far, row in zip(drawn, found, strict=True)
+            ]
+        return [min(row, self._engine.n - 1) for row in drawn]
+
+    def potentials(self, rows: list[int]) -> list[float]:
+        """What each of these rows would leave of the potential; `accept` takes one of them."""
+        left = self._engine._tell("seed", "potentials", self._rows(rows))
+        return [high + low for high, low in left]
+
+    def accept(self, candidate: int) -> None:
+        self._totals = self._engine._tell("seed", "accept", candidate)
+        self.seeds += 1
+        self._refine_grid()
+
+    def absorb(self, rows: list[int]) -> None:
+        """All of these rows become seeds."""
+        if rows:
+            self._totals = self._engine._tell("seed", "absorb", self._rows(rows))
+            self.seeds += len(rows)
+        self._refine_grid()
+
+    def farthest(self) -> int:
+        """The row farthest from its nearest seed, the first of several; -1 if none is apart."""
+        minus, row = self._engine._ask("seed", "farthest")
+        return int(row) if minus < 0 else -1
+
+    def toss(self, key: int, expected: float) -> list[int]:
+        """Rows kept by independent coins, about `expected` of them, by their share of the mass."""
+        return sorted(self._engine._ask("seed", "toss", key, expected / self.potential))
+
+    def followers(self) -> Double:
+        """The weight of the rows that are nearest to each seed, to the last bit."""
+        blank, exported = self._engine._ask(
+            "seed", "followers", self.seeds, self._engine.weight_grid()
+        )
+        sums = _core.Sums(*blank)
+        sums.absorb(exported)
+        return sums.weights
+
+    def _rows(self, rows: list[int]) -> Matrix:
+        """In the order asked for, copies too."""
+        numbers, back = np.unique(np.array(rows, dtype=np.intp), return_inverse=True)
+        return self._engine.pick(numbers)[back]
+
+    def _lay_grid(self, bound: float) -> None:
+        self._bound = bound
+        self._totals = self._engine._tell("seed", "lay_grid", bound, self._engine.n)
+
+    def _first_grid(self, largest: tuple[float, float]) -> None:
+        if self._alpha not in (1.0, 2.0):
+            largest = self._engine._tell("seed", "set_unit2", largest[1] or 1.0)
+        self._lay_grid(self._engine.n * largest[0])
+        if 0 < self.potential < self._bound * FALL:
+            self._lay_grid(2 * self.potential)
+
+    def _refine_grid(self) -> None:
+        if self.potential < self._bound * FALL and self._bound > 0:
+            self._first_grid(self._engine._ask("seed", "largest"))

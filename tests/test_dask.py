@@ -1,0 +1,499 @@
+"""Dask gives the bits of the local estimator, for any chunks and workers, and survives deaths."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+import exactmeans
+from exactmeans import _core
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+from exactmeans.dask import KMeans  # noqa: E402
+from exactmeans.engines.dask import DaskEngine, _by_worker, _merged  # noqa: E402
+from exactmeans.engines.site import Centres, Reply, put  # noqa: E402
+
+K = 12
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """Two processes with a thread each."""
+    settings = {"distributed.comm.timeouts.connect": "60s"}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit="1GB",
+            worker_dashboard_address=None,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def rows(n: int = 1500, d: int = 5, dtype: str = "float64") -> NDArray[Any]:
+    rng = np.random.default_rng(n + d)
+    return (rng.normal(size=(n, d)) + 4 * rng.integers(0, 3, size=(n, 1))).astype(dtype)
+
+
+def texts(n: int = 900, d: int = 200) -> Any:
+    return sp.random(n, d, 0.04, format="csr", random_state=1)
+
+
+def in_chunks(X: Any, *lengths: int) -> Any:
+    """A Dask array of CSR chunks."""
+    ids = da.from_array(np.arange(X.shape[0]), chunks=(lengths,))
+    chunks = (lengths, (X.shape[1],))
+    return ids.map_blocks(lambda i: X[i], dtype=X.dtype, new_axis=1, chunks=chunks, meta=X[:0])
+
+
+def dense(X: Any) -> Any:
+    return X if isinstance(X, np.ndarray) else X.toarray()
+
+
+def same(model: KMeans, local: exactmeans.KMeans) -> None:
+    assert isinstance(model.labels_, da.Array)
+    np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
+    np.testing.assert_array_equal(dense(model.cluster_centers_), dense(local.cluster_centers_))
+    assert model.n_iter_ == local.n_iter_
+    assert model.inertia_ == local.inertia_
+
+
+# the same bits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "hamerly", "yinyang", "auto"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bits_of_the_local_estimator(client: Any, algorithm: str, dtype: str) -> None:
+    X = rows(dtype=dtype)
+    local = exactmeans.KMeans(K, init=X[:K]).fit(X)
+    model = KMeans(K, init=X[:K], algorithm=algorithm).fit(da.from_array(X, chunks=(400, 5)))
+    same(model, local)
+    assert model.labels_.chunks == ((400, 400, 400, 300),)
+    assert model.cluster_centers_.dtype == dtype
+    assert [r.inertia for r in model.history_] == [r.inertia for r in local.history_]
+
+
+@pytest.mark.parametrize("lengths", [(900,), (1, 299, 300, 300), (500, 0, 399, 0, 1)])
+def test_sparse_chunks(client: Any, lengths: tuple[int, ...]) -> None:
+    X = texts()
+    local = exactmeans.KMeans(K, init="k-means||", random_state=3).fit(X)
+    model = KMeans(K, random_state=3).fit(in_chunks(X, *lengths))
+    same(model, local)
+    assert model.labels_.chunks == (lengths,)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("init", ["k-means||", "k-means++", "random", "furthest", ("d", 1.5)])
+def test_seeds_of_the_local_estimator(client: Any, init: Any, weighted: bool) -> None:
+    X = rows()
+    rng = np.random.default_rng(0)
+    weights = rng.random(len(X)) * (rng.random(len(X)) < 0.8) if weighted else None
+    runs = 2 if init == "random" else 1
+    local = exactmeans.KMeans(K, init=init, n_init=runs, random_state=1, max_iter=5)
+    model = KMeans(K, init=init, n_init=runs, random_state=1, max_iter=5)
+    chunks = da.from_array(X, chunks=(500, 5))
+    same(model.fit(chunks, sample_weight=weights), local.fit(X, sample_weight=weights))
+    own = None if weights is None else da.from_array(weights, chunks=700)
+    assert model.score(chunks, sample_weight=own) == local.score(X, sample_weight=weights)
+
+
+def test_empty_clusters(client: Any) -> None:
+    """Rows are lent to them, the farthest of all sites."""
+    X = rows()
+    init = np.vstack([X[:4], np.full((3, 5), 1e3)])
+    local = exactmeans.KMeans(7, init=init).fit(X)
+    same(KMeans(7, init=init).fit(da.from_array(X, chunks=(260, 5))), local)
+    few = np.repeat(rows(6), 50, axis=0)  # fewer distinct rows than clusters
+    init = np.vstack([few[:2], np.full((6, 5), 50.0)])
+    local = exactmeans.KMeans(8, init=init)
+    model = KMeans(8, init=init)
+    with pytest.warns(Warning, match="distinct clusters"):
+        local.fit(few)
+    with pytest.warns(Warning, match="distinct clusters"):
+        model.fit(da.from_array(few, chunks=(70, 5)))
+    same(model, local)
+
+
+def test_data_far_from_the_origin(client: Any) -> None:
+    X = rows() * 1e-3 + 1e4
+    local = exactmeans.KMeans(K, init=X[:K]).fit(X)
+    same(KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(333, 5))), local)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("init", ["k-means||", "furthest", "random"])
+def test_cosine(client: Any, sparse: bool, weighted: bool, init: str) -> None:
+    X: Any = rows(900)
+    X[[5, 700]] = 0
+    if sparse:
+        X = sp.csr_array(X * (abs(X) > 2))
+    weights = np.random.default_rng(0).random(900) if weighted else None
+    options: dict[str, Any] = {"init": init, "random_state": 0, "n_init": 1, "metric": "cosine"}
+    options["zero_rows"] = "keep"
+    local = exactmeans.KMeans(K, **options).fit(X, sample_weight=weights)
+    chunks = in_chunks(X, 200, 700) if sparse else da.from_array(X, chunks=(290, 5))
+    model = KMeans(K, **options).fit(chunks, sample_weight=weights)
+    same(model, local)
+    np.testing.assert_array_equal(model.predict(chunks).compute(), local.labels_)
+    assert model.score(chunks) == local.score(X)
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_rows_of_zeros_are_named_by_their_number(client: Any, cluster: bool) -> None:
+    X = rows(100)
+    X[[31, 64]] = 0
+    chunks = da.from_array(X, chunks=(30, 5))
+    with dask.config.set(scheduler="distributed" if cluster else "sync"):
+        with pytest.raises(ValueError, match="it has 2, the first of which is row 31"):
+            KMeans(3, metric="cosine").fit(chunks)
+        with pytest.raises(ValueError, match="must not come in blocks for metric='manhattan'"):
+            KMeans(3, metric="manhattan").fit(chunks)
+
+
+def test_runs_are_compared_as_local_ones_are(client: Any) -> None:
+    """Several runs end in one clustering under other names; the first of them is kept."""
+    X = np.repeat(np.eye(3) * 100, 20, axis=0) + rows(60, 3) / 100
+    for seed in range(3):
+        local = exactmeans.KMeans(3, init="random", n_init=5, random_state=seed).fit(X)
+        model = KMeans(3, init="random", n_init=5, random_state=seed)
+        same(model.fit(da.from_array(X, chunks=(25, 3))), local)
+
+
+# what X may be ------------------------------------------------------------------------------------
+
+
+def test_unknown_and_empty_chunks(client: Any) -> None:
+    X = rows()
+    chunks = da.from_array(X, chunks=(300, 5))
+    some = chunks[chunks[:, 0] > 1]  # lengths are not known
+    some = da.concatenate([some, some[some[:, 0] > 1e9]], allow_unknown_chunksizes=True)
+    kept = X[X[:, 0] > 1]
+    local = exactmeans.KMeans(K, init=X[:K]).fit(kept, sample_weight=np.arange(1.0, len(kept) + 1))
+    model = KMeans(K, init=X[:K]).fit(some, sample_weight=np.arange(1.0, len(kept) + 1))
+    same(model, local)
+    np.testing.assert_array_equal(model.predict(some).compute(), local.labels_)
+    assert model.transform(some).compute().shape == (len(kept), K)
+
+
+def test_column_chunks_are_put_together_with_a_notice(client: Any) -> None:
+    X = rows()
+    with pytest.warns(UserWarning, match="2 chunks of columns"):
+        model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(500, 3)))
+    same(model, exactmeans.KMeans(K, init=X[:K]).fit(X))
+
+
+def test_dataframes(client: Any) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    X = rows(600)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    local = exactmeans.KMeans(K, init=X[:K]).fit(frame)
+    model = KMeans(K, init=X[:K]).fit(dd.from_pandas(frame, npartitions=3))
+    same(model, local)
+    assert list(model.feature_names_in_) == list("abcde")
+    other = dd.from_pandas(frame[list("bacde")], npartitions=2)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(other)
+
+
+def test_lists_of_delayed_and_of_futures(client: Any) -> None:
+    X = rows()
+    local = exactmeans.KMeans(K, init=X[:K]).fit(X)
+    pieces = np.array_split(X, 4)
+    delayed = [dask.delayed(piece) for piece in pieces]
+    same(KMeans(K, init=X[:K]).fit(delayed), local)
+    futures = client.scatter(pieces)
+    model = KMeans(K, init=X[:K]).fit(futures)
+    same(model, local)
+    np.testing.assert_array_equal(model.predict(futures).compute(), local.labels_)
+    weights = [dask.delayed(np.ones(len(piece))) for piece in pieces]
+    assert model.score(delayed, sample_weight=weights) == local.score(X)
+
+
+def test_local_data_is_welcome(client: Any) -> None:
+    X = rows()
+    model = KMeans(K, init=X[:K]).fit(X)
+    assert isinstance(model.labels_, np.ndarray)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_predict_and_transform_are_lazy(client: Any) -> None:
+    X = rows()
+    seen = []
+
+    def note(block: Any) -> Any:
+        if len(block) > 1:
+            seen.append(len(block))
+        return block
+
+    chunks = da.from_array(X, chunks=(500, 5))
+    model = KMeans(K, init=X[:K], random_state=0).fit(chunks)
+    with dask.config.set(scheduler="sync"):
+        lazy = model.predict(chunks.map_blocks(note, dtype=float))
+        assert isinstance(lazy, da.Array)
+        assert lazy.chunks == ((500, 500, 500),)
+        assert not seen
+        np.testing.assert_array_equal(lazy.compute(), model.predict(X))
+        assert seen
+    np.testing.assert_array_equal(model.transform(chunks).compute(), model.transform(X))
+    assert model.transform(chunks).chunks == ((500, 500, 500), (K,))
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "sync"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_without_a_cluster(scheduler: str, sparse: bool) -> None:
+    X = texts() if sparse else rows(900)
+    weights = np.random.default_rng(0).random(900)
+    local = exactmeans.KMeans(K, init="k-means||", random_state=0).fit(X, sample_weight=weights)
+    chunks = in_chunks(X, 500, 0, 400) if sparse else da.from_array(X, chunks=(350, X.shape[1]))
+    with dask.config.set(scheduler=scheduler):
+        model = KMeans(K, random_state=0).fit(chunks, sample_weight=da.from_array(weights))
+        same(model, local)
+        assert model.labels_.chunks[0] == chunks.chunks[0]
+        assert model.score(chunks) == local.score(X)
+
+
+# what goes wrong ----------------------------------------------------------------------------------
+
+
+def kill_a_worker(client: Any) -> None:
+    """As the system would: at once, without a word to anybody."""
+    pid = next(iter(client.run(os.getpid).values()))
+    assert pid != os.getpid()
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("init", ["given", "k-means||"])
+def test_a_worker_that_dies_costs_nothing_but_time(client: Any, init: str, sparse: bool) -> None:
+    X: Any = texts() if sparse else rows()
+    start = dense(X[:K]) if init == "given" else init
+    local = exactmeans.KMeans(K, init=start, random_state=0, tol=0).fit(X)
+    chunks = in_chunks(X, 400, 300, 200) if sparse else da.from_array(X, chunks=(400, 5))
+    deaths = []
+
+    def die(record: exactmeans.Iteration) -> None:
+        if record.iteration == 3:
+            kill_a_worker(client)
+            deaths.append(record)
+
+    try:
+        model = KMeans(K, init=start, random_state=0, tol=0, callbacks=die).fit(chunks)
+        assert deaths
+        same(model, local)
+    finally:
+        client.wait_for_workers(2, timeout=60)
+
+
+def test_labels_outlive_their_worker(client: Any) -> None:
+    X = rows()
+    model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)))
+    try:
+        kill_a_worker(client)
+        np.testing.assert_array_equal(
+            model.labels_.compute(), exactmeans.KMeans(K, init=X[:K]).fit(X).labels_
+        )
+    finally:
+        client.wait_for_workers(2, timeout=60)
+
+
+def test_state_that_is_gone_is_made_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sites forget all they know before every question: seeding and loop alike."""
+    put_question = DaskEngine._put
+
+    def forgetful(self: DaskEngine, ask: Any) -> Any:
+        client.gather(client.map(_forget, self._sites, pure=False))
+        return put_question(self, ask)
+
+    X = rows(400)
+    local = exactmeans.KMeans(5, init="k-means||", random_state=0).fit(X)
+    monkeypatch.setattr(DaskEngine, "_put", forgetful)
+    same(KMeans(5, random_state=0).fit(da.from_array(X, chunks=(150, 5))), local)
+
+
+def _forget(site: Any) -> None:
+    site.__setstate__(pickle.loads(pickle.dumps(site.__getstate__())))
+
+
+def test_ctrl_c_leaves_nothing_behind(client: Any) -> None:
+    X = da.from_array(rows(), chunks=(400, 5))
+    model = KMeans(K, init=rows()[:K])
+
+    def interrupt(record: exactmeans.Iteration) -> None:
+        raise KeyboardInterrupt
+
+    model.set_params(callbacks=interrupt)
+    try:
+        model.fit(X)
+    except KeyboardInterrupt:  # not by pytest.raises, which holds on to all frames
+        interrupted = True
+    assert interrupted
+    assert not hasattr(model, "cluster_centers_")
+    gc.collect()
+    assert not client.futures
+
+
+def test_futures_do_not_pile_up(client: Any) -> None:
+    """However many iterations, the client holds the sites and little else."""
+    X, held = rows(), []
+    chunks = da.from_array(X, chunks=(400, 5))
+    model = KMeans(K, init=X[:K], tol=0, callbacks=lambda _: held.append(len(client.futures)))
+    model.fit(chunks)
+    assert len(held) > 12
+    assert max(held) <= 12
+
+
+@pytest.mark.parametrize(
+    ("X", "parameters", "message"),
+    [
+        (lambda: da.ones((9,)), {}, "X must be two-dimensional"),
+        (lambda: da.ones((3, 2)), {}, "n_samples=3 should be >= n_clusters=8"),
+        (lambda: da.full((20, 2), np.nan), {}, "X must be finite"),
+        (lambda: da.ones((20, 2)), {"init": lambda X, k, random_state: X}, "init must not be"),
+        (lambda: da.ones((20, 2)), {"checkpoint": "file"}, "checkpoint must be None"),
+        (lambda: da.ones((20, 2)), {"n_jobs": 0}, "n_jobs must be"),
+        (lambda: [dask.delayed(np.ones((9, d))) for d in (2, 3)], {}, "blocks of one width"),
+        (lambda: [dask.delayed(x) for x in (rows(9), texts(9, 5))], {}, "all dense or all sparse"),
+        (lambda: dask.delayed(rows()), {}, "but it is a Delayed"),
+        (lambda: da.ones((0, 2)), {}, "0 sample"),
+    ],
+)
+def test_errors(
+    client: Any, X: Callable[[], Any], parameters: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        KMeans(**{"n_clusters": 8, **parameters}).fit(X())
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(5), "expected"),
+        (np.ones((30, 2)), "1D"),
+        (-np.ones(30), "negative"),
+        (np.zeros(30), "zero for every row"),
+        (np.full(30, np.inf), "finite"),
+        (lambda: [dask.delayed(np.ones(30))], "as many blocks"),
+    ],
+)
+def test_errors_of_weights(client: Any, weights: Any, message: str) -> None:
+    X = da.from_array(rows(30), chunks=(10, 5))
+    with pytest.raises(ValueError, match=message):
+        KMeans(3).fit(X, sample_weight=weights() if callable(weights) else weights)
+
+
+def test_nonfinite_rows_are_named_by_their_number(client: Any) -> None:
+    X = rows(50)
+    X[37, 2] = np.inf
+    with pytest.raises(ValueError, match="the first such row is 37"):
+        KMeans(3).fit(da.from_array(X, chunks=(20, 5)))
+
+
+# parts --------------------------------------------------------------------------------------------
+
+
+def test_what_travels_arrives_as_it_was() -> None:
+    grid = _core.Grid(np.array([1.0, 1e-200, 3e300]), 1000)
+    grid.words = 3
+    again = pickle.loads(pickle.dumps(grid))
+    assert (again.words, again.exponent) == (grid.words, grid.exponent)
+    values = rows(300, 3) * np.array([0.1, 1e-201, 1e299])
+    exported = []
+    for own in (grid, again):
+        sums = _core.Sums(1, 3, own, _core.Grid(np.ones(1), 300))
+        labels = np.full(300, -1, np.int32)
+        sums.relabel(_core.Rows.dense(values, None), None, labels, 1)
+        exported.append(sums.words)
+    np.testing.assert_array_equal(exported[0], exported[1])
+
+    total = _core.ExactSum()
+    for value in (1e300, -1e-300, 3.0):
+        total.add(value)
+    twin = pickle.loads(pickle.dumps(total))
+    twin.add(-1e300)
+    assert twin.value == 3.0
+
+    survey = _core.Rows.dense(np.array([[1.0, -4.0], [np.nan, 0.0]]), None).survey(1)
+    again = pickle.loads(pickle.dumps(survey))
+    assert (again.largest, again.first_bad_row, again.bad_is_nan) == (survey.largest, 1, True)
+    np.testing.assert_array_equal(again.bounds, survey.bounds)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sums_of_many_sites_are_put_together_exactly(sparse: bool) -> None:
+    X: Any = texts() if sparse else rows(900)
+    k = 7
+    labels = np.random.default_rng(0).integers(0, k - 1, 900).astype(np.int32)
+    grid = _core.Grid(np.full(1 if sparse else X.shape[1], abs(X).max()), 900)
+    grid.words = 2
+    blank = (k, X.shape[1], grid, _core.Grid(np.ones(1), 900), sparse)
+
+    def summed(begin: int, end: int) -> Any:
+        sums, part = _core.Sums(*blank), X[begin:end]
+        block = (
+            _core.Rows.csr(part.data, part.indices, part.indptr, X.shape[1], None)[0]
+            if sparse
+            else _core.Rows.dense(part, None)
+        )
+        sums.relabel(block, labels[begin:end], np.full(end - begin, -1, np.int32), 1)
+        return blank, sums.export()
+
+    whole = summed(0, 900)[1]
+    replies = [Reply(summed(b, b + 60)) for b in range(0, 900, 60)]
+    merged = _merged("add_all", [_merged("add_all", replies[:7]), *replies[7:], Reply(lost=(3,))])
+    assert merged.lost == (3,)
+    for a, b in zip(merged.value[1], whole, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_only_moved_centres_are_sent() -> None:
+    old = rows(6, 4)
+    new = old.copy()
+    new[[1, 4]] += 1
+    for form in (np.asarray, sp.csr_array):
+        before, after = form(old), form(new)
+        got = put(before, Centres(after[[1, 4]], np.array([1, 4])))
+        np.testing.assert_array_equal(dense(got), new)
+
+
+def test_blocks_stay_where_they_are_unless_that_is_too_much() -> None:
+    class Chunk:
+        def __init__(self, key: str) -> None:
+            self.key, self.status = key, "finished"
+
+    class Cluster:
+        def __init__(self, holders: dict[str, list[str]], threads: dict[str, int]) -> None:
+            self.holders, self.threads = holders, threads
+
+        def nthreads(self) -> dict[str, int]:
+            return self.threads
+
+        def who_has(self, chunks: list[Chunk]) -> dict[str, list[str]]:
+            return self.holders
+
+    def placed(holders: list[str], **threads: int) -> dict[str, list[int]]:
+        chunks = [Chunk(str(i)) for i in range(len(holders))]
+        where = {chunk.key: [at] for chunk, at in zip(chunks, holders, strict=True)}
+        return dict(_by_worker(Cluster(where, threads), chunks))
+
+    assert placed(list("abab"), a=1, b=1) == {"a": [0, 2], "b": [1, 3]}
+    crowded = placed(["a"] * 12, a=1, b=1, c=1)
+    assert sorted(len(places) for places in crowded.values()) == [3, 3, 6]
+    assert placed(["gone"] * 2, a=1, b=1) == {"a": [0], "b": [1]}
