@@ -54,6 +54,12 @@ def normalise(vectors: Matrix) -> None:
         _core.normalise(vectors.data, vectors.indptr.astype(np.int64))
 
 
+def lengths_of(vectors: Matrix) -> Double:
+    lengths = np.empty(vectors.shape[0])
+    rows_of(vectors, None).lengths(lengths, 1)
+    return lengths
+
+
 def as_directions(centres: Matrix, metric: Metric, what: str) -> Matrix:
     """Centres as unit vectors where only directions count; those that are stay as they are.
 
@@ -61,8 +67,7 @@ def as_directions(centres: Matrix, metric: Metric, what: str) -> Matrix:
     """
     if not metric.directed:
         return centres
-    lengths = np.empty(centres.shape[0])
-    rows_of(centres, None).lengths(lengths, 1)
+    lengths = lengths_of(centres)
     if not lengths.all():
         raise ValueError(f"{what} must not have rows of zeros for metric={metric.name!r}.")
     if np.all(np.abs(lengths - 1) <= 8 * np.finfo(centres.dtype).eps):

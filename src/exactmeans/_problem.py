@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from exactmeans._validation import Double, Matrix
 from exactmeans.engines.engine import Engine
 
 # A mean of unit rows this short is rounding; sphere.hpp has the same.
-_FAINT = 2.0**-44
+FAINT = 2.0**-44
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,12 @@ class Frame:
         return _core.Centroids.make(
             own, shift, self.exponent, slots, engine.n_jobs, self.metric, self.packing
         )
+
+    def scaled(self, exponent: int) -> Frame:
+        """The frame on another scale."""
+        if self.metric == "euclidean":
+            return replace(self, exponent=exponent)
+        return replace(self, packing=exponent)
 
     @property
     def cost_exponent(self) -> int:
@@ -70,6 +76,12 @@ class Problem:
     def unscaled(self, squared: float) -> float:
         """A squared quantity in the data's own units."""
         return unscaled(squared, self.frame.exponent)
+
+    def inertia(self, explained: float) -> float:
+        """What is left of the scatter, as the metric has it."""
+        left = max(0.0, self.scatter - explained)
+        # With unit vectors for rows and centres, squared distances are twice 1 - cos.
+        return 0.5 * left if self.engine.metric.directed else self.unscaled(left)
 
     def advance(self, k: int) -> _core.Advance:
         return _core.Advance(self.engine.dtype == np.float32, k, self.origin)
@@ -163,7 +175,7 @@ def centre_of_all(engine: Engine) -> Double:
     if not engine.metric.l1:
         mean = _weighted_mean(engine)
         if engine.metric.directed:
-            if math.sqrt(math.fsum(mean * mean)) <= _FAINT:  # no direction: any row will do
+            if math.sqrt(math.fsum(mean * mean)) <= FAINT:  # no direction: any row will do
                 counted = engine.counted()
                 first = 0 if counted is None else int(counted.argmax())
                 row = like_rows(engine.take(np.array([first])), sparse=False)

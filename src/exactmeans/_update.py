@@ -59,9 +59,7 @@ class Means:
         movement = self._advance.run(self._sums, centroids, engine.n_jobs)
         for row, owner, borrower in lent:
             engine.move_row(self._sums, row, borrower, owner)
-        left = max(0.0, problem.scatter - self._advance.explained)
-        # With unit vectors for rows and centres, squared distances are twice 1 - cos.
-        self.inertia = 0.5 * left if engine.metric.directed else problem.unscaled(left)
+        self.inertia = problem.inertia(self._advance.explained)
         return movement
 
 

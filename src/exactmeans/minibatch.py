@@ -12,11 +12,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from exactmeans import _algorithms, _core
+from exactmeans import _algorithms, _core, _metrics
 from exactmeans import _validation as check
-from exactmeans._centres import for_users, from_core
+from exactmeans._centres import for_users, from_core, lengths_of, normalise
 from exactmeans._fit import Run, first_centroids, is_true, settled_run
-from exactmeans._problem import Frame, Problem, analyse
+from exactmeans._problem import FAINT, Frame, Problem, analyse, unscaled
 from exactmeans._update import lend_rows
 from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
 from exactmeans.engines.engine import Engine
@@ -27,6 +27,7 @@ from exactmeans.seeding import check_options
 __all__ = ["MiniBatchKMeans"]
 
 _METHODS = ("sgd", "memoized")
+_METRICS = ("euclidean", "cosine")
 _STAGES = [(1, "lloyd", "batch by batch")]  # first iteration, algorithm, why
 
 
@@ -67,7 +68,10 @@ class MiniBatchKMeans(KMeans):
         Centres of 'sgd' that have seen less than this share of the rows that the largest has seen
         are put on rows of the batch from time to time.
     method : {'sgd', 'memoized'}, default='sgd'
-    metric, n_jobs, memory_limit, callbacks, sparse_centers, init_options, dtype : as for `KMeans`
+    metric : {'euclidean', 'cosine'}, default='euclidean'
+        With 'cosine', a centre is the direction of what it would be for rows of length 1.
+    n_jobs, memory_limit, callbacks, sparse_centers, zero_rows : as for `KMeans`
+    init_options, dtype : as for `KMeans`
 
     Attributes
     ----------
@@ -115,6 +119,7 @@ class MiniBatchKMeans(KMeans):
         memory_limit: int | float | str | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         sparse_centers: bool | str = "auto",
+        zero_rows: str = "error",
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
     ) -> None:
@@ -136,6 +141,7 @@ class MiniBatchKMeans(KMeans):
         self.memory_limit = memory_limit
         self.callbacks = callbacks
         self.sparse_centers = sparse_centers
+        self.zero_rows = zero_rows
         self.init_options = init_options
         self.dtype = dtype
 
@@ -181,6 +187,7 @@ class MiniBatchKMeans(KMeans):
             centres = self._initial_centres(init, options, problem, X, k, rng)
             outcome, steps = memoized(problem, centres, self.batch_size, max_iter, callbacks)
             frame, counts = problem.frame, _weights_of(outcome.labels, engine.weights, k)
+            lengths = _mean_lengths(engine, outcome, counts)
         else:
             start = self._start(engine, init, options, X, k, n_init, rng)
             tolerance = analyse(engine, tol).tolerance if tol > 0 else 0.0
@@ -193,12 +200,13 @@ class MiniBatchKMeans(KMeans):
                 callbacks,
             )
             frame, counts, steps = sgd.state.frame, sgd.counts, len(history)
+            lengths = sgd.state.lengths
             outcome = sgd.outcome(engine, history, label=self.compute_labels)
         size, width = engine.dtype.itemsize, engine.nonzeros / engine.n
         work = _algorithms.Workload(engine.n, engine.d, k, engine.sparse, size, width)
         choice = _algorithms.Choice("lloyd", "batch by batch", work.bytes_needed("lloyd"))
         self._keep(outcome, frame, choice, engine)
-        self._counts = counts
+        self._counts, self._lengths = counts, lengths
         self._random_state = rng
         self.n_steps_ = steps
         self.n_iter_ = max(1, -(-steps * self.batch_size // engine.n))
@@ -217,7 +225,7 @@ class MiniBatchKMeans(KMeans):
             check.check_int("max_no_improvement", self.max_no_improvement, 0)
         if self.init_size is not None:
             check.check_int("init_size", self.init_size, 1)
-        check.check_choice("metric", self.metric, ("euclidean",))
+        check.check_choice("metric", self.metric, _METRICS)
         return check.check_int("n_clusters", self.n_clusters, 1)
 
     def _whole_engine(self, blocks: Any, k: int, sample_weight: Any) -> LocalEngine:
@@ -225,8 +233,9 @@ class MiniBatchKMeans(KMeans):
         if n < k:
             raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
         weights = check.check_weights(sample_weight, n)
-        engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
-        check.refuse_nonfinite(engine.survey(weighted=False))
+        n_jobs = check.check_n_jobs(self.n_jobs)
+        engine = LocalEngine(blocks, weights, n_jobs, self._metric(), self.zero_rows)
+        engine.examine()
         limit = check.check_memory_limit(self.memory_limit) or check.memory_of_machine() // 4
         engine.keep(limit * 3 // 4 - engine.reading_bytes - 60 * n)
         return engine
@@ -246,10 +255,10 @@ class MiniBatchKMeans(KMeans):
         best: State | None = None
         least = np.inf
         for _ in range(n_init):
-            problem = _framed(analyse(sample, 0.0), exponent)
+            problem = analyse(sample, 0.0)
             whole = analyse(engine, 0.0) if callable(init) else problem
             centres = self._initial_centres(init, options, whole, X, k, rng)
-            state = State(problem.frame, centres)
+            state = State.at(problem.frame.scaled(exponent), centres)
             inertia = state.cost(sample)
             if best is None or inertia < least:
                 best, least = state, inertia
@@ -258,15 +267,14 @@ class MiniBatchKMeans(KMeans):
 
     def _batches(self, engine: LocalEngine, rng: Any) -> Iterator[LocalEngine]:
         """Batches for ever: all rows in each pass, block by block, in random order within one."""
+        counted = engine.counted()
         while True:
             for part in engine.walk():
                 order = rng.permutation(part.n)
                 for begin in range(0, part.n, self.batch_size):
                     ids = np.sort(order[begin : begin + self.batch_size])
-                    weights = engine.weights
-                    own = None if weights is None else weights[part.begin + ids]
-                    if own is None or own.any():
-                        yield LocalEngine([part.block[ids]], own, engine.n_jobs)
+                    if counted is None or counted[part.begin + ids].any():
+                        yield engine.alone(part.block[ids], part.begin + ids)
 
     def _steps(self, engine: LocalEngine, max_iter: int) -> int:
         return max(1, max_iter * engine.n // self.batch_size)
@@ -278,9 +286,9 @@ class MiniBatchKMeans(KMeans):
     def _partial_fit(self, X: Any, sample_weight: Any) -> None:
         k = self._check_parameters()
         first = not hasattr(self, "cluster_centers_")
-        dtype = check.check_dtype(self.dtype) if first else self._centres().dtype
-        blocks = check.as_blocks(self, X, reset=first, dtype=dtype)
         if first:
+            dtype = check.check_dtype(self.dtype)
+            blocks = check.as_blocks(self, X, reset=True, dtype=dtype)
             engine = self._whole_engine(blocks, k, sample_weight)
             init, n_init = self._init(k, engine)
             options = check_options(self.init_options, init)
@@ -288,22 +296,24 @@ class MiniBatchKMeans(KMeans):
             state = self._start(engine, init, options, X, k, n_init, self._random_state)
             counts, self.n_steps_ = np.zeros(k), 0
         else:
-            weights = check.check_weights(sample_weight, check.count_rows(blocks))
-            engine = LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs))
-            check.refuse_nonfinite(engine.survey(weighted=False))
-            state, counts = State(self._frame, self._centres()), self._counts.copy()
+            engine = self._engine(X, sample_weight)
+            engine.examine()
+            state = State(self._frame, self._centres(), self._lengths)
+            counts = self._counts.copy()
         sgd = Sgd(state, counts, float(self.reassignment_ratio))
         sgd.since = getattr(self, "_since", 0)
         sgd.step(engine, self._random_state)
         self.cluster_centers_ = for_users(sgd.state.centres, self.sparse_centers)
         self._frame, self._counts, self._since = state.frame, sgd.counts, sgd.since
+        self._lengths = sgd.state.lengths
         self._n_features_out = k
         self.n_steps_ += 1
         if self.compute_labels:
             assigned = self._assigned(X, sample_weight)
             self.labels_ = assigned.labels()
-            inertia, _ = assigned.scatter(self._centres(), state.frame.exponent, labelled=True)
-            self.inertia_ = float(np.ldexp(inertia, -2 * state.frame.exponent))
+            exponent = state.frame.cost_exponent
+            inertia, _ = assigned.scatter(self._centres(), exponent, labelled=True)
+            self.inertia_ = unscaled(inertia, exponent)
 
 
 # Gradient steps -----------------------------------------------------------------------------------
@@ -311,10 +321,21 @@ class MiniBatchKMeans(KMeans):
 
 @dataclass
 class State:
-    """Centres, and how rows are compared with them."""
+    """Centres, and how rows are compared with them.
+
+    Where only directions count, a centre is a unit vector and stands for a mean of such, which is
+    shorter: `lengths` are those of the means.
+    """
 
     frame: Frame
     centres: check.Matrix
+    lengths: check.Double | None
+
+    @staticmethod
+    def at(frame: Frame, centres: check.Matrix) -> State:
+        """Initial centres."""
+        directed = _metrics.METRICS[frame.metric].directed
+        return State(frame, centres, np.ones(centres.shape[0]) if directed else None)
 
     def assign(self, engine: LocalEngine) -> None:
         engine.start("lloyd", self.centres.shape[0])
@@ -323,7 +344,20 @@ class State:
     def cost(self, engine: LocalEngine) -> float:
         """Inertia of these rows, on the frame's scale; labels them."""
         self.assign(engine)
-        return engine.scatter(self.centres, self.frame.exponent, labelled=True)[0]
+        return engine.scatter(self.centres, self.frame.cost_exponent, labelled=True)[0]
+
+    def pulled(self, means: check.Matrix, pull: NDArray[Any]) -> State:
+        """Centres on their way to the means: all the way where pull is 1."""
+        if self.lengths is None:
+            return replace(self, centres=_pulled(self.centres, means, pull))
+        before = _scaled(self.centres.astype(np.float64), self.lengths)
+        after = _pulled(before, means, pull)
+        lengths = lengths_of(after)
+        lost = np.flatnonzero(lengths <= FAINT)  # means without a direction: centres stay
+        if len(lost):
+            after = _replaced(after, lost, self.centres[lost])
+        normalise(after)
+        return State(self.frame, after.astype(self.centres.dtype), lengths)
 
 
 @dataclass
@@ -384,8 +418,8 @@ class Sgd:
             record = Iteration(
                 run=0,
                 iteration=step,
-                inertia=float(np.ldexp(patience.inertia, -2 * frame.exponent)),
-                shift=float(np.ldexp(shift2, -2 * frame.exponent)),
+                inertia=unscaled(patience.inertia, frame.cost_exponent),
+                shift=unscaled(shift2, frame.exponent),
                 changed=0,
                 distances=batch.n * len(self.counts),
                 skipped=0,
@@ -411,18 +445,19 @@ class Sgd:
         if self.ratio > 0 and (self.since >= 10 * len(self.counts) or not self.counts.all()):
             self.since = 0
             means = self._feed(batch, means, pull, rng)
-        before = self.state.centres
-        after = _pulled(before, means, pull)
-        self.state = State(self.state.frame, after)
+        before = self.state
+        self.state = before.pulled(means, pull)
         total = batch.n if batch.weights is None else batch.weights.sum()
-        return cost / total, _distance2(before, after, self.state.frame.exponent)
+        exponent = before.frame.exponent
+        return cost / total, _distance2(before.centres, self.state.centres, exponent)
 
     def _feed(
         self, batch: LocalEngine, means: check.Matrix, pull: NDArray[Any], rng: Any
     ) -> check.Matrix:
         """Put centres that few rows come to on rows of the batch; at most half a batch of them."""
         starving = np.flatnonzero(self.counts < self.ratio * self.counts.max())
-        usable = np.arange(batch.n) if batch.weights is None else np.flatnonzero(batch.weights)
+        counted = batch.counted()
+        usable = np.arange(batch.n) if counted is None else np.flatnonzero(counted)
         starving = starving[np.argsort(self.counts[starving], kind="stable")][: len(usable) // 2]
         if not len(starving):
             return means
@@ -430,13 +465,12 @@ class Sgd:
         fed = np.setdiff1d(np.arange(len(self.counts)), starving)
         self.counts[starving] = self.counts[fed].min() if len(fed) else 1.0
         pull[starving] = 1.0
-        return _replaced(means, np.sort(starving), batch.pick(rows))
+        return _replaced(means, np.sort(starving), batch.take(rows))
 
     def outcome(self, engine: LocalEngine, history: list[Iteration], *, label: bool) -> Run:
         inertia = np.nan
         if label:
-            cost = self.state.cost(engine)
-            inertia = float(np.ldexp(cost, -2 * self.state.frame.exponent))
+            inertia = unscaled(self.state.cost(engine), self.state.frame.cost_exponent)
         k = len(self.counts)
         return Run(
             centres=self.state.centres,
@@ -450,14 +484,14 @@ class Sgd:
 
 
 def _sample(engine: LocalEngine, size: int, rng: np.random.RandomState) -> LocalEngine:
-    """Random rows, of positive weight if there are enough."""
-    usable = np.arange(engine.n) if engine.weights is None else np.flatnonzero(engine.weights)
+    """Random rows, of those that count if there are enough."""
+    counted = engine.counted()
+    usable = np.arange(engine.n) if counted is None else np.flatnonzero(counted)
     ids = np.sort(rng.choice(usable, min(size, len(usable)), replace=False))
     if len(ids) < size:
         rest = np.setdiff1d(np.arange(engine.n), usable)
         ids = np.sort(np.concatenate([ids, rest[: size - len(ids)]]))
-    weights = None if engine.weights is None else engine.weights[ids]
-    return LocalEngine([engine.pick(ids)], weights, engine.n_jobs)
+    return engine.alone(engine.pick(ids), ids)
 
 
 def _weights_of(
@@ -466,9 +500,15 @@ def _weights_of(
     return np.asarray(np.bincount(labels, weights, k), dtype=np.float64)
 
 
-def _framed(problem: Problem, exponent: int) -> Problem:
-    """The problem on another scale: that of all rows rather than of a sample."""
-    return replace(problem, frame=replace(problem.frame, exponent=exponent))
+def _mean_lengths(engine: LocalEngine, outcome: Run, counts: check.Double) -> check.Double | None:
+    """Lengths of the means of unit rows whose directions the centres are: 1 less the mean cost."""
+    if not engine.metric.directed:
+        return None
+    costs = engine.own_distances(outcome.centres, 0)
+    if engine.weights is not None:
+        costs *= engine.weights
+    total = np.bincount(outcome.labels, costs, len(counts))
+    return 1 - np.divide(total, counts, out=np.ones_like(counts), where=counts > 0)
 
 
 def _batch_means(batch: LocalEngine, k: int) -> tuple[check.Matrix, NDArray[np.float64]]:
@@ -492,6 +532,12 @@ def _pulled(centres: check.Matrix, means: check.Matrix, pull: NDArray[Any]) -> c
         return moved.astype(centres.dtype)
     share = pull[:, np.newaxis]
     return np.where(share == 1, means, centres + share * (means - centres)).astype(centres.dtype)
+
+
+def _scaled(vectors: check.Matrix, lengths: check.Double) -> check.Matrix:
+    if isinstance(vectors, np.ndarray):
+        return vectors * lengths[:, np.newaxis]
+    return sp.csr_array(sp.diags_array(lengths) @ vectors)
 
 
 def _replaced(means: check.Matrix, which: NDArray[np.intp], rows: check.Matrix) -> check.Matrix:
@@ -553,7 +599,7 @@ def memoized(
         record = Iteration(
             run=0,
             iteration=iteration,
-            inertia=problem.unscaled(max(0.0, problem.scatter - advance.explained)),
+            inertia=problem.inertia(advance.explained),
             shift=problem.unscaled(shift2),
             changed=changed,
             distances=engine.n * k,

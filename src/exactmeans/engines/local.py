@@ -415,6 +415,14 @@ class LocalEngine:
             seen.update(self.weights.data)
         return seen.hexdigest()[:32]
 
+    def alone(self, rows: Matrix, ids: NDArray[np.intp]) -> LocalEngine:
+        """Some rows as a data set of their own, with their weights."""
+        weights = None if self.weights is None else self.weights[ids]
+        few = LocalEngine([rows], weights, self.n_jobs, self.metric, self._zero_rows)
+        if few.norms is not None and self.norms is not None:
+            few.norms[:] = self.norms[ids]  # where the rows look: 0 for what is too short
+        return few
+
     def whole(self) -> Matrix:
         """The data as one matrix; only for data that came as one."""
         (part,) = self._parts
@@ -496,10 +504,8 @@ class LocalEngine:
             for begin in range(0, part.n, batch_size):
                 rows, end = part.rows, min(begin + batch_size, part.n)
                 if (begin, end) != (0, part.n):
-                    weights = None
-                    if self.weights is not None:
-                        weights = self.weights[part.begin + begin : part.begin + end]
-                    rows = rows_of(part.block[begin:end], weights)
+                    piece = Part(part.number, part.begin + begin, part.begin + end)
+                    rows = self._hold(piece, part.block[begin:end]).rows
                 labels, summed = part.labels[begin:end], part.summed[begin:end]
                 assigner = _core.Assigner("lloyd", single, end - begin, k)
                 changed = assigner.assign(rows, centroids, labels, self.n_jobs)[0]
