@@ -308,7 +308,7 @@ def chances(alpha: float, k: int) -> dict[tuple[int, ...], float]:
     return table
 
 
-def _fits(found: list[tuple[int, ...]], table: dict[tuple[int, ...], float]) -> None:
+def fits(found: list[tuple[int, ...]], table: dict[tuple[int, ...], float]) -> None:
     """Chi-square against enumerated chances; rare outcomes are pooled."""
     assert set(found) <= set(table)
     n = len(found)
@@ -333,14 +333,14 @@ def test_draws_have_the_enumerated_chances(alpha: float, by_rejection: bool, spa
         tuple(seeding.d_alpha(engine, 3, rng, 0, alpha, by_rejection=by_rejection).tolist())
         for _ in range(6000)
     ]
-    _fits(found, chances(alpha, 3))
+    fits(found, chances(alpha, 3))
 
 
 def test_draws_without_distances() -> None:
     engine = LocalEngine([SMALL], WEIGHTS, 1)
     rng = np.random.RandomState(18)
     found = [tuple(seeding.d_alpha(engine, 3, rng, 0, 0).tolist()) for _ in range(6000)]
-    _fits(found, chances(0, 3))
+    fits(found, chances(0, 3))
 
 
 def test_rejection_looks_at_few_rows() -> None:

@@ -18,6 +18,8 @@ from sklearn.utils import check_random_state
 
 from exactmeans import _core
 from exactmeans._centres import for_users
+from exactmeans._metrics import EUCLIDEAN, METRICS
+from exactmeans._metrics import NAMES as METRIC_NAMES
 from exactmeans._problem import centre_of_all
 from exactmeans._validation import (
     Double,
@@ -29,6 +31,7 @@ from exactmeans._validation import (
     check_real,
     check_weights,
     count_rows,
+    is_source,
     refuse_few_rows,
 )
 from exactmeans.engines.engine import Engine
@@ -51,6 +54,8 @@ def kmeans_plusplus(
     x_squared_norms: Any = None,
     random_state: Any = None,
     n_local_trials: int | None = None,
+    metric: str = "euclidean",
+    zero_rows: str = "error",
 ) -> Seeds:
     """Choose initial centres by greedy k-means++, with scikit-learn's very draws.
 
@@ -69,11 +74,15 @@ def kmeans_plusplus(
         Makes the choice reproducible.
     n_local_trials : int, default=None
         Candidates per step, of which the best is taken; None means 2 + floor(ln(n_clusters)).
+    metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
+        Rows are drawn by weight times squared distance, 1 - cos, squared angle or L1 distance.
+    zero_rows : {'error', 'keep'}, default='error'
+        As in KMeans: rows of zeros under 'cosine' and 'angular', which are never chosen.
 
     Returns
     -------
     centers : ndarray or CSR array of shape (n_clusters, n_features)
-        CSR if X is sparse and an ndarray would be large.
+        CSR if X is sparse and an ndarray would be large; of length 1 where only directions count.
     indices : ndarray of shape (n_clusters,)
         Which rows they are.
 
@@ -86,7 +95,7 @@ def kmeans_plusplus(
     >>> indices
     array([3, 2])
     """
-    engine, k, exponent = _ready(X, n_clusters, sample_weight)
+    engine, k, exponent = _ready(X, n_clusters, sample_weight, metric, zero_rows)
     if n_local_trials is not None:
         check_int("n_local_trials", n_local_trials, 1)
     if x_squared_norms is not None and np.shape(x_squared_norms) != (engine.n,):
@@ -108,6 +117,8 @@ def kmeans_parallel(
     sample_weight: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
+    metric: str = "euclidean",
+    zero_rows: str = "error",
 ) -> Seeds:
     """Choose initial centres by k-means||: a few passes over the rows, however many centres.
 
@@ -127,11 +138,13 @@ def kmeans_parallel(
         Makes the choice reproducible.
     n_jobs : int or None, default=None
         Threads to use; the choice does not depend on it.
+    metric, zero_rows : str
+        As in `kmeans_plusplus`.
 
     Returns
     -------
     centers : ndarray or CSR array of shape (n_clusters, n_features)
-        CSR if X is sparse and an ndarray would be large.
+        CSR if X is sparse and an ndarray would be large; of length 1 where only directions count.
     indices : ndarray of shape (n_clusters,)
         Which rows they are.
 
@@ -139,7 +152,7 @@ def kmeans_parallel(
     ----------
     B. Bahmani et al., "Scalable k-means++", VLDB 2012.
     """
-    engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
+    engine, k, exponent = _ready(X, n_clusters, sample_weight, metric, zero_rows, n_jobs)
     options = check_options({"oversampling": oversampling, "rounds": rounds}, "k-means||", "")
     centres, indices = choose(
         engine, "k-means||", k, check_random_state(random_state), exponent, options
@@ -154,6 +167,8 @@ def random(
     sample_weight: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
+    metric: str = "euclidean",
+    zero_rows: str = "error",
 ) -> Seeds:
     """Choose distinct rows at random, by weight: what `init="random"` starts from.
 
@@ -164,25 +179,34 @@ def random(
     sample_weight : array-like of shape (n_samples,), default=None
     random_state : int, RandomState instance or None, default=None
     n_jobs : int or None, default=None
+    metric, zero_rows : str
+        As in `kmeans_plusplus`.
 
     Returns
     -------
     centers : ndarray or CSR array of shape (n_clusters, n_features)
-        CSR if X is sparse and an ndarray would be large.
+        CSR if X is sparse and an ndarray would be large; of length 1 where only directions count.
     indices : ndarray of shape (n_clusters,)
     """
-    engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
+    engine, k, exponent = _ready(X, n_clusters, sample_weight, metric, zero_rows, n_jobs)
     centres, indices = choose(engine, "random", k, check_random_state(random_state), exponent, {})
     return for_users(centres, "auto"), indices
 
 
 def furthest(
-    X: Any, n_clusters: int, *, sample_weight: Any = None, n_jobs: int | None = None
+    X: Any,
+    n_clusters: int,
+    *,
+    sample_weight: Any = None,
+    n_jobs: int | None = None,
+    metric: str = "euclidean",
+    zero_rows: str = "error",
 ) -> Seeds:
     """Start from the mean of the rows, then always take the row farthest from all centres.
 
-    Nothing is drawn, so there is no `random_state`. Weights move the mean and leave out rows of
-    weight 0; otherwise they do not matter.
+    The mean is that of `metric`: its direction, or the median for 'manhattan'. Nothing is drawn, so
+    there is no `random_state`. Weights move the mean and leave out rows of weight 0; otherwise they
+    do not matter.
 
     Parameters
     ----------
@@ -190,15 +214,22 @@ def furthest(
     n_clusters : int
     sample_weight : array-like of shape (n_samples,), default=None
     n_jobs : int or None, default=None
+    metric, zero_rows : str
+        As in `kmeans_plusplus`.
 
     Returns
     -------
     centers : ndarray or CSR array of shape (n_clusters, n_features)
-        CSR if X is sparse and an ndarray would be large.
+        CSR if X is sparse and an ndarray would be large; of length 1 where only directions count.
     indices : ndarray of shape (n_clusters,)
         Which rows they are; -1 for the mean, which is none.
     """
-    engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
+    engine, k, exponent = _ready(X, n_clusters, sample_weight, metric, zero_rows, n_jobs)
+    if engine.metric.l1 and is_source(X):
+        raise ValueError(
+            "X must not come in blocks for furthest rows and metric='manhattan', which start from "
+            "the median of all rows."
+        )
     centres, indices = choose(engine, "furthest", k, np.random.RandomState(0), exponent, {})
     return for_users(centres, "auto"), indices
 
@@ -211,12 +242,16 @@ def d_sampling(
     sample_weight: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
+    metric: str = "euclidean",
+    zero_rows: str = "error",
 ) -> Seeds:
     """Draw rows one by one with probability proportional to weight * distance**alpha.
 
     The distance is that to the nearest centre so far. `alpha=2` is plain k-means++ (one candidate
     per step, unlike the greedy `kmeans_plusplus`), 0 draws by weight alone, infinity takes the
-    farthest row. Plain k-means++ is drawn by rejection, which looks at few rows.
+    farthest row. Plain k-means++ is drawn by rejection, which looks at few rows. The distance is
+    sqrt(1 - cos) for 'cosine', the angle for 'angular', and for 'manhattan' the L1 distance, whose
+    plain k-means++ is `alpha=1`.
 
     Parameters
     ----------
@@ -227,14 +262,16 @@ def d_sampling(
     sample_weight : array-like of shape (n_samples,), default=None
     random_state : int, RandomState instance or None, default=None
     n_jobs : int or None, default=None
+    metric, zero_rows : str
+        As in `kmeans_plusplus`.
 
     Returns
     -------
     centers : ndarray or CSR array of shape (n_clusters, n_features)
-        CSR if X is sparse and an ndarray would be large.
+        CSR if X is sparse and an ndarray would be large; of length 1 where only directions count.
     indices : ndarray of shape (n_clusters,)
     """
-    engine, k, exponent = _ready(X, n_clusters, sample_weight, n_jobs)
+    engine, k, exponent = _ready(X, n_clusters, sample_weight, metric, zero_rows, n_jobs)
     init = ("d", check_alpha("alpha", alpha))
     centres, indices = choose(engine, init, k, check_random_state(random_state), exponent, {})
     return for_users(centres, "auto"), indices
@@ -315,16 +352,25 @@ def choose(
 
 
 def _ready(
-    X: Any, n_clusters: Any, sample_weight: Any, n_jobs: int | None = None
+    X: Any,
+    n_clusters: Any,
+    sample_weight: Any,
+    metric: Any,
+    zero_rows: Any,
+    n_jobs: int | None = None,
 ) -> tuple[LocalEngine, int, int]:
-    """The rows behind an engine, the number of centres and the frame's exponent."""
+    """The rows behind an engine, the number of centres and the exponent of what they cost."""
+    way = METRICS[check_choice("metric", metric, METRIC_NAMES)]
+    check_choice("zero_rows", zero_rows, ("error", "keep"))
     blocks = as_blocks(BaseEstimator(), X, reset=True)
     n = count_rows(blocks)
     k = check_int("n_clusters", n_clusters, 1)
     refuse_few_rows(n, k)
-    engine = LocalEngine(blocks, check_weights(sample_weight, n), check_n_jobs(n_jobs))
+    weights = check_weights(sample_weight, n)
+    engine = LocalEngine(blocks, weights, check_n_jobs(n_jobs), way, zero_rows)
     survey = engine.examine()
-    return engine, k, _core.safe_exponent(survey.largest, engine.dtype == np.float32)
+    exponent = _core.safe_exponent(survey.largest, engine.dtype == np.float32)
+    return engine, k, exponent if way is EUCLIDEAN else 0
 
 
 # The methods --------------------------------------------------------------------------------------
