@@ -19,8 +19,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import cases
 import datasets
 import exactmeans
+import metric_oracle as metrics
 import oracle
-import test_metrics as metrics
 from exactmeans import Iteration, KMeans, MiniBatchKMeans, open_blocks
 
 METHODS = ["sgd", "memoized"]

@@ -33,7 +33,7 @@ class Attack:
     weights: Array | None = None
 
 
-def _ulps(rng: np.random.Generator, X: Array, most: int = 2) -> Array:
+def ulps(rng: np.random.Generator, X: Array, most: int = 2) -> Array:
     """X with every value moved by up to `most` units in its last place."""
     return np.asarray(X + np.spacing(X) * rng.integers(-most, most + 1, X.shape).astype(X.dtype))
 
@@ -57,11 +57,11 @@ def bisectors(rng: np.random.Generator, dtype: str) -> Attack:
     """
     k, d = int(rng.integers(2, 7)), int(rng.integers(1, 9))
     anchors = rng.normal(0, 3, (k, d)).astype(dtype)
-    light = _ulps(rng, _on_bisectors(rng, anchors.astype("float64"), 200, 1.0).astype(dtype))
+    light = ulps(rng, _on_bisectors(rng, anchors.astype("float64"), 200, 1.0).astype(dtype))
     unit = float(np.finfo(dtype).eps)
     weights = np.concatenate([np.ones(k), unit * 10 ** rng.uniform(-2, 1, len(light))])
     X = np.concatenate([anchors, light])
-    return Attack(X, _ulps(rng, anchors), weights)
+    return Attack(X, ulps(rng, anchors), weights)
 
 
 def _mirrored(rng: np.random.Generator, half: Array, middle: float, dtype: str) -> Attack:
@@ -99,8 +99,8 @@ def tenths(rng: np.random.Generator, dtype: str) -> Attack:
 def beside_centres(rng: np.random.Generator, dtype: str) -> Attack:
     """Rows and centres in pairs that differ by a few units in the last place."""
     base = rng.normal(size=(6, 3)).astype(dtype)
-    X = np.concatenate([_ulps(rng, base, 4) for _ in range(40)])
-    init = np.concatenate([base, _ulps(rng, base, 1)])
+    X = np.concatenate([ulps(rng, base, 4) for _ in range(40)])
+    init = np.concatenate([base, ulps(rng, base, 1)])
     return Attack(X, init)
 
 
