@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,11 @@ class Counted:
 @pytest.mark.parametrize(
     "case", cases.params(case for case in cases.cases() if case.weights != "random")
 )
-def test_files_give_the_bits_of_arrays(case: Case, algorithm: str, tmp_path: Path) -> None:
+def test_files_give_the_bits_of_arrays(
+    case: Case, algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cases.skip_unless_able(algorithm, case.X)
+    monkeypatch.setattr(LocalEngine, "keep", lambda *_: 0)
     rows = max(1, case.X.shape[0] // 4)
     source = stored(case.X, tmp_path, rows)
     model = cases.fit(
@@ -313,3 +317,51 @@ def test_memory_stays_within_the_limit(layout: str, init: str, tmp_path: Path) -
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= limit
+
+
+# blocks that need not be read ---------------------------------------------------------------------
+
+
+def in_order(form: str) -> Any:
+    """Rows by cluster, as files often are: blocks of far clusters settle early, others late."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1200, 5)) + np.repeat(rng.normal(size=(6, 5)) * [[20.0]], 200, axis=0)
+    X[800:] = rng.normal(size=(400, 5)) * 3  # two clusters that overlap
+    X = X.astype(np.float32 if form.endswith("32") else np.float64)
+    return Csr(X * (np.abs(X) > 0.5)) if form.startswith("csr") else X
+
+
+@pytest.mark.parametrize("algorithm", ["hamerly", "elkan", "yinyang"])
+@pytest.mark.parametrize("form", ["dense64", "dense32", "csr64"])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_blocks_in_which_no_label_can_change_are_not_read(
+    form: str, algorithm: str, metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalEngine, "keep", lambda *_: 0)
+    X = in_order(form)
+    options: dict[str, Any] = {
+        "init": X[[0, 210, 420, 630, 850, 1100]],
+        "tol": 0.0,
+        "metric": metric,
+        "algorithm": algorithm,
+    }
+    source, reads = Counted(X, 100), []
+
+    def count(record: Any) -> None:
+        reads.append(len(source.reads))
+
+    model = KMeans(6, **options, callbacks=count).fit(source)
+    assert bits(model) == bits(KMeans(6, **{**options, "algorithm": "lloyd"}).fit(X))
+    blocks, records = len(source), model.history_
+    assert [b - a for a, b in pairwise(reads)] == [blocks - r.unread for r in records[1:]]
+    assert records[0].unread == 0
+    assert sum(record.unread for record in records) > blocks
+    assert all(record.skipped >= 100 * record.unread for record in records)
+    assert f"; {model._unread} times a block was not read" in model.explain()
+
+
+def test_lloyd_reads_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalEngine, "keep", lambda *_: 0)
+    X = in_order("dense64")
+    model = KMeans(6, init=X[::200], algorithm="lloyd").fit(Counted(X, 100))
+    assert {record.unread for record in model.history_} == {0}

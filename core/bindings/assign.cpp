@@ -174,6 +174,20 @@ std::tuple<Size, Size, Size> assign(AnyAssigner& any, const Block& block, AnyCen
     return {tally.changed, tally.distances, tally.skipped};
 }
 
+bool settled(AnyAssigner& any, AnyCentroids& centroids, const Labels& labels, int n_jobs) {
+    require(Size(labels.shape(0)) == any.n, "the block has another length");
+    return std::visit(
+        [&]<class R>(Beside<R>& beside) {
+            auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&centroids.of);
+            require(own && (*own)->k() == any.k,
+                    "the assigner and the centres must have the same dtype and number");
+            return unlocked(n_jobs, [&](const Threads& threads) {
+                return beside.assigner->settled(**own, labels.data(), threads);
+            });
+        },
+        any.of);
+}
+
 nb::list algorithms() {
     nb::list out;
     for (const auto& entry : registry<double>) {
@@ -225,6 +239,7 @@ void bind_assign(nb::module_& m) {
         .def("use", &AnyAssigner::use)
         .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"),
              nb::arg("n_jobs"))
+        .def("settled", &settled, nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
         .def("moved", [](AnyAssigner& any, const Movement& movement) {
             std::visit([&](auto& beside) { beside.assigner->moved(movement); }, any.of);
         });

@@ -85,7 +85,9 @@ Trace follow(const std::string& algorithm, const AnyRows& rows, const Case<R>& c
     Trace trace;
     for (std::size_t step = 0; step < plan.size(); ++step) {
         if (step) assigner->moved(centroids.move(plan[step].values.data(), threads));
+        const bool settled = assigner->settled(centroids, labels.data(), threads);
         trace.tallies.push_back(assigner->assign(rows, centroids, labels.data(), threads));
+        if (settled) CHECK(step && trace.tallies.back().skipped == n);
         trace.labels.push_back(labels);
     }
     return trace;

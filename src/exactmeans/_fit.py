@@ -94,6 +94,7 @@ def lloyd_loop(
             skipped=tally.skipped,
             algorithm=algorithm,
             seconds=time.perf_counter() - began,
+            unread=tally.unread,
         )
         if iteration == len(done):
             record, changed = done[-1], done[-1].changed

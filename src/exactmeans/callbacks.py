@@ -23,6 +23,7 @@ class Iteration(NamedTuple):
     skipped: int  # rows whose label was certain without any distance
     algorithm: str  # that labelled the rows
     seconds: float  # since the run began
+    unread: int = 0  # blocks on disk that were not read, since no label in them could change
 
 
 #: Called with each `Iteration`; returning True stops the fit after that iteration.

@@ -349,7 +349,10 @@ class KMeans(
         check_is_fitted(self)
         n, k = len(self.labels_), self.cluster_centers_.shape[0]
         plain = n * k * (self.n_iter_ + (self.history_[-1].changed > 0))
-        passes = [f"passes over blocks that are not in memory: {self._passes}"]
+        passes = [
+            f"passes over blocks that are not in memory: {self._passes}; {self._unread} times a "
+            "block was not read, since no label in it could change"
+        ]
         shift = "shifted to the mean" if self._frame.shift is not None else "used as given"
         return "\n".join(
             [
@@ -516,7 +519,7 @@ class KMeans(
         self._stages = best.stages
         self._stopped = best.stopped
         self._n_jobs_used = engine.n_jobs
-        self._passes = engine.passes
+        self._passes, self._unread = engine.passes, engine.unread
 
     # -- using a fitted model ------------------------------------------------------------------
 

@@ -49,6 +49,12 @@ public:
         if (norm_terms_ != centroids.norm_terms()) allow(x, centroids, threads);
     }
 
+    // Has everything been looked at that bounds against these centres need? Slack that was made for
+    // more roundings than there are now is enough.
+    bool hold_for(const Centroids<R>& centroids) const {
+        return !gamma_.empty() && norm_terms_ >= centroids.norm_terms();
+    }
+
     template <class Rows>
     RowSlack of(const Rows& x, const Centroids<R>& centroids, Size i) const {
         const Slack own = slack(x, centroids, i);

@@ -186,7 +186,7 @@ class DaskEngine:
     """The rows of a fit, on the workers of a cluster."""
 
     streamed = False
-    passes = 0
+    passes = unread = 0  # blocks stay where they are
     reading_bytes = 0
 
     def __init__(

@@ -24,6 +24,7 @@ class Tally(NamedTuple):
     changed: int  # rows with a new label
     distances: int  # row-centre distances computed
     skipped: int  # rows whose label was certain without any
+    unread: int = 0  # blocks that were not read: no label in them could change
 
 
 class FarRow(NamedTuple):

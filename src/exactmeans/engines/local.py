@@ -126,6 +126,7 @@ class LocalEngine:
         self.streamed = isinstance(blocks, Stream)
         self.nonzeros = 0
         self.passes = 0  # over the blocks that are not in memory
+        self.unread = 0  # blocks that passes did without
         self._zero_rows = zero_rows
         n = blocks.n if isinstance(blocks, Stream) else sum(b.shape[0] for b in blocks)
         # Lengths of the rows, where only directions count; known of blocks that have been held.
@@ -467,14 +468,22 @@ class LocalEngine:
             part.assigner.use(algorithm)
 
     def assign(self, centroids: _core.Centroids) -> Tally:
-        """Label every row."""
-        tallies = []
-        for part in self.walk():
+        """Label every row. Blocks in which no label can change are not read for it."""
+
+        def certain(part: Part) -> bool:
+            if part.held is not None:
+                return False
+            return part.assigner.settled(centroids, part.labels, self.n_jobs)
+
+        settled = {part.number for part in self._parts if certain(part)}
+        self.unread += len(settled)
+        tallies = [(0, 0, part.n) for part in self._parts if part.number in settled]
+        for part in self.walk(lambda part: part.number not in settled):
             tallies.append(part.assigner.assign(part.rows, centroids, part.labels, self.n_jobs))
             if self._followed is not None:
                 self._followed.relabel(part.rows, part.labels, part.summed, self.n_jobs)
         changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
-        return Tally(changed, distances, skipped)
+        return Tally(changed, distances, skipped, len(settled))
 
     def sum_up(self, sums: _core.Sums, changed: int) -> None:
         """Make the sums stand for the labels: by the changed rows only, or from nothing."""

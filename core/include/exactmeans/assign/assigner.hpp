@@ -10,6 +10,9 @@
 //     Tally assign(const Work&, Scan&, begin, end)         labels rows [begin, end)
 //     void moved(const Movement&)                          after each update, once between two
 //     passes
+// and, if it keeps bounds,
+//     bool settled(const Centroids&, const RowSlacks&, labels, const Threads&)
+//     can no label change? Then this pass need not read the block at all
 // assign is called at once on disjoint ranges and writes nothing that ranges share.
 #pragma once
 
@@ -52,6 +55,9 @@ public:
     virtual Tally assign(const AnyRows& rows, const Centroids<R>& centroids, std::int32_t* labels,
                          const Threads& threads) = 0;
     virtual void moved(const Movement& movement) = 0;
+    // Is every label certain to stay, by what was kept beside the rows?
+    virtual bool settled(const Centroids<R>& centroids, const std::int32_t* labels,
+                         const Threads& threads) = 0;
 };
 
 template <class A>
@@ -68,6 +74,14 @@ public:
                           rows);
     }
     void moved(const Movement& movement) override { algorithm_.moved(movement); }
+    bool settled(const Centroids<R>& centroids, const std::int32_t* labels,
+                 const Threads& threads) override {
+        if constexpr (requires { algorithm_.settled(centroids, *slacks_, labels, threads); })
+            return slacks_->hold_for(centroids) &&
+                   algorithm_.settled(centroids, *slacks_, labels, threads);
+        else
+            return false;
+    }
 
 private:
     template <class Rows>

@@ -40,22 +40,27 @@ public:
     void start(Work<Rows>& work, const Threads& threads) {
         work.look_at_rows(threads);
         unit_ = work.slacks.unit();
-        groups_ = &Grouping::of(work.centroids, is_dense<Rows>, threads);
-        if (lower_.empty()) {
-            fresh_ = true;
-            pitch_ = padded<float>(groups_->count());
-            lower_.assign(std::size_t(n_ * pitch_), nowhere);
-            drift_ = Drift(pitch_);
-        } else {
-            fresh_ = false;
-            admit(threads);
+        dense_ = is_dense<Rows>;
+        look_at_centres(work.centroids, threads);
+    }
+
+    // Is every label certain to stay? Needs no rows, but that they were labelled before.
+    bool settled(const Centroids<R>& centroids, const RowSlacks<R>& slacks,
+                 const std::int32_t* labels, const Threads& threads) {
+        if (lower_.empty()) return false;
+        look_at_centres(centroids, threads);
+        Unsettled rows{*this, labels, slacks.margins()};
+        for (Size begin = 0; begin < n_; begin += 4096) {
+            rows.find(begin, std::min(n_, begin + 4096));
+            if (!rows.id.empty()) return false;
         }
-        for (Size j = 0; j < k_; ++j) copy_[std::size_t(j)] = groups_->copy(j);
+        return true;
     }
 
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
-        Range<Rows> range{*this, work, scan, work.slacks.scored(), {}};
+        const ScoredRows<R> scored = work.slacks.scored();
+        Range<Rows> range{{*this, work.labels, scored.margins}, work, scan, scored, {}};
         return range.run(begin, end);
     }
 
@@ -100,6 +105,20 @@ public:
 private:
     static constexpr float infinity = std::numeric_limits<float>::infinity();
 
+    void look_at_centres(const Centroids<R>& centroids, const Threads& threads) {
+        groups_ = &Grouping::of(centroids, dense_, threads);
+        if (lower_.empty()) {
+            fresh_ = true;
+            pitch_ = padded<float>(groups_->count());
+            lower_.assign(std::size_t(n_ * pitch_), nowhere);
+            drift_ = Drift(pitch_);
+        } else {
+            fresh_ = false;
+            admit(threads);
+        }
+        for (Size j = 0; j < k_; ++j) copy_[std::size_t(j)] = groups_->copy(j);
+    }
+
     // Bounds were made without copies of other centres. One that has become a centre of its own may
     // be anywhere: nothing is known of its group.
     void admit(const Threads& threads) {
@@ -120,24 +139,70 @@ private:
         });
     }
 
-    // The rows of one range that are not settled, and what is found of them.
-    template <class Rows>
-    struct Range {
+    // The rows of one range that are not settled.
+    struct Unsettled {
         ByGroup& own;
+        const std::int32_t* labels;
+        Margins margins;
+
+        std::vector<Size> id{};
+        std::vector<float> bound{}, reach{};
+        std::vector<std::int32_t> open{};
+
+        const float* lower(Size i) const { return own.lower_.data() + i * own.pitch_; }
+
+        void find(Size begin, Size end) {
+            id.resize(std::size_t(end - begin));
+            if (own.fresh_) {
+                std::iota(id.begin(), id.end(), begin);
+                return;
+            }
+            const BoundRows rows{labels,          own.upper_.data(),  own.least_.data(),
+                                 own.own_.sums(), own.others_.sums(), margins};
+            id.resize(std::size_t(bound_kernels().unsettled(rows, begin, end, id.data())));
+            // The bounds of groups say more than the least of them.
+            bound.resize(id.size());
+            for (std::size_t t = 0; t < id.size(); ++t) {
+                const std::size_t i = std::size_t(id[t]);
+                bound[t] = std::max(0.0f, (own.upper_[i] + own.own_.sums()[labels[i]]) * up32);
+            }
+            find_reach();
+            open.resize(std::size_t(own.pitch_));
+            std::size_t left = 0;
+            for (std::size_t t = 0; t < id.size(); ++t) {
+                float least;
+                if (bound_kernels().within(lower(id[t]), own.drift_.sums(), own.pitch_, reach[t],
+                                           open.data(), least) > 0)
+                    id[left++] = id[t];
+                else
+                    own.keep_least(id[t], labels[id[t]], least);
+            }
+            id.resize(left);
+        }
+
+        void find_reach() {
+            reach.resize(id.size());
+            bound_kernels().reach(margins, id.data(), bound.data(), Size(id.size()), reach.data());
+        }
+    };
+
+    // They, and what is found of them.
+    template <class Rows>
+    struct Range : Unsettled {
+        using Unsettled::own, Unsettled::id, Unsettled::bound, Unsettled::reach, Unsettled::open,
+            Unsettled::lower, Unsettled::find_reach;
         const Work<Rows>& work;
         Scan<Rows>& scan;
         ScoredRows<R> scored;
         Tally tally;
 
-        std::vector<Size> id{};
-        std::vector<float> bound{}, reach{};
         std::vector<R> score{}, second{};
-        std::vector<std::int32_t> label{}, open{};
+        std::vector<std::int32_t> label{};
         std::vector<Size> some{};
         std::vector<std::vector<std::int32_t>> picks{};
 
         Tally run(Size begin, Size end) {
-            find_unsettled(begin, end);
+            this->find(begin, end);
             tally.skipped = end - begin - Size(id.size());
             if (id.empty()) return tally;
             const std::size_t count = id.size();
@@ -158,43 +223,6 @@ private:
             }
             keep();
             return tally;
-        }
-
-        const float* lower(Size i) const { return own.lower_.data() + i * own.pitch_; }
-
-        void find_unsettled(Size begin, Size end) {
-            id.resize(std::size_t(end - begin));
-            if (own.fresh_) {
-                std::iota(id.begin(), id.end(), begin);
-                return;
-            }
-            const BoundRows rows{work.labels,     own.upper_.data(),  own.least_.data(),
-                                 own.own_.sums(), own.others_.sums(), scored.margins};
-            id.resize(std::size_t(bound_kernels().unsettled(rows, begin, end, id.data())));
-            // The bounds of groups say more than the least of them.
-            bound.resize(id.size());
-            for (std::size_t t = 0; t < id.size(); ++t) {
-                const std::size_t i = std::size_t(id[t]);
-                bound[t] = std::max(0.0f, (own.upper_[i] + own.own_.sums()[work.labels[i]]) * up32);
-            }
-            find_reach(id);
-            open.resize(std::size_t(own.pitch_));
-            std::size_t left = 0;
-            for (std::size_t t = 0; t < id.size(); ++t) {
-                float least;
-                if (bound_kernels().within(lower(id[t]), own.drift_.sums(), own.pitch_, reach[t],
-                                           open.data(), least) > 0)
-                    id[left++] = id[t];
-                else
-                    own.keep_least(id[t], work.labels[id[t]], least);
-            }
-            id.resize(left);
-        }
-
-        void find_reach(const std::vector<Size>& ids) {
-            reach.resize(ids.size());
-            bound_kernels().reach(scored.margins, ids.data(), bound.data(), Size(ids.size()),
-                                  reach.data());
         }
 
         // Picked rows against group g: improves what is known of their nearest centre, and keeps
@@ -238,7 +266,7 @@ private:
             bound.resize(id.size());
             kernels<R>().upper_bounds(scored, id.data(), score.data(), Size(id.size()),
                                       bound.data());
-            find_reach(id);
+            find_reach();
             for (std::size_t t = 0; t < id.size(); ++t) {
                 float least;
                 const Size found = bound_kernels().within(lower(id[t]), own.drift_.sums(),
@@ -280,7 +308,7 @@ private:
     }
 
     Size n_, k_, pitch_ = 0;
-    bool fresh_ = true;
+    bool fresh_ = true, dense_ = true;
     double unit_ = 1;
     const Grouping* groups_ = nullptr;
     std::vector<float> lower_, upper_, least_;

@@ -75,6 +75,20 @@ public:
         return tally;
     }
 
+    // Is every label certain to stay? Needs no rows, but that they were labelled before.
+    bool settled(const Centroids<R>&, const RowSlacks<R>& slacks, const std::int32_t* labels,
+                 const Threads&) const {
+        constexpr Size some = 4096;
+        const Size n = Size(upper_.size());
+        const BoundRows rows{labels,      upper_.data(),  lower_.data(),
+                             own_.sums(), others_.sums(), slacks.margins()};
+        std::vector<Size> open(static_cast<std::size_t>(some));
+        for (Size begin = 0; begin < n; begin += some)
+            if (bound_kernels().unsettled(rows, begin, std::min(n, begin + some), open.data()))
+                return false;
+        return true;
+    }
+
     void moved(const Movement& movement) {
         for (Size j = 0; j < Size(movement.distance.size()); ++j) {
             own_.add(j, movement.distance[std::size_t(j)] * unit_);
