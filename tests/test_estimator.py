@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import io
 import os
@@ -37,6 +38,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import datasets
+import oracle
 from exactmeans import (
     BlockSource,
     Iteration,
@@ -1267,6 +1269,77 @@ def test_callbacks_of_scikit_learn(kind: Any) -> None:
     with pytest.raises(RuntimeError, match="no"):
         kind(4, callbacks=_raise(RuntimeError("no"))).set_callbacks(failing).fit(blobs())
     assert failing.events[-1] == "teardown"
+
+
+class _Scores(_Monitor):
+    """What callbacks are promised: the data, and an estimator as if the fit had ended there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, Any]] = []
+
+    def on_fit_task_begin(self, estimator: Any, context: Any, *, fitted_estimator: Any) -> None:  # type: ignore[override]
+        self._note(f"begin {context.task_name}", fitted_estimator)
+
+    def on_fit_task_end(  # type: ignore[override]
+        self, estimator: Any, context: Any, *, X: Any, y: Any, metadata: Any, fitted_estimator: Any
+    ) -> bool:
+        assert fitted_estimator is not estimator
+        assert y == "targets"
+        weights = metadata["sample_weight"]
+        cost = oracle.inertia(X, fitted_estimator.cluster_centers_, fitted_estimator.predict(X))
+        assert fitted_estimator.score(X) == pytest.approx(-cost)
+        assert fitted_estimator.transform(X).shape == (len(X), 4)
+        assert weights is None or len(weights) == len(X)
+        self._note(f"end {context.task_name}", fitted_estimator)
+        return False
+
+    def _note(self, event: str, fitted: Any) -> None:
+        self.seen.append((event, None if fitted is None else fitted.cluster_centers_.copy()))
+        if event != "end fit" and fitted is not None:
+            assert not hasattr(fitted, "labels_")
+
+
+@pytest.mark.skipif(not hasattr(KMeans, "set_callbacks"), reason="scikit-learn 1.9 has callbacks")
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(KMeans, {}), (MiniBatchKMeans, {}), (MiniBatchKMeans, {"method": "memoized"})],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_callbacks_get_an_estimator_as_if_the_fit_had_ended(
+    kind: Any, options: dict[str, Any], weighted: bool
+) -> None:
+    X, scores = blobs(), _Scores()
+    weights = np.ones(len(X)) if weighted else None
+    model = kind(4, init=X[:4], n_init=1, random_state=0, **options).fit(X).set_callbacks(scores)
+    model.fit(X, "targets", sample_weight=weights)
+    (first, nothing), *between, (last, end) = scores.seen
+    assert (first, nothing, last) == ("begin fit", None, "end fit")
+    np.testing.assert_array_equal(end, model.cluster_centers_)
+    np.testing.assert_array_equal(between[0][1], X[:4])
+    assert len(between) == 2 * len(model.history_)
+    for (_, ended), (_, begun) in zip(between[1::2], between[2::2], strict=False):
+        np.testing.assert_array_equal(ended, begun)
+    if kind is KMeans:
+        stopped = KMeans(4, init=X[:4], max_iter=1, tol=0).fit(X, sample_weight=weights)
+        np.testing.assert_array_equal(between[1][1], stopped.cluster_centers_)
+
+
+def _score(model: Any, X: Any, y: Any, **options: Any) -> float:
+    return float(model.score(X, y, **options))
+
+
+@pytest.mark.skipif(not hasattr(KMeans, "set_callbacks"), reason="scikit-learn 1.9 has callbacks")
+def test_scikit_learns_own_callbacks_work(capsys: pytest.CaptureFixture[str]) -> None:
+    theirs: Any = importlib.import_module("sklearn.callback")
+    X, monitor = blobs(), theirs.ScoringMonitor(scoring={"score": _score})
+    model = KMeans(4, init=X[:4], tol=0).set_callbacks(monitor, theirs.ProgressBar())
+    model.fit(X, np.zeros(len(X)))
+    scores = [row["score"] for row in monitor.get_logs().data if row["task_name"] == "iteration"]
+    assert len(scores) == model.n_iter_
+    assert scores == sorted(scores)
+    assert scores[-1] == -model.inertia_
+    assert "KMeans" in capsys.readouterr().out
 
 
 def test_verbose_goes_where_print_goes() -> None:

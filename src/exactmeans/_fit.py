@@ -15,7 +15,7 @@ from exactmeans._centres import einsum_norms2, from_core
 from exactmeans._problem import Problem, unscaled
 from exactmeans._update import update_of
 from exactmeans._validation import Matrix
-from exactmeans.callbacks import Callback, Iteration
+from exactmeans.callbacks import Callback, Iteration, Tasks
 
 
 class Keeper(Protocol):
@@ -50,6 +50,7 @@ def lloyd_loop(
     max_iter: int,
     run: int = 0,
     callbacks: Sequence[Callback] = (),
+    tasks: Tasks | None = None,
     done: Sequence[Iteration] = (),
     keeper: Keeper | None = None,
 ) -> Run:
@@ -65,6 +66,10 @@ def lloyd_loop(
         centroids = first_centroids(problem, centres)
     else:
         centroids = problem.frame.centroids(centres, engine)
+
+    def now() -> Matrix:
+        return from_core(centroids.centres, (k, d))
+
     engine.start(policy.algorithm, k)
     update = update_of(problem, k)
     history = list(done[:-1])
@@ -77,8 +82,10 @@ def lloyd_loop(
         if policy.algorithm != algorithm:
             algorithm = policy.algorithm
             engine.use(algorithm)
+        if tasks is not None and iteration != len(done):
+            tasks.begin(problem.frame, now)
         due = keeper is not None and keeper.due
-        begun_with = from_core(centroids.centres, (k, d)) if due else None
+        begun_with = now() if due else None
         tally = engine.assign(centroids)
         changed = tally.changed
         thorough = thorough or iteration == max_iter
@@ -101,6 +108,8 @@ def lloyd_loop(
             asked_to_stop = False
         else:
             asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
+            if tasks is not None and tasks.end(problem.frame, now):
+                asked_to_stop = True
         history.append(record)
         policy.after(iteration, tally)
         if keeper is not None and begun_with is not None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from exactmeans._centres import for_users
+
 __all__ = ["Callback", "Iteration"]
 
 
@@ -105,12 +107,24 @@ class TakesCallbacks:
 
 
 class Tasks:
-    """scikit-learn's own callbacks, for which each iteration is a task."""
+    """scikit-learn's own callbacks, for which each iteration is a task.
 
-    def __init__(self, estimator: Any, X: Any, most: int) -> None:
+    Those that want one get an estimator as it would be had the fit ended where it stands: it can
+    predict, transform and score, but has no labels yet.
+    """
+
+    def __init__(self, estimator: Any, most: int, X: Any, y: Any, sample_weight: Any) -> None:
         self._estimator = estimator
+        self._given = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
+        for name in ("labels_", "inertia_", "n_iter_", "history_"):
+            vars(estimator).pop(name, None)  # of a fit before; copies must not have them
         self._root = estimator._init_callback_context(max_subtasks=most)
-        self._root.call_on_fit_task_begin(estimator=estimator, X=X)
+        self._root.call_on_fit_task_begin(estimator=estimator, **self._given)
+        self._task: Any = None
+
+    @classmethod
+    def opened(cls, estimator: Any, *arguments: Any) -> Tasks | None:
+        return cls(estimator, *arguments) if cls.wanted(estimator) else None
 
     @staticmethod
     def wanted(estimator: Any) -> bool:
@@ -122,10 +136,24 @@ class Tasks:
         """The method, after which callbacks are put away, also if it fails."""
         return importlib.import_module("sklearn.callback").with_callbacks(method)
 
-    def tell(self, record: Iteration) -> bool:
-        task = self._root.subcontext(task_name="iteration")
-        task.call_on_fit_task_begin(estimator=self._estimator)
-        return bool(task.call_on_fit_task_end(estimator=self._estimator))
+    def begin(self, frame: Any, centres: Callable[[], Any]) -> None:
+        """An iteration begins, with these centres."""
+        self._task = self._root.subcontext(task_name="iteration")
+        self._task.call_on_fit_task_begin(**self._now(frame, centres))
 
-    def end(self) -> None:
-        self._root.call_on_fit_task_end(estimator=self._estimator)
+    def end(self, frame: Any, centres: Callable[[], Any]) -> bool:
+        """It is done; does anyone want to stop?"""
+        return bool(self._task.call_on_fit_task_end(**self._now(frame, centres)))
+
+    def close(self) -> None:
+        """The estimator is fitted."""
+        self._root.call_on_fit_task_end(
+            estimator=self._estimator, reconstruction_attributes={}, **self._given
+        )
+
+    def _now(self, frame: Any, centres: Callable[[], Any]) -> dict[str, Any]:
+        def fitted() -> dict[str, Any]:
+            own = for_users(centres(), self._estimator.sparse_centers)
+            return {"cluster_centers_": own, "_frame": frame, "_n_features_out": own.shape[0]}
+
+        return {"estimator": self._estimator, "reconstruction_attributes": fitted, **self._given}

@@ -213,12 +213,12 @@ class KMeans(
         """
         with restored_on_error(self), Progress(self.verbose, self.max_iter) as progress:
             if Tasks.wanted(self):
-                Tasks.managed(type(self)._fit)(self, X, sample_weight, progress)
+                Tasks.managed(type(self)._fit)(self, X, y, sample_weight, progress)
             else:
-                self._fit(X, sample_weight, progress)
+                self._fit(X, y, sample_weight, progress)
         return self
 
-    def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         k = check.check_int("n_clusters", self.n_clusters, 1)
         max_iter = check.check_int("max_iter", self.max_iter, 1)
         tol = check.check_real("tol", self.tol, 0)
@@ -251,9 +251,7 @@ class KMeans(
             self._keep(found.best, found.frame, found.choice, engine)
             return
 
-        tasks = Tasks(self, X, n_init * max_iter) if Tasks.wanted(self) else None
-        if tasks is not None:
-            callbacks.append(tasks.tell)
+        tasks = Tasks.opened(self, n_init * max_iter, X, y, sample_weight)
         problem = analyse(engine, tol)
         best = None if found is None else _with_labels(found.best, problem)
         for run in range(0 if found is None else found.run, n_init):
@@ -272,6 +270,7 @@ class KMeans(
                 max_iter=max_iter,
                 run=run,
                 callbacks=callbacks,
+                tasks=tasks,
                 done=done,
                 keeper=kept,
             )
@@ -285,7 +284,7 @@ class KMeans(
             kept.finish(best, problem.frame, choice, rng.get_state(legacy=False))
         self._keep(best, problem.frame, choice, engine)
         if tasks is not None:
-            tasks.end()
+            tasks.close()
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
         """Fit and return `labels_`."""

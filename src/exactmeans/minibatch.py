@@ -165,7 +165,7 @@ class MiniBatchKMeans(KMeans):
 
     # -- parts of fit --------------------------------------------------------------------------
 
-    def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         k = self._check_parameters()
         tol = check.check_real("tol", self.tol, 0)
         max_iter = check.check_int("max_iter", self.max_iter, 1)
@@ -175,9 +175,8 @@ class MiniBatchKMeans(KMeans):
             check.as_blocks(self, X, reset=True, dtype=dtype), k, sample_weight
         )
         progress.rows = engine.n if self.method == "memoized" else self.batch_size
-        tasks = Tasks(self, X, self._steps(engine, max_iter)) if Tasks.wanted(self) else None
-        if tasks is not None:
-            callbacks.append(tasks.tell)
+        most = max_iter if self.method == "memoized" else self._steps(engine, max_iter)
+        tasks = Tasks.opened(self, most, X, y, sample_weight)
         init, n_init = self._init(k, engine)
         options = check_options(self.init_options, init)
         rng = check_random_state(self.random_state)
@@ -185,7 +184,7 @@ class MiniBatchKMeans(KMeans):
         if self.method == "memoized":
             problem = analyse(engine, tol)
             centres = self._initial_centres(init, options, problem, X, k, rng)
-            outcome, steps = memoized(problem, centres, self.batch_size, max_iter, callbacks)
+            outcome, steps = memoized(problem, centres, self.batch_size, max_iter, callbacks, tasks)
             frame, counts = problem.frame, _weights_of(outcome.labels, engine.weights, k)
             lengths = _mean_lengths(engine, outcome, counts)
         else:
@@ -198,6 +197,7 @@ class MiniBatchKMeans(KMeans):
                 rng,
                 self._patience(engine, tolerance),
                 callbacks,
+                tasks,
             )
             frame, counts, steps = sgd.state.frame, sgd.counts, len(history)
             lengths = sgd.state.lengths
@@ -215,7 +215,7 @@ class MiniBatchKMeans(KMeans):
         if not self.compute_labels:
             del self.labels_, self.inertia_
         if tasks is not None:
-            tasks.end()
+            tasks.close()
 
     def _check_parameters(self) -> int:
         check.check_choice("method", self.method, _METHODS)
@@ -406,12 +406,15 @@ class Sgd:
         rng: np.random.RandomState,
         patience: Patience,
         callbacks: Sequence[Callback],
+        tasks: Tasks | None,
     ) -> list[Iteration]:
         history: list[Iteration] = []
         began = time.perf_counter()
         self.stopped = "max_iter reached"
         frame = self.state.frame
         for step in range(1, steps + 1):
+            if tasks is not None:
+                tasks.begin(frame, lambda: self.state.centres)
             batch = next(batches)
             inertia, shift2 = self.step(batch, rng)
             stop = patience.stop(inertia, shift2)
@@ -427,7 +430,10 @@ class Sgd:
                 seconds=time.perf_counter() - began,
             )
             history.append(record)
-            if any([is_true(callback(record)) for callback in callbacks]):
+            asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
+            if tasks is not None and tasks.end(frame, lambda: self.state.centres):
+                asked_to_stop = True
+            if asked_to_stop:
                 stop = stop or "a callback asked to"
             if stop:
                 self.stopped = stop
@@ -567,6 +573,7 @@ def memoized(
     batch_size: int,
     max_iter: int,
     callbacks: Sequence[Callback],
+    tasks: Tasks | None,
 ) -> tuple[Run, int]:
     """Batch after batch: take its old share out of the sums, put its new one in, move the centres.
 
@@ -581,7 +588,13 @@ def memoized(
     sums, advance = problem.sums(k), problem.advance(k)
     history: list[Iteration] = []
     stopped, steps = "max_iter reached", 0
+
+    def now() -> check.Matrix:
+        return from_core(centroids.centres, (k, d))
+
     for iteration in range(1, max_iter + 1):
+        if tasks is not None:
+            tasks.begin(problem.frame, now)
         changed, shift2 = 0, 0.0
         for own, last in engine.exchange(centroids, sums, batch_size):
             changed += own
@@ -590,7 +603,7 @@ def memoized(
                 shift2 += advance.run(sums, centroids, engine.n_jobs).shift2
         lent = []
         if sums.any_empty:
-            lent = lend_rows(problem, sums, from_core(centroids.centres, (k, d)))
+            lent = lend_rows(problem, sums, now())
         movement = advance.run(sums, centroids, engine.n_jobs)
         for row, owner, borrower in lent:
             engine.move_row(sums, row, borrower, owner)
@@ -609,6 +622,8 @@ def memoized(
         )
         history.append(record)
         asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
+        if tasks is not None and tasks.end(problem.frame, now):
+            asked_to_stop = True
         if changed == 0 and not lent:
             stopped = "no label changed"
             break
