@@ -1122,7 +1122,7 @@ def test_any_block_source() -> None:
 # what a fit tells ---------------------------------------------------------------------------------
 
 
-KINDS = [int, int, float, float, int, int, int, str, float]
+KINDS = [int, int, float, float, int, int, int, str, float, int]
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "lloyd", "elkan", "hamerly", "yinyang", "kdtree"])
