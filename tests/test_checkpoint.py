@@ -19,6 +19,7 @@ import cases
 import datasets
 from cases import Case, bits
 from exactmeans import Iteration, KMeans, _checkpoint, open_blocks, persistence
+from metric_oracle import FORMS, OTHERS, some_rows, some_weights
 
 
 class Killed(BaseException):
@@ -105,6 +106,34 @@ def test_files_go_on_too(layout: str, tmp_path: Path) -> None:
     killed(model, source, (0, 1), (0, 2))
     # The same rows, cut otherwise, are the same data.
     assert bits(model.fit(X)) == bits(KMeans(6, random_state=1, tol=0).fit(X))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("metric", OTHERS)
+@pytest.mark.parametrize("tol", [0, 1e-2])
+def test_fits_by_other_metrics_go_on(metric: str, form: str, tol: float, tmp_path: Path) -> None:
+    """Killed in every iteration: also between rough geodesic means and thorough ones."""
+    X, weights = some_rows(form), some_weights(300)
+    params: dict[str, Any] = {"metric": metric, "n_init": 2, "init": "random", "tol": tol}
+    whole = KMeans(7, random_state=4, **params).fit(X, sample_weight=weights)
+    ends: list[tuple[int, int]] = []
+    model = KMeans(7, random_state=4, checkpoint=tmp_path / "fit", **params)
+    model.set_params(callbacks=lambda record: ends.append((record.run, record.iteration)))
+    model.fit(X, sample_weight=weights)
+    os.unlink(tmp_path / "fit")
+    killed(model, X, *ends, weights=weights)
+    assert bits(model.fit(X, sample_weight=weights)) == bits(whole)
+    assert len(ends) > 4
+
+
+def test_cosine_fits_of_files_go_on(tmp_path: Path) -> None:
+    X = some_rows("csr64")
+    sp.save_npz(tmp_path / "x.npz", X)
+    source = open_blocks(tmp_path / "x.npz", block_rows=70)
+    model = KMeans(6, metric="cosine", random_state=1, tol=0, checkpoint=tmp_path / "fit")
+    killed(model, source, (0, 1), (0, 2), (0, 3))
+    whole = KMeans(6, metric="cosine", random_state=1, tol=0).fit(X)
+    assert bits(model.fit(source)) == bits(whole)
 
 
 def test_how_it_is_computed_may_change(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cases import bits, dense
 from exactmeans import KMeans, _algorithms, open_blocks
-from exactmeans._algorithms import Workload, able
+from exactmeans._algorithms import FRUGAL, Workload, able
 from metric_oracle import (
     DIRECTED,
     FORMS,
@@ -383,6 +383,41 @@ def test_refusals() -> None:
         fit("cosine", X, zero_rows="drop")
     with pytest.raises(ValueError, match="no longer than 2\\*\\*1000"):
         fit("cosine", X * 1e306)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_l1_distances_never_overflow(form: str) -> None:
+    """Up to the limit that the refusal names, labels are right; beyond it there are none."""
+    X = some_rows(form, n=60, d=40)
+    largest = abs(X).max()
+    most = min(float(np.finfo(X.dtype).max), 2.0**1000 / 60) / (2 * 40)
+    huge = X * X.dtype.type(0.99 * most / largest)
+    np.testing.assert_array_equal(fit("manhattan", huge).labels_, fit("manhattan", X).labels_)
+    model = fit("manhattan", X)
+    too_large = X * X.dtype.type(1.01 * most / largest)
+    sentence = r"X must not have values beyond \S+ for metric='manhattan', float(32|64) and 40 col"
+    for refused in (lambda: fit("manhattan", too_large), lambda: model.predict(too_large)):
+        with pytest.raises(ValueError, match=sentence):
+            refused()
+
+
+@pytest.mark.parametrize("metric", ["angular", "manhattan"])
+def test_centres_that_must_be_dense_are_refused_where_they_do_not_fit(metric: str) -> None:
+    few = some_rows("csr64", n=60)
+    X = sp.csr_matrix((few.data, few.indices, few.indptr), shape=(60, 3_000_000))
+    with pytest.raises(ValueError, match=r"memory_limit must be at least [\d,]+ bytes") as info:
+        fit(metric, X, 6, memory_limit="100MB")
+    needed = int(str(info.value).split(" bytes")[0].split()[-1].replace(",", ""))
+    assert needed >= 3 * 8 * X.shape[1] * 6
+    fit("cosine", X, 6, memory_limit="100MB")
+
+
+def test_the_memory_of_lengths_is_counted() -> None:
+    """Eight bytes a row, and the inverses that bounds are computed with."""
+    work = {m: Workload(10**6, 50, 100, False, 8, 50.0, metric=m) for m in ("euclidean", "cosine")}
+    more = {a: work["cosine"].bytes_needed(a) - work["euclidean"].bytes_needed(a) for a in FRUGAL}
+    assert more["lloyd"] == 8 * 10**6
+    assert more["hamerly"] == more["yinyang"] == 16 * 10**6
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -20,6 +20,7 @@ import datasets
 from cases import Case, bits
 from exactmeans import KMeans, _validation, kmeans_plusplus, open_blocks, seeding
 from exactmeans.engines.local import LocalEngine
+from metric_oracle import FORMS, some_rows, some_weights
 
 #: Every way to choose seeds that a source can be given to.
 INITS: list[Any] = ["k-means++", "k-means||", ("d", 2), ("d", 1), ("d", 3), "random", "furthest"]
@@ -99,6 +100,48 @@ def test_seeds_and_whole_fits(
     assert model.predict(source).tobytes() == expected.labels_.tobytes()
     assert model.transform(source).tobytes() == expected.transform(X).tobytes()
     assert model.score(source, sample_weight=weights) == -expected.inertia_
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("init", INITS, ids=str)
+def test_cosine_fits_of_files(init: Any, form: str, tmp_path: Path) -> None:
+    """Lengths, seeds, labels, centres and what a model then tells: all as of the array."""
+    X, weights = some_rows(form), some_weights(300)
+    X = X.copy()
+    X[40:43] = 0 * X[40:43]
+    source = stored(X, tmp_path, 70)
+    assert len(source) == 5
+    for algorithm in ("lloyd", "hamerly", "yinyang", "elkan"):
+        model, expected = (
+            KMeans(
+                8,
+                metric="cosine",
+                init=init,
+                n_init=1,
+                random_state=2,
+                tol=0,
+                algorithm=algorithm,
+                zero_rows="keep",
+            ).fit(rows, sample_weight=weights)
+            for rows in (source, X)
+        )
+        assert bits(model) == bits(expected)
+        assert model.algorithm_ == algorithm
+    np.testing.assert_array_equal(model.predict(source), expected.labels_)
+    np.testing.assert_array_equal(model.transform(source), expected.transform(X))
+    assert model.score(source, sample_weight=weights) == expected.score(X, sample_weight=weights)
+    with pytest.raises(ValueError, match=r"rows of zeros.*has 3, the first of which is row 40"):
+        KMeans(8, metric="cosine", init=init).fit(source)
+
+
+def test_cosine_fits_of_files_within_a_limit(tmp_path: Path) -> None:
+    """Blocks that do not stay in memory are read again, and the lengths of their rows known."""
+    X = some_rows("dense64", n=3000, d=40)
+    source = stored(X, tmp_path, 100)
+    limit = least_limit(source, metric="cosine", random_state=0)
+    model = KMeans(8, metric="cosine", random_state=0, memory_limit=limit).fit(source)
+    assert model._passes > 5
+    assert bits(model) == bits(KMeans(8, metric="cosine", random_state=0).fit(X))
 
 
 def test_seeding_functions_take_sources(tmp_path: Path) -> None:

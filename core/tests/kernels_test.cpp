@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "../src/kernels/isa.hpp"
 #include "check.hpp"
 #include "exactmeans/centroids.hpp"
+#include "isas.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;
@@ -17,27 +17,6 @@ namespace {
 
 const Size every_d[] = {1, 2, 3, 7, 8, 16, 17, 54, 100, 300};
 const Size every_k[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 20, 33, 100, 113, 129};
-
-template <class R>
-std::vector<const Kernels<R>*> tables() {
-    std::vector<const Kernels<R>*> out;
-    const auto add = [&](const Isa& isa) {
-        const std::vector<std::string> usable = usable_isas();
-        if (std::find(usable.begin(), usable.end(), isa.name) == usable.end()) return;
-        if constexpr (sizeof(R) == 4) {
-            out.push_back(&isa.single_precision);
-        } else {
-            out.push_back(&isa.double_precision);
-        }
-    };
-    add(isa_baseline);
-#if defined(__x86_64__) || defined(_M_X64)
-    add(isa_avx2);
-#elif defined(__aarch64__) || defined(_M_ARM64)
-    add(isa_neon);
-#endif
-    return out;
-}
 
 template <class R>
 struct Answer {

@@ -8,6 +8,7 @@
 #include "exactmeans/centroids.hpp"
 #include "exactmeans/compensated.hpp"
 #include "exactmeans/scan.hpp"
+#include "exactmeans/sphere.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;
@@ -292,4 +293,95 @@ TEST(bounds_of_impossible_scores_are_harmless) {
     CHECK(!slack.apart(0.0, 0.0, 0.0));
     CHECK(!slack.apart(1.0, 1.0, 1.0));
     CHECK(slack.apart(1.0, 0.5, 1.0));
+}
+
+namespace {
+
+// A unit vector at this angle from a unit row, in a direction drawn at random.
+template <class R>
+void turned(Random& random, const std::vector<double>& row, double angle, R* out) {
+    std::vector<double> aside(row.size());
+    double along = 0, size2 = 0;
+    for (std::size_t f = 0; f < row.size(); ++f) along += row[f] * (aside[f] = random.normal());
+    for (std::size_t f = 0; f < row.size(); ++f) {
+        aside[f] -= along * row[f];
+        size2 += aside[f] * aside[f];
+    }
+    for (std::size_t f = 0; f < row.size(); ++f)
+        aside[f] = std::cos(angle) * row[f] + std::sin(angle) * aside[f] / std::sqrt(size2);
+    direction(aside.data(), Size(row.size()), 0, out);
+}
+
+// A row that is a direction against unit centres nearly as far from it as each other.
+template <class R>
+void check_directions(int magnitude) {
+    Random random(std::uint64_t(sizeof(R)) + 77);
+    const double unit = double(std::numeric_limits<R>::epsilon());
+    Counts bounds, orders;
+    for (int repeat = 0; repeat < 4000; ++repeat) {
+        const Size d = repeat % 3 ? random.between(2, 8) : random.between(9, 90);
+        const double size = std::ldexp(1.0, magnitude);
+        const Matrix<R> x(1, d, [&] { return random.normal() * size; });
+        const double length_of_x = length(x.row(0), d);
+        std::vector<double> unit_row(static_cast<std::size_t>(d));
+        for (Size f = 0; f < d; ++f) unit_row[std::size_t(f)] = double(x(0, f)) / length_of_x;
+        const double angle = std::pow(10.0, -double(random.below(5)));
+        Matrix<R> centres(4, d);
+        for (Size j = 0; j < centres.n; ++j) {
+            const double gap = unit * std::pow(4.0, double(random.below(12)));
+            turned(random, unit_row, angle * (1 + gap * random.unit()), &centres(j, 0));
+        }
+        const RowSlack slack =
+            RowSlack::directed(Slack::directed<R>(d, d, length_of_x, 0), length_of_x);
+        CHECK(slack.holds());
+        std::vector<Pair<R>> pairs;
+        for (Size j = 0; j < centres.n; ++j) {
+            R score = 0;
+            long double chord2 = 0, norm2 = 0;
+            for (Size f = 0; f < d; ++f) norm2 += static_cast<long double>(x(0, f)) * x(0, f);
+            for (Size f = 0; f < d; ++f) {
+                score = std::fma(x(0, f), -centres(j, f), score);
+                const long double step = x(0, f) / std::sqrt(norm2) - centres(j, f);
+                chord2 += step * step;
+            }
+            pairs.push_back({double(score), std::sqrt(chord2)});
+        }
+        for (const Pair<R>& pair : pairs) {
+            ++bounds.trials;
+            bounds.wrong += slack.upper(pair.score) < pair.distance - truth_error;
+            bounds.wrong += slack.lower(pair.score) > pair.distance + truth_error;
+            const double raw = std::sqrt(std::max(0.0, 2 + 2 * pair.score / length_of_x));
+            bounds.raw_wrong += std::fabs(raw - pair.distance) > truth_error;
+        }
+        for (const Pair<R>& near : pairs)
+            for (const Pair<R>& far : pairs) {
+                if (far.distance <= near.distance + truth_error) continue;
+                ++orders.trials;
+                const bool ordered = far.score > near.score;
+                orders.raw_wrong += !ordered;
+                orders.wrong +=
+                    !ordered && slack.apart(double(far.distance), double(near.distance));
+                orders.wrong +=
+                    !ordered && slack.apart(slack.lower(far.score), slack.upper(near.score));
+            }
+    }
+    bounds.expect_no_error_but_teeth();
+    orders.expect_no_error_but_teeth();
+}
+
+}  // namespace
+
+TEST(float_directions) { check_directions<float>(0); }
+TEST(double_directions) { check_directions<double>(0); }
+TEST(float_directions_of_long_rows) { check_directions<float>(30); }
+TEST(double_directions_of_short_rows) { check_directions<double>(-200); }
+
+TEST(directions_whose_products_underflow_are_never_pruned) {
+    CHECK(Slack::directed<float>(10, 10, 1e-20, 0).holds());
+    CHECK(!Slack::directed<float>(10, 10, 0x1p-130, 0).holds());
+    CHECK(!Slack::directed<float>(10, 10, 0.0, 0).holds());
+    CHECK(!Slack::directed<double>(10, 10, 0x1p-1060, -600).holds());
+    // Packed centres lose bits that an ordinary row multiplies.
+    CHECK(!Slack::directed<float>(10, 10, 1.0, -140).holds());
+    CHECK(Slack::directed<float>(10, 10, 1.0, -60).holds());
 }

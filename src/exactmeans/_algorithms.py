@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from exactmeans import _core
+from exactmeans._metrics import METRICS
 from exactmeans.engines.engine import Tally
 
 _TRAITS = {traits["name"]: traits for traits in _core.algorithms()}
@@ -29,6 +30,13 @@ class Workload:
         """Memory beside the data itself: per-row state, centres with their layout, exact sums."""
         bounds = _core.bytes_per_row(algorithm, self.itemsize == 4, not self.sparse, self.k, self.d)
         per_row = 8 + bounds
+        metric = METRICS[self.metric]
+        if metric.directed:  # lengths, and for bounds their inverses
+            per_row += 8 + (self.itemsize if bounds else 0)
+        if not metric.summed:  # rows by cluster
+            per_row += 8
+        if metric.l1 and self.sparse:  # entries of a cluster, which may be all, being sorted
+            per_row += int(40 * self.width)
         centres = self._centre_bytes()
         if self.reading:
             # distances and order of the rows when one is lent; nearest seeds, masses and chances
@@ -37,9 +45,14 @@ class Workload:
 
     def _centre_bytes(self) -> float:
         dense = self.k * self.d
-        if not self.sparse:
-            # master, new centres and one packed layout in the compute dtype; sums in float64
-            return dense * (3 * self.itemsize + 8)
+        metric = METRICS[self.metric]
+        if not self.sparse or not metric.summed:
+            # Master, new centres and one packed layout in the compute dtype; sums in float64, or
+            # places and tangents; centres that are not sums are arrays whatever the rows are, and
+            # sparse rows are measured from a CSR copy of them.
+            doubles = 8 if metric.summed else 16 if metric.directed else 0
+            copy = 8 + self.itemsize if self.sparse else 0
+            return dense * (3 * self.itemsize + doubles + copy)
         # No centre has a feature that none of its rows has. Master, sums and lists take some 60
         # bytes per nonzero, panels at most as much again; each thread has a vector of sums.
         held = min(dense, self.n * self.width)

@@ -240,6 +240,16 @@ def refuse_few_rows(n: int, k: int) -> None:
         raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
 
 
+def refuse_overflow(largest: float, d: int, dtype: np.dtype[Any], rows: float) -> None:
+    """L1 distances of values up to `largest`, and their sum over rows, must stay finite."""
+    most = min(float(np.finfo(dtype).max), 2.0**1000 / max(rows, 1.0)) / (2 * d)
+    if not largest < most:
+        raise ValueError(
+            f"X must not have values beyond {most:.2g} for metric='manhattan', {dtype} and {d:,} "
+            f"columns, whose sums would overflow, but it has one of {largest:.2g}."
+        )
+
+
 def check_weights(sample_weight: Any, n: int, *, part: bool = False) -> Double | None:
     """One finite, non-negative float64 weight per row; None stays None.
 

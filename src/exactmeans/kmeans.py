@@ -545,7 +545,7 @@ class KMeans(
         n_jobs = check.check_n_jobs(self.n_jobs)
         zero_rows = self.zero_rows if metric.directed else "error"
         engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows)
-        if metric.directed:
+        if metric.directed or metric.l1:
             engine.examine()
         else:
             engine.refuse_nonfinite()

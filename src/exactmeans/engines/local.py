@@ -27,6 +27,7 @@ from exactmeans._validation import (
     Stream,
     offsets_of,
     refuse_nonfinite,
+    refuse_overflow,
     rows_of,
 )
 from exactmeans.engines.engine import FarRow, Tally
@@ -257,6 +258,9 @@ class LocalEngine:
         refuse_nonfinite(survey)
         if self.norms is not None:
             Lengths.of(self.norms).refuse(self.n, self._zero_rows, self.metric.name)
+        if self.metric.l1:
+            rows = self.n if self.weights is None else self.weights.sum()
+            refuse_overflow(survey.largest, self.d, self.dtype, float(rows))
         return survey
 
     def survey(self, *, weighted: bool) -> _core.Survey:
