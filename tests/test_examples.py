@@ -1,0 +1,99 @@
+"""Every example runs, from nothing but what comes with it, and on real data where that is."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import datasets
+
+EXAMPLES = datasets.ROOT / "examples"
+pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no sources beside the tests")
+
+
+def run(name: str, *arguments: str, data: Path | None = None) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("EXACTMEANS_DATA", None)
+    if data is not None:
+        environment["EXACTMEANS_DATA"] = str(data)
+    done = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", str(EXAMPLES / name), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_all_examples_are_run_here() -> None:
+    run_here = {"label_clusters.py", "stdlib_docstrings.py", "topics.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == run_here
+
+
+def test_topics_without_data() -> None:
+    lines = run("topics.py").splitlines()
+    assert re.match(r"(docstrings of the standard library|20 newsgroups): \d+ documents", lines[0])
+    assert len(lines) >= 13
+
+
+def test_topics_of_the_newsgroups() -> None:
+    folder = datasets.data_file("20news.counts.npz").parent
+    found = run("topics.py", data=folder)
+    assert "20 newsgroups: 18846 documents" in found
+    topics = [line.split(maxsplit=1)[1] for line in found.splitlines()[1::2]]
+    assert len(topics) == 20
+    # Themes that no sensible clustering of these groups misses, by their words.
+    for words in ({"encryption", "key"}, {"god", "jesus"}, {"space"}, {"game", "team"}, {"car"}):
+        assert any(words <= set(topic.split(", ")) for topic in topics), words
+
+
+def test_topics_of_a_file(tmp_path: Path) -> None:
+    lines = ["red fish blue fish", "fish swim in the sea"] * 15 + ["cars need oil and roads"] * 30
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    found = run("topics.py", str(tmp_path / "lines.txt"))
+    assert "60 documents" in found
+    assert "fish" in found
+    assert "cars" in found
+
+
+def test_label_clusters() -> None:
+    found = run("label_clusters.py")
+    assert re.match(r"\d+ labels in \d+ clusters, 0 without rows", found)
+    assert "asyncio" in found
+
+
+def test_label_clusters_of_a_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows: sp.csr_matrix = sp.csr_matrix(sp.random(200, 30, 0.2, random_state=1))
+    with (tmp_path / "set.svm").open("w") as file:
+        for i in range(200):
+            labels = ",".join(map(str, sorted(rng.choice(24, 2, replace=False))))
+            own = zip(rows[[i]].indices, rows[[i]].data, strict=True)
+            file.write(f"{labels} {' '.join(f'{f + 1}:{v:.4f}' for f, v in sorted(own))}\n")
+    found = run("label_clusters.py", str(tmp_path / "set.svm"))
+    assert "24 labels in 2 clusters, 0 without rows" in found
+
+
+def test_docstrings_of_the_standard_library(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `make demo` shows, with fewer starts: scikit-learn runs beside it."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = importlib.import_module("stdlib_docstrings")
+    monkeypatch.setattr(example, "SETTINGS", {"n_clusters": 20, "n_init": 1, "random_state": 0})
+    monkeypatch.setattr(example, "REPEATS", 1)
+    example.main()
+    found = capsys.readouterr().out
+    assert "the same labels;" in found
+    assert "exactmeans was" in found
