@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from exactmeans import _core
 from exactmeans.blocks import BlockSource
+from exactmeans.blocks._source import CutRows, ReusedRoom
 
 Matrix: TypeAlias = Any  # a two-dimensional float ndarray, or CSR
 Double: TypeAlias = NDArray[np.float64]
@@ -108,8 +109,14 @@ class Stream:
             dtypes.append(block.dtype)
         return edges, np.result_type(*dtypes)
 
-    def read(self, b: int) -> Matrix:
-        block = as_matrix(self._estimator, self._source.read(b), reset=False, dtype=self.dtype)
+    def read(self, b: int, room: ReusedRoom | None = None) -> Matrix:
+        """Block b; what lies in `room` goes with the next block that is read there."""
+        if room is not None and isinstance(self._source, CutRows):
+            room.clear()
+            given = self._source.read(b, room)
+        else:
+            given = self._source.read(b)
+        block = as_matrix(self._estimator, given, reset=False, dtype=self.dtype)
         expected = self.edges[b + 1] - self.edges[b]
         if block.shape[0] != expected or sp.issparse(block) != self.sparse:
             kind = "sparse" if self.sparse else "dense"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exactmeans.blocks._source import CutRows, choose_columns, even_edges
+from exactmeans.blocks._source import CutRows, Room, choose_columns, even_edges
 
 
 def _pyarrow() -> Any:
@@ -78,7 +78,7 @@ class _ArrowRows(CutRows):
         """Batches of a piece, from its beginning."""
         raise NotImplementedError
 
-    def _rows(self, block: int, begin: int, end: int) -> Any:
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         """Blocks come in order, as a rule, so the batches are kept open from one to the next."""
         path, piece, first = self._runs[block]
         with self._lock:

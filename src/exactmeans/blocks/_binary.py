@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from exactmeans.blocks._source import (
     CutRows,
+    Room,
     choose_columns,
     computed_bytes,
     edges_by_entries,
@@ -80,15 +81,15 @@ class NpyRows(CutRows):
         super().__init__(str(path), edges, d, header.dtype.newbyteorder("="), sparse=False)
         self.select(choose_columns(columns, None, d, str(path)))
 
-    def _rows(self, block: int, begin: int, end: int) -> Any:
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         header, size = self._header, self._header.dtype.itemsize
         n, d = header.shape
         with open(self._path, "rb", buffering=0) as file:
             if not header.fortran:
                 file.seek(header.offset + begin * d * size)
-                rows = fill(file, np.empty((end - begin, d), dtype=header.dtype), self.name)
+                rows = fill(file, room.empty((end - begin, d), header.dtype), self.name)
             else:
-                columns = np.empty((d, end - begin), dtype=header.dtype)
+                columns = room.empty((d, end - begin), header.dtype)
                 for f, column in enumerate(columns):
                     file.seek(header.offset + (f * n + begin) * size)
                     fill(file, column, self.name)
@@ -117,9 +118,9 @@ class _Member:
         self._stream: Any = None
         self._at = 0
 
-    def read(self, begin: int, end: int) -> NDArray[Any]:
+    def read(self, begin: int, end: int, room: Room) -> NDArray[Any]:
         dtype = self.header.dtype
-        out = np.empty(end - begin, dtype=dtype)
+        out = room.empty((end - begin,), dtype)
         if self._begin is not None:
             with open(self._path, "rb", buffering=0) as file:
                 file.seek(self._begin + begin * dtype.itemsize)
@@ -183,15 +184,16 @@ class NpzRows(CutRows):
             raise ValueError(f"{path} (indptr) must not decrease, but it does at row {falls[0]}.")
         return indptr
 
-    def _rows(self, block: int, begin: int, end: int) -> Any:
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         first, last = int(self._indptr[begin]), int(self._indptr[end])
         with self._lock:
-            data, indices = self._data.read(first, last), self._indices.read(first, last)
-        wrong = np.flatnonzero((indices < 0) | (indices >= self._d))
-        if wrong.size:
-            row = int(np.searchsorted(self._indptr, first + wrong[0], side="right")) - 1
+            data = self._data.read(first, last, room)
+            indices = self._indices.read(first, last, room)
+        if indices.size and not (indices.min() >= 0 and indices.max() < self._d):
+            wrong = int(np.flatnonzero((indices < 0) | (indices >= self._d))[0])
+            row = int(np.searchsorted(self._indptr, first + wrong, side="right")) - 1
             raise ValueError(
-                f"{self.name} has {self._d} columns, but row {row} has column {indices[wrong[0]]}."
+                f"{self.name} has {self._d} columns, but row {row} has column {indices[wrong]}."
             )
         indptr = self._indptr[begin : end + 1] - first
         return sp.csr_matrix((data, indices, indptr), shape=(end - begin, self._d))

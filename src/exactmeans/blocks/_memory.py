@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from exactmeans.blocks._source import (
     CutRows,
+    Room,
     choose_columns,
     computed_bytes,
     edges_by_entries,
@@ -34,7 +35,7 @@ class ArrayBlocks(CutRows):
         super().__init__("source", edges, d, dtype, sparse=sparse)
         self.select(choose_columns(columns, None, d, "source"))
 
-    def _rows(self, block: int, begin: int, end: int) -> Any:
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         return self._arrays[block]
 
 
@@ -89,7 +90,7 @@ class SlicedRows(CutRows):
         rows = self._source[begin:end]
         return rows if sp.issparse(rows) else np.asarray(rows)
 
-    def _rows(self, block: int, begin: int, end: int) -> Any:
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         rows = self._slice(begin, end)
         if rows.shape != (end - begin, self._d):
             raise ValueError(
@@ -97,8 +98,10 @@ class SlicedRows(CutRows):
                 f"it gave {' x '.join(map(str, rows.shape))}."
             )
         if isinstance(self._source, np.memmap):
-            rows = np.array(rows)
+            copy = room.empty(rows.shape, rows.dtype)
+            copy[:] = rows
             _forget(self._source)
+            return copy
         return rows
 
 

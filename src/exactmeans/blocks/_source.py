@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -28,6 +30,42 @@ class BlockSource(Protocol):
 
     def read(self, block: int) -> Any:
         """One block: a two-dimensional array, or a scipy sparse matrix or array."""
+
+
+class Room:
+    """Memory that arrays of a block are made in.
+
+    This one is the allocator's. `ReusedRoom` has its own.
+    """
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        return np.empty(shape, dtype)
+
+
+class ReusedRoom(Room):
+    """For one block after the other, in the same place.
+
+    So reading touches no new pages, the rows may still be in a cache when they are worked on, and
+    all of it goes back to the system in the end, which allocators do not promise.
+    """
+
+    def __init__(self) -> None:
+        self._memory: mmap.mmap | None = None
+        self._used = 0
+
+    def clear(self) -> None:
+        """What was made here is not needed any more."""
+        self._used = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        count = math.prod(shape)
+        begin = -(-self._used // 64) * 64
+        self._used = begin + count * dtype.itemsize
+        if not count:
+            return np.empty(shape, dtype)
+        if self._memory is None or self._used > len(self._memory):
+            self._memory = mmap.mmap(-1, self._used)  # the old one lives while arrays need it
+        return np.frombuffer(self._memory, dtype, count, begin).reshape(shape)
 
 
 class CutRows:
@@ -57,14 +95,16 @@ class CutRows:
     def __len__(self) -> int:
         return len(self.edges) - 1
 
-    def read(self, block: int) -> Any:
+    def read(self, block: int, room: Room | None = None) -> Any:
         if not 0 <= block < len(self):
             raise IndexError(f"{self.name} has {len(self)} blocks, no block {block}.")
-        rows = self._rows(block, int(self.edges[block]), int(self.edges[block + 1]))
+        rows = self._rows(block, int(self.edges[block]), int(self.edges[block + 1]), room or Room())
         return rows if self._columns is None else rows[:, self._columns]
 
-    def _rows(self, block: int, begin: int, end: int) -> Any:
-        """Rows [begin, end), which are block number `block`, with all columns."""
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+        """Rows [begin, end), which are block number `block`, with all columns; large arrays from
+        `room`, where that is easy.
+        """
         raise NotImplementedError
 
     def select(self, columns: Columns | None) -> CutRows:

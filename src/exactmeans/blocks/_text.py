@@ -18,6 +18,7 @@ from exactmeans.blocks._source import (
     BLOCK_BYTES,
     CutRows,
     Edges,
+    Room,
     choose_columns,
 )
 
@@ -111,7 +112,7 @@ class CsvRows(CutRows):
     def _cells(self, line: str) -> list[str]:
         return next(csv.reader([line], delimiter=self._delimiter), [])
 
-    def _rows(self, block: int, begin: int, end: int) -> Any:
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         text = _text(self._path, self._spans[block]).decode("utf-8-sig", errors="replace")
         try:
             rows = np.loadtxt(
@@ -189,7 +190,7 @@ class SvmlightRows(CutRows):
             self._d = max(self._d, int(chosen.max()) + 1)
         self.select(chosen)
 
-    def _rows(self, block: int, begin: int, end: int) -> Any:
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         raw = self._parse(self._spans[block], begin)
         if raw.shape[0] != end - begin:
             raise ValueError(f"{self._path} has changed since it was opened.")
@@ -339,7 +340,7 @@ class MtxRows(CutRows):
             raise
         return np.asarray(table.reshape(-1, self._fields))
 
-    def _rows(self, block: int, begin: int, end: int) -> Any:
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         offset, stop = int(self._begins[block]), int(self._begins[block + 1])
         table = self._table(_text(self._path, Span(offset, stop - offset, 0)), 0)
         data = np.ones(len(table)) if self._fields == 2 else table[:, 2]

@@ -7,11 +7,13 @@ on; what is kept of them is a few numbers per row.
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from itertools import cycle, pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,10 +32,12 @@ from exactmeans._validation import (
     refuse_overflow,
     rows_of,
 )
+from exactmeans.blocks._source import ReusedRoom
 from exactmeans.engines.engine import FarRow, Tally
 from exactmeans.engines.seeding import LocalSeeding, add_weights, weight_sums
 
 Labels = NDArray[np.int32]
+T = TypeVar("T")
 
 
 def bytes_of(block: Matrix) -> int:
@@ -138,6 +142,7 @@ class LocalEngine:
         self._spare: Part | None = None
         self._followed: _core.Sums | None = None
         self._unchecked: set[int] = set()
+        self._rooms = (ReusedRoom(), ReusedRoom())  # for the block at hand and the one that comes
         if isinstance(blocks, Stream):
             self._stream = blocks
             self.n, self.d, self.sparse = blocks.n, blocks.d, blocks.sparse
@@ -173,8 +178,8 @@ class LocalEngine:
             return Held(block, plain, plain)
         return Held(block, rows_of(block, self.weights[part.begin : part.end]), plain)
 
-    def _read(self, part: Part) -> Held:
-        return self._hold(part, self._stream.read(part.number))
+    def _read(self, part: Part, room: ReusedRoom | None = None) -> Held:
+        return self._hold(part, self._stream.read(part.number, None if part.stays else room))
 
     def _by_metric(
         self, part: Part, rows: _core.Rows, weights: Double | None, metric: Metric
@@ -193,8 +198,8 @@ class LocalEngine:
             return
         self.passes += 1
         with ThreadPoolExecutor(1, "exactmeans-read") as reader:
-            ahead = iter(away)
-            coming = reader.submit(self._read, next(ahead))
+            ahead, rooms = iter(away), cycle(self._rooms)
+            coming = reader.submit(self._read, next(ahead), next(rooms))
             for part in parts:
                 if part.held is not None:
                     yield part
@@ -202,13 +207,60 @@ class LocalEngine:
                 part.held = coming.result()
                 following = next(ahead, None)
                 if following is not None:
-                    coming = reader.submit(self._read, following)
+                    coming = reader.submit(self._read, following, next(rooms))
                 try:
                     self._check(part)
                     yield part
                 finally:
                     if not part.stays:
                         part.held = None
+
+    def each(
+        self, work: Callable[[Part, int], T], wanted: Callable[[Part], bool] | None = None
+    ) -> list[T]:
+        """What `work` makes of each part and a number of threads, in any order.
+
+        Where parts have to be read and there are threads for it, two of them take a part each,
+        read it in its turn and work on it, so that a block is worked on where it was read and
+        nobody waits for all others at the end of each.
+        """
+        threads = self.n_jobs - 1
+        parts = deque(part for part in self._parts if wanted is None or wanted(part))
+        if not threads or not any(part.held is None for part in parts):
+            return [work(part, self.n_jobs) for part in self.walk(wanted)]
+        self._put_back()
+        self.passes += 1
+        turn = threading.Lock()
+        done: list[T] = []
+        failed: list[tuple[int, BaseException]] = []
+
+        def toil(room: ReusedRoom) -> None:
+            number = -1
+            try:
+                while True:
+                    with turn:
+                        if not parts:
+                            return
+                        part = parts.popleft()
+                        number = part.number
+                        part.held = part.held or self._read(part, room)
+                    self._check(part)
+                    done.append(work(part, threads))
+                    part.held = part.held if part.stays else None
+            except BaseException as error:  # Ctrl-C too
+                parts.clear()
+                failed.append((number, error))
+
+        try:
+            with ThreadPoolExecutor(1, "exactmeans-read") as second:
+                second.submit(toil, self._rooms[1])
+                toil(self._rooms[0])
+        finally:
+            for part in self._parts:
+                part.held = part.held if part.stays else None
+        if failed:  # of several, the first in the order of the rows
+            raise min(failed, key=lambda at: at[0])[1]
+        return done
 
     def loaded(self, row: int) -> Part:
         """The part with this row, in memory until another is asked for."""
@@ -291,7 +343,7 @@ class LocalEngine:
 
     def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
         """How many words of the grid the exact sums take."""
-        return max(self._rows(p, weighted).words_needed(grid, self.n_jobs) for p in self.walk())
+        return max(self.each(lambda p, jobs: self._rows(p, weighted).words_needed(grid, jobs)))
 
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
         """Put every row into cluster 0 of `sums`."""
@@ -309,11 +361,14 @@ class LocalEngine:
         """The same, to be added to that of other rows."""
         weighted, plain = _core.ExactSum(), _core.ExactSum()
         points = for_core(like_rows(points, sparse=self.sparse))
-        for part in self.walk():
+
+        def own(part: Part, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
             labels = part.labels if labelled else None
-            own = part.rows.scatter(points, labels, exponent, self.n_jobs)
-            weighted.add(own[0])
-            plain.add(own[1])
+            return part.rows.scatter(points, labels, exponent, n_jobs)
+
+        for some in self.each(own):
+            weighted.add(some[0])
+            plain.add(some[1])
         return weighted, plain
 
     @property
@@ -350,11 +405,14 @@ class LocalEngine:
         """The same, to be added to that of other rows."""
         weighted, plain = _core.ExactSum(), _core.ExactSum()
         points = for_core(like_rows(point, sparse=self.sparse))
-        for part in self.walk():
+
+        def own(part: Part, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
             rows = self._by_metric(part, part.rows, self.weights, EUCLIDEAN)
-            own = rows.scatter(points, None, exponent, self.n_jobs)
-            weighted.add(own[0])
-            plain.add(own[1])
+            return rows.scatter(points, None, exponent, n_jobs)
+
+        for some in self.each(own):
+            weighted.add(some[0])
+            plain.add(some[1])
         return weighted, plain
 
     def take(self, ids: NDArray[np.intp]) -> Matrix:
@@ -481,11 +539,17 @@ class LocalEngine:
 
         settled = {part.number for part in self._parts if certain(part)}
         self.unread += len(settled)
-        tallies = [(0, 0, part.n) for part in self._parts if part.number in settled]
-        for part in self.walk(lambda part: part.number not in settled):
-            tallies.append(part.assigner.assign(part.rows, centroids, part.labels, self.n_jobs))
+        summing = threading.Lock()
+
+        def label(part: Part, n_jobs: int) -> tuple[int, int, int]:
+            tally = part.assigner.assign(part.rows, centroids, part.labels, n_jobs)
             if self._followed is not None:
-                self._followed.relabel(part.rows, part.labels, part.summed, self.n_jobs)
+                with summing:
+                    self._followed.relabel(part.rows, part.labels, part.summed, n_jobs)
+            return tally
+
+        tallies = self.each(label, lambda part: part.number not in settled)
+        tallies += [(0, 0, part.n) for part in self._parts if part.number in settled]
         changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
         return Tally(changed, distances, skipped, len(settled))
 
