@@ -1234,6 +1234,28 @@ def test_verbose_draws_a_bar_in_terminals(without: bool, monkeypatch: pytest.Mon
     assert "rows changed" in stream.getvalue()
 
 
+@pytest.mark.parametrize("widgets", [False, True])
+def test_verbose_in_notebooks(
+    widgets: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bar is a widget there; without widgets, lines, and no word of what is missing."""
+    bars: list[Any] = []
+    found = importlib.util.find_spec
+
+    def find(name: str) -> Any:
+        return (True if widgets else None) if name == "ipywidgets" else found(name)
+
+    monkeypatch.setattr("importlib.util.find_spec", find)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.progress.Progress.start", lambda bar: bars.append(bar))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = fitted(blobs(), verbose=1)
+    assert len(bars) == widgets
+    lines = [line for line in capsys.readouterr().out.splitlines() if "rows changed" in line]
+    assert len(lines) == (0 if widgets else model.n_iter_)
+
+
 class _Monitor:
     """A callback of scikit-learn's kind."""
 

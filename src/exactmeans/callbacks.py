@@ -54,7 +54,9 @@ class Progress:
             from rich.progress import Progress as Bar
 
             console = Console()
-            if console.is_terminal or console.is_jupyter:
+            # In notebooks, bars are widgets; where there are none, lines do.
+            drawn = console.is_jupyter and bool(importlib.util.find_spec("ipywidgets"))
+            if drawn or (console.is_terminal and not console.is_jupyter):
                 columns = (TextColumn("run {task.fields[run]} iteration {task.completed}"),)
                 text = TextColumn("{task.description}")
                 self._bar = Bar(*columns, BarColumn(bar_width=20), text, console=console)

@@ -150,7 +150,8 @@ class ParquetRows(_ArrowRows):
             try:
                 about = pa.parquet.ParquetFile(file)
             except (pa.ArrowInvalid, OSError) as error:
-                raise ValueError(f"{file} is not a whole Parquet file: {error}.") from None
+                said = str(error).rstrip(".")
+                raise ValueError(f"{file} is not a whole Parquet file: {said}.") from None
             with about:
                 own = about.schema_arrow
                 groups = [about.metadata.row_group(g).num_rows for g in range(about.num_row_groups)]
@@ -198,7 +199,8 @@ class IpcRows(_ArrowRows):
         except (pa.ArrowInvalid, OSError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise ValueError(f"{path} is not a whole Arrow IPC file: {error}.") from None
+            said = str(error).rstrip(".")
+            raise ValueError(f"{path} is not a whole Arrow IPC file: {said}.") from None
         super().__init__(str(path), schema, pieces, columns, block_rows)
 
     def _open(self, path: Path, piece: int) -> Iterator[Any]:
