@@ -110,8 +110,8 @@ class SklearnLike(Peer):
 class ExactMeans(SklearnLike):
     """Ours: scikit-learn's interface, threads by n_jobs."""
 
-    def __init__(self, threads: int, algorithm: str) -> None:
-        super().__init__(threads, "exactmeans", "exactmeans", algorithm, n_jobs=threads)
+    def __init__(self, threads: int, algorithm: str, **options: Any) -> None:
+        super().__init__(threads, "exactmeans", "exactmeans", algorithm, n_jobs=threads, **options)
 
 
 class Intelex(SklearnLike):
@@ -244,6 +244,10 @@ PEERS: dict[str, Callable[[int], Peer]] = {
     **{
         f"exactmeans-{name}": partial(ExactMeans, algorithm=name)
         for name in ("auto", "elkan", "hamerly", "yinyang", "kdtree")
+    },
+    **{
+        name: partial(ExactMeans, algorithm=way, metric="cosine", zero_rows="keep")
+        for name, way in (("exactmeans-cosine", "lloyd"), ("exactmeans-cosine-auto", "auto"))
     },
     "scikit-learn": partial(
         SklearnLike, package="scikit-learn", module="sklearn.cluster", algorithm="lloyd"

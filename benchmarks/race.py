@@ -109,7 +109,7 @@ def _value(case: Case, name: str, seconds: list[float]) -> Row:
 
 def _compare(case: Case, answer: Answer, reference: Answer | None) -> str:
     """Empty when the answers agree, else what differs."""
-    if reference is None or answer.labels is None or reference.labels is None:
+    if not case.same or reference is None or answer.labels is None or reference.labels is None:
         return ""
     counts = (answer.n_iter, reference.n_iter)
     # Rounding may decide when a fit settles; but if one ran to the limit, so must the other.
