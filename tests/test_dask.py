@@ -21,8 +21,9 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 from exactmeans.dask import KMeans  # noqa: E402
-from exactmeans.engines.dask import DaskEngine, _by_worker, _merged  # noqa: E402
+from exactmeans.engines.merge import merged  # noqa: E402
 from exactmeans.engines.site import Centres, Reply, put  # noqa: E402
+from exactmeans.engines.sites import Sites, _by_worker  # noqa: E402
 
 K = 12
 
@@ -316,15 +317,15 @@ def test_labels_outlive_their_worker(client: Any) -> None:
 
 def test_state_that_is_gone_is_made_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sites forget all they know before every question: seeding and loop alike."""
-    put_question = DaskEngine._put
+    put_question = Sites.put
 
-    def forgetful(self: DaskEngine, ask: Any) -> Any:
-        client.gather(client.map(_forget, self._sites, pure=False))
-        return put_question(self, ask)
+    def forgetful(self: Sites, *arguments: Any) -> Any:
+        client.gather(self.map(_forget))
+        return put_question(self, *arguments)
 
     X = rows(400)
     local = exactmeans.KMeans(5, init="k-means||", random_state=0).fit(X)
-    monkeypatch.setattr(DaskEngine, "_put", forgetful)
+    monkeypatch.setattr(Sites, "put", forgetful)
     same(KMeans(5, random_state=0).fit(da.from_array(X, chunks=(150, 5))), local)
 
 
@@ -457,9 +458,9 @@ def test_sums_of_many_sites_are_put_together_exactly(sparse: bool) -> None:
 
     whole = summed(0, 900)[1]
     replies = [Reply(summed(b, b + 60)) for b in range(0, 900, 60)]
-    merged = _merged("add_all", [_merged("add_all", replies[:7]), *replies[7:], Reply(lost=(3,))])
-    assert merged.lost == (3,)
-    for a, b in zip(merged.value[1], whole, strict=True):
+    together = merged("add_all", [merged("add_all", replies[:7]), *replies[7:], Reply(lost=(3,))])
+    assert together.lost == (3,)
+    for a, b in zip(together.value[1], whole, strict=True):
         np.testing.assert_array_equal(a, b)
 
 

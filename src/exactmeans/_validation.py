@@ -278,7 +278,8 @@ def check_weights(sample_weight: Any, n: int, *, part: bool = False) -> Double |
     if part and not n:
         return weights
     if weights.min() < 0:
-        raise ValueError(f"sample_weight must not be negative, but row {weights.argmin()} is.")
+        row = f"row {weights.argmin()}{' of its block' if part else ''}"
+        raise ValueError(f"sample_weight must not be negative, but {row} is.")
     if not part and not weights.any():
         raise ValueError("sample_weight must not be zero for every row.")
     return weights

@@ -27,7 +27,7 @@ from exactmeans._algorithms import Choice
 from exactmeans._fit import Run
 from exactmeans._metrics import Metric
 from exactmeans._problem import Frame, unscaled
-from exactmeans.callbacks import Callback
+from exactmeans.callbacks import Callback, Progress
 from exactmeans.engines.dask import DaskEngine, Labelling
 from exactmeans.engines.local import LocalEngine
 
@@ -153,6 +153,14 @@ class KMeans(kmeans.KMeans):
 
     # -- parts of fit --------------------------------------------------------------------------
 
+    def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> None:
+        try:
+            super()._fit(X, sample_weight, progress)
+        finally:  # after Ctrl-C, too, when somebody may still look at this frame
+            engine = self.__dict__.pop("_engine_in_use", None)
+            if engine is not None:
+                engine.close()
+
     def _engine_to_fit(self, X: Any, sample_weight: Any, k: int, metric: Metric) -> Any:
         if not _is_lazy(X):
             return super()._engine_to_fit(X, sample_weight, k, metric)
@@ -168,16 +176,16 @@ class KMeans(kmeans.KMeans):
         if client is None:
             engine: Any = self._engine_here(blocks, sample_weight, dtype, metric)
         else:
-            weights = blocks.weights(sample_weight)
             engine = DaskEngine(
                 client,
-                _computed(client, blocks.pieces),
-                None if weights is None else _computed(client, weights),
+                blocks.pieces,
+                blocks.weights(sample_weight),
                 dtype=dtype,
                 n_jobs=self.n_jobs,
                 metric=metric,
                 zero_rows=self.zero_rows,
             )
+            self._engine_in_use = engine
         check.refuse_few_rows(engine.n, k)
         self.n_features_in_ = engine.d
         return engine
@@ -297,22 +305,6 @@ def client_of(X: Any) -> Any:
         return None
 
 
-def _computed(client: Any, pieces: list[Any]) -> list[Any]:
-    """Futures of all; those that are some already stay what they are."""
-    lazy = iter(client.compute([piece for piece in pieces if isinstance(piece, Delayed)]))
-    there = [piece for piece in pieces if not isinstance(piece, (Delayed, distributed.Future))]
-    # One array per block, straight to the workers.
-    given = iter(client.scatter(there, hash=False) if there else [])
-    return [
-        next(lazy)
-        if isinstance(piece, Delayed)
-        else piece
-        if isinstance(piece, distributed.Future)
-        else next(given)
-        for piece in pieces
-    ]
-
-
 @dataclass(frozen=True)
 class Blocks:
     """A collection as its blocks of rows, delayed or futures; lengths are NaN if not known."""
@@ -357,7 +349,7 @@ class Blocks:
         if given is None:
             return None
         if isinstance(given, numbers.Real):
-            return [float(given)] * len(self.pieces)
+            return [dask.delayed(float(given))] * len(self.pieces)
         known = not any(map(math.isnan, self.lengths))
         if hasattr(given, "to_dask_array"):
             given = given.to_dask_array()

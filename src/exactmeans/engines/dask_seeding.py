@@ -19,8 +19,8 @@ class _Engine(Protocol):
     lengths: list[int]
     begins: NDArray[np.int64]
 
-    def _tell(self, what: str, *arguments: Any) -> Any: ...
-    def _ask(self, what: str, *arguments: Any) -> Any: ...
+    def tell(self, what: str, *arguments: Any) -> Any: ...
+    def ask(self, what: str, *arguments: Any) -> Any: ...
     def weight_grid(self) -> _core.Grid: ...
     def pick(self, ids: NDArray[np.intp]) -> Matrix: ...
 
@@ -34,7 +34,7 @@ class DaskSeeding:
         self._totals: list[tuple[int, Words]] = []  # by block
         self._drawn: list[int] = []
         self.seeds = 0
-        engine._tell("seed", "open", alpha, exponent)
+        engine.tell("seed", "open", alpha, exponent)
 
     @property
     def potential(self) -> float:
@@ -44,7 +44,7 @@ class DaskSeeding:
     def start(self, seed: int | Double) -> None:
         """The first seed: a row, or any point."""
         point = seed if isinstance(seed, np.ndarray) else self._rows([seed])
-        self._first_grid(self._engine._tell("seed", "start", point))
+        self._first_grid(self._engine.tell("seed", "start", point))
         self.seeds = 1
 
     def draw(self, places: Double) -> list[int]:
@@ -55,7 +55,7 @@ class DaskSeeding:
             befores[block] = before
             before = before[0] + total[0], before[1] + total[1]
         drawn = [0] * len(targets)
-        for block, found in sorted(self._engine._ask("seed", "find", befores, targets)):
+        for block, found in sorted(self._engine.ask("seed", "find", befores, targets)):
             begin = int(self._engine.begins[block])
             # A block that ends below the target gives its length: where the next one begins.
             drawn = [
@@ -66,33 +66,33 @@ class DaskSeeding:
 
     def potentials(self, rows: list[int]) -> list[float]:
         """What each of these rows would leave of the potential; `accept` takes one of them."""
-        left = self._engine._tell("seed", "potentials", self._rows(rows))
+        left = self._engine.tell("seed", "potentials", self._rows(rows))
         return [high + low for high, low in left]
 
     def accept(self, candidate: int) -> None:
-        self._totals = self._engine._tell("seed", "accept", candidate)
+        self._totals = self._engine.tell("seed", "accept", candidate)
         self.seeds += 1
         self._refine_grid()
 
     def absorb(self, rows: list[int]) -> None:
         """All of these rows become seeds."""
         if rows:
-            self._totals = self._engine._tell("seed", "absorb", self._rows(rows))
+            self._totals = self._engine.tell("seed", "absorb", self._rows(rows))
             self.seeds += len(rows)
         self._refine_grid()
 
     def farthest(self) -> int:
         """The row farthest from its nearest seed, the first of several; -1 if none is apart."""
-        minus, row = self._engine._ask("seed", "farthest")
+        minus, row = self._engine.ask("seed", "farthest")
         return int(row) if minus < 0 else -1
 
     def toss(self, key: int, expected: float) -> list[int]:
         """Rows kept by independent coins, about `expected` of them, by their share of the mass."""
-        return sorted(self._engine._ask("seed", "toss", key, expected / self.potential))
+        return sorted(self._engine.ask("seed", "toss", key, expected / self.potential))
 
     def followers(self) -> Double:
         """The weight of the rows that are nearest to each seed, to the last bit."""
-        blank, exported = self._engine._ask(
+        blank, exported = self._engine.ask(
             "seed", "followers", self.seeds, self._engine.weight_grid()
         )
         sums = _core.Sums(*blank)
@@ -106,15 +106,15 @@ class DaskSeeding:
 
     def _lay_grid(self, bound: float) -> None:
         self._bound = bound
-        self._totals = self._engine._tell("seed", "lay_grid", bound, self._engine.n)
+        self._totals = self._engine.tell("seed", "lay_grid", bound, self._engine.n)
 
     def _first_grid(self, largest: tuple[float, float]) -> None:
         if self._alpha not in (1.0, 2.0):
-            largest = self._engine._tell("seed", "set_unit2", largest[1] or 1.0)
+            largest = self._engine.tell("seed", "set_unit2", largest[1] or 1.0)
         self._lay_grid(self._engine.n * largest[0])
         if 0 < self.potential < self._bound * FALL:
             self._lay_grid(2 * self.potential)
 
     def _refine_grid(self) -> None:
         if self.potential < self._bound * FALL and self._bound > 0:
-            self._first_grid(self._engine._ask("seed", "largest"))
+            self._first_grid(self._engine.ask("seed", "largest"))

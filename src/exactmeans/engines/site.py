@@ -77,12 +77,12 @@ def make_site(
     dtype, n_jobs = how
     estimator = BaseEstimator()
     blocks: list[Matrix | None] = []
-    looks = []
+    looks: dict[int, Look] = {}
     kept: list[Double] | None = None if weights is None else []
-    for at, chunk in enumerate(chunks):
+    for at, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
         if getattr(chunk, "shape", (1,))[0] == 0:
             own = None if weights is None else check_weights(weights[at], 0, part=True)
-            looks.append(Look(0, chunk.shape[1], None, bool(sp.issparse(chunk)), 0, False))
+            looks[place] = Look(0, chunk.shape[1], None, bool(sp.issparse(chunk)), 0, False)
             continue
         block = as_matrix(estimator, chunk, reset=True, dtype=dtype)
         own = None if weights is None else check_weights(weights[at], block.shape[0], part=True)
@@ -92,35 +92,36 @@ def make_site(
         values = block.nnz if sparse else block.size
         some = own is None or bool(own.any())
         n, d = block.shape
-        looks.append(Look(n, d, block.dtype, sparse, values, some))
+        looks[place] = Look(n, d, block.dtype, sparse, values, some)
         blocks.append(block)
-    full = [place for place, look in zip(places, looks, strict=True) if look.rows]
-    return Site(number, full, blocks, kept, n_jobs, looks)
+    return Site(number, blocks, kept, n_jobs, looks)
 
 
 @dataclass
 class Site:
     number: int
-    places: list[int]
-    blocks: list[Matrix]
+    blocks: list[Matrix]  # those with rows
     weights: list[Double] | None
     n_jobs: int | None
-    looks: list[Look]
+    looks: dict[int, Look]  # by place among all blocks of all sites
     at: int = field(default=-1, init=False)
     engine: LocalEngine = field(init=False)
     _begins: NDArray[np.int64] = field(init=False)  # of all blocks of all sites
     _seeding: SiteSeeding | None = field(default=None, init=False)
 
+    def __post_init__(self) -> None:
+        self.places = [place for place, look in self.looks.items() if look.rows]
+
     def __getstate__(self) -> tuple[Any, ...]:
         """Without what can be made again, and cannot travel."""
-        return (self.number, self.places, self.blocks, self.weights, self.n_jobs, self.looks)
+        return (self.number, self.blocks, self.weights, self.n_jobs, self.looks)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def __sizeof__(self) -> int:
         own = sum(map(bytes_of, self.blocks))
-        rows = sum(look.rows for look in self.looks)
+        rows = sum(look.rows for look in self.looks.values())
         return own + rows * (16 if self.weights is None else 24)
 
     def answer(self, ask: Ask, log: Sequence[Ask] | None) -> Any:
@@ -142,7 +143,8 @@ class Site:
     # -- before the first iteration ------------------------------------------------------------
 
     def look(self) -> list[tuple[int, Look]]:
-        return [(self.number, look) for look in self.looks]
+        """By block, those without rows too."""
+        return list(self.looks.items())
 
     def open(self, dtype: np.dtype[Any], begins: NDArray[np.int64], metric: Metric) -> None:
         """The blocks become an engine; each is told where its rows are among all rows."""
@@ -278,7 +280,7 @@ class Site:
     def labels(self) -> list[Labels]:
         """By block, those without rows too."""
         full = iter([part.labels.copy() for part in self.engine.walk()])
-        return [next(full) if look.rows else np.empty(0, np.int32) for look in self.looks]
+        return [next(full) if look.rows else np.empty(0, np.int32) for look in self.looks.values()]
 
     # -- seeding -------------------------------------------------------------------------------
 
