@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -239,6 +240,52 @@ class Gemm(Peer):
         return run
 
 
+class OnDask(Peer):
+    """A LocalCluster of processes with a thread each. The rows are on the workers, two chunks
+    each, before the clock starts; labels are computed before it stops, and stay there."""
+
+    sparse = seeds = False
+
+    def __init__(self, threads: int, package: str, module: str, **options: Any) -> None:
+        super().__init__(threads)
+        self.package = package
+        self.KMeans: Any = importlib.import_module(module).KMeans
+        self.options = options
+        self.rows: Any = None
+        # Contenders are daemons, which must not have children of their own unless nobody knows.
+        multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+        distributed: Any = importlib.import_module("distributed")
+        self.client = distributed.Client(
+            distributed.LocalCluster(
+                n_workers=threads,
+                threads_per_worker=1,
+                dashboard_address=None,
+                host="127.0.0.1",
+            ),
+            direct_to_workers=True,
+        )
+
+    def fit(self, X: Any, work: Work) -> Fitted:
+        if self.rows is None:
+            array: Any = importlib.import_module("dask.array")
+            chunk = -(-X.shape[0] // (2 * self.threads))
+            rows = array.from_array(X, chunks=(chunk, X.shape[1]))
+            self.rows = rows.map_blocks(np.array, dtype=X.dtype).persist()  # workers' own copies
+            self.client.wait_for_workers(self.threads)
+            importlib.import_module("distributed").wait(self.rows)
+        model = self.KMeans(
+            n_clusters=work.k,
+            init=work.init,
+            max_iter=work.max_iter,
+            tol=work.tol,
+            random_state=work.seed,
+            **self.options,
+        ).fit(self.rows)
+        labels = model.labels_.persist()
+        importlib.import_module("distributed").wait(labels)
+        return Fitted(None, model.cluster_centers_, int(model.n_iter_))
+
+
 PEERS: dict[str, Callable[[int], Peer]] = {
     "exactmeans": partial(ExactMeans, algorithm="lloyd"),
     **{
@@ -261,6 +308,8 @@ PEERS: dict[str, Callable[[int], Peer]] = {
     "superkmeans-pruned": partial(SuperKMeans, plain=False),
     "sparsekmeans": partial(SparseKMeans, algorithm="LloydKmeans"),
     "sparsekmeans-elkan": partial(SparseKMeans, algorithm="ElkanKmeans"),
+    "exactmeans-dask": partial(OnDask, package="exactmeans", module="exactmeans.dask"),
+    "dask-ml": partial(OnDask, package="dask-ml", module="dask_ml.cluster"),
     "gemm": partial(Gemm, block=None),
     "gemm-blocks": partial(Gemm, block=1024),
 }

@@ -6,7 +6,11 @@ import gc
 import os
 import pickle
 import signal
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,10 +24,13 @@ from exactmeans import _core
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
+cloudpickle = pytest.importorskip("cloudpickle")
 from exactmeans.dask import KMeans  # noqa: E402
+from exactmeans.engines import site  # noqa: E402
+from exactmeans.engines.local import LocalEngine  # noqa: E402
 from exactmeans.engines.merge import merged  # noqa: E402
 from exactmeans.engines.site import Centres, Reply, put  # noqa: E402
-from exactmeans.engines.sites import Sites, _by_worker  # noqa: E402
+from exactmeans.engines.sites import FAN_IN, Sites, _by_worker  # noqa: E402
 
 K = 12
 
@@ -43,6 +50,22 @@ def client() -> Iterator[Any]:
             worker_dashboard_address=None,
         ) as cluster,
         distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Iterator[Any]:
+    """Ten workers in this process: more than are asked directly."""
+    with (
+        distributed.LocalCluster(
+            n_workers=10,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
+            worker_dashboard_address=None,
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
 
@@ -78,7 +101,7 @@ def same(model: KMeans, local: exactmeans.KMeans) -> None:
 # the same bits ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ["lloyd", "hamerly", "yinyang", "auto"])
+@pytest.mark.parametrize("algorithm", ["lloyd", "elkan", "hamerly", "yinyang", "kdtree", "auto"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bits_of_the_local_estimator(client: Any, algorithm: str, dtype: str) -> None:
     X = rows(dtype=dtype)
@@ -164,8 +187,9 @@ def test_rows_of_zeros_are_named_by_their_number(client: Any, cluster: bool) -> 
     with dask.config.set(scheduler="distributed" if cluster else "sync"):
         with pytest.raises(ValueError, match="it has 2, the first of which is row 31"):
             KMeans(3, metric="cosine").fit(chunks)
-        with pytest.raises(ValueError, match="must not come in blocks for metric='manhattan'"):
-            KMeans(3, metric="manhattan").fit(chunks)
+        for metric in ("angular", "manhattan"):
+            with pytest.raises(ValueError, match=f"must not come in blocks for metric='{metric}'"):
+                KMeans(3, metric=metric).fit(chunks)
 
 
 def test_runs_are_compared_as_local_ones_are(client: Any) -> None:
@@ -175,6 +199,136 @@ def test_runs_are_compared_as_local_ones_are(client: Any) -> None:
         local = exactmeans.KMeans(3, init="random", n_init=5, random_state=seed).fit(X)
         model = KMeans(3, init="random", n_init=5, random_state=seed)
         same(model.fit(da.from_array(X, chunks=(25, 3))), local)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_many_sites_answer_through_a_tree(
+    crowd: Any, monkeypatch: pytest.MonkeyPatch, sparse: bool
+) -> None:
+    X: Any = texts() if sparse else rows(900)
+    trees = []
+    by_tasks = Sites._by_tasks
+
+    def spy(self: Sites, what: str, ask: Any, numbers: tuple[int, ...], log: Any) -> Any:
+        trees.append(len(numbers))
+        return by_tasks(self, what, ask, numbers, log)
+
+    monkeypatch.setattr(Sites, "_by_tasks", spy)
+    local = exactmeans.KMeans(K, init="k-means||", random_state=0).fit(X)
+    with crowd.as_current():
+        chunks = in_chunks(X, *[90] * 10) if sparse else da.from_array(X, chunks=(45, 5))
+        same(KMeans(K, random_state=0).fit(chunks), local)
+    assert trees
+    assert min(trees) > FAN_IN
+
+
+# what it takes ------------------------------------------------------------------------------------
+
+
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
+    """Questions and answers of the fits to come."""
+    seen: list[tuple[Any, Any]] = []
+    put_question = Sites.put
+
+    def spy(self: Sites, ask: Any, *arguments: Any) -> Any:
+        answer = put_question(self, ask, *arguments)
+        seen.append((ask, answer))
+        return answer
+
+    monkeypatch.setattr(Sites, "put", spy)
+    return seen
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_moved_is_sent_and_what_changed_comes_back(
+    client: Any, monkeypatch: pytest.MonkeyPatch, sparse: bool
+) -> None:
+    X: Any = texts() if sparse else rows()
+    seen = asked(monkeypatch)
+    chunks = in_chunks(X, 500, 400) if sparse else da.from_array(X, chunks=(500, 5))
+    model = KMeans(40, init=dense(X[:40]), tol=0).fit(chunks)
+    passes = [(ask.arguments[0], answer) for ask, answer in seen if ask.what == "assign"]
+    assert len(passes) >= model.n_iter_
+    assert passes[0][0].rows.shape[0] == 40
+    sent = [centres.rows.shape[0] for centres, _ in passes[1:]]
+    assert sent == [len(centres.moved) for centres, _ in passes[1:]]
+    assert 0 < min(sent) < 20
+    width = int(np.diff(X.indptr).max()) if sparse else 0
+    for _, (tally, _, (clusters, _, features, values, _, _)) in passes:
+        assert len(clusters) <= 2 * tally.changed  # a row leaves one and comes to another
+        assert len(features) <= 2 * tally.changed * width
+        assert sparse or values.shape[0] == len(clusters)
+
+
+def test_nothing_grows_with_iterations(client: Any) -> None:
+    X, held = rows(), []
+
+    def count(record: exactmeans.Iteration) -> None:
+        held.append(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
+
+    KMeans(K, init=X[:K], tol=0, callbacks=count).fit(da.from_array(X, chunks=(400, 5)))
+    assert len(held) > 12
+    assert max(held[2:]) <= held[1]
+
+
+def test_tasks_of_many_sites_do_not_pile_up(crowd: Any) -> None:
+    X, held = rows(900), []
+
+    def count(record: exactmeans.Iteration) -> None:
+        held.append(crowd.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
+
+    with crowd.as_current():
+        model = KMeans(K, init=X[:K], tol=0, callbacks=count, max_iter=12)
+        model.fit(da.from_array(X, chunks=(90, 5)))
+    assert len(held) == 12
+    # Those of an iteration are forgotten some time during the next.
+    assert max(held) < 80
+
+
+def test_the_scheduler_holds_no_rows(client: Any) -> None:
+    """Not in the graph either: weights of this process go to the workers."""
+    n, held = 40_000, []
+    weights = np.arange(1.0, n + 1)
+    blocks = [dask.delayed(rows)(10_000, d) for d in (5, 5, 5, 5)]
+
+    def weigh(record: exactmeans.Iteration) -> None:
+        held.append(client.run_on_scheduler(_bytes_of_tasks))
+
+    model = KMeans(4, callbacks=weigh, max_iter=3, random_state=0)
+    model.fit(blocks, sample_weight=weights)
+    assert held
+    assert max(held) < 20_000  # weights alone would be 320,000, a label of a byte each 40,000
+
+
+def _bytes_of_tasks(dask_scheduler: Any) -> int:
+    return sum(len(cloudpickle.dumps(task.run_spec)) for task in dask_scheduler.tasks.values())
+
+
+@pytest.mark.parametrize(("n_jobs", "threads"), [(None, 3), (1, 1), (-1, 3), (-2, 2), (5, 5)])
+def test_threads_are_those_of_the_worker(
+    monkeypatch: pytest.MonkeyPatch, n_jobs: int | None, threads: int
+) -> None:
+    used = []
+
+    class Spied(LocalEngine):
+        def __init__(self, blocks: Any, weights: Any, n_jobs: int, metric: Any) -> None:
+            used.append(n_jobs)
+            super().__init__(blocks, weights, n_jobs, metric)
+
+    monkeypatch.setattr(site, "LocalEngine", Spied)
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=3,
+            processes=False,
+            dashboard_address=None,
+            worker_dashboard_address=None,
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        X = rows(90)
+        KMeans(3, init=X[:3], n_jobs=n_jobs).fit(da.from_array(X, chunks=(30, 5)))
+    assert used == [threads]
 
 
 # what X may be ------------------------------------------------------------------------------------
@@ -303,6 +457,27 @@ def test_a_worker_that_dies_costs_nothing_but_time(client: Any, init: str, spars
         client.wait_for_workers(2, timeout=60)
 
 
+def test_weights_that_die_with_a_worker_are_sent_again(client: Any) -> None:
+    """They came from this process: no task can make them again."""
+    X, weights = rows(), np.random.default_rng(0).random(1500)
+    local = exactmeans.KMeans(K, init=X[:K], tol=0).fit(X, sample_weight=weights)
+    deaths = []
+
+    def die(record: exactmeans.Iteration) -> None:
+        if record.iteration in (2, 4):
+            kill_a_worker(client)
+            deaths.append(record)
+            client.wait_for_workers(2, timeout=60)
+
+    try:
+        model = KMeans(K, init=X[:K], tol=0, callbacks=die)
+        model.fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
+        assert len(deaths) == 2
+        same(model, local)
+    finally:
+        client.wait_for_workers(2, timeout=60)
+
+
 def test_labels_outlive_their_worker(client: Any) -> None:
     X = rows()
     model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)))
@@ -349,6 +524,46 @@ def test_ctrl_c_leaves_nothing_behind(client: Any) -> None:
     assert not hasattr(model, "cluster_centers_")
     gc.collect()
     assert not client.futures
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to one process there")
+def test_ctrl_c_while_blocks_are_computed(client: Any) -> None:
+    """What has not begun never does, even while somebody holds on to the traceback."""
+    blocks = [dask.delayed(_slow_rows)(number) for number in range(40)]
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt) as held:
+            KMeans(3).fit(blocks)
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGINT, before)
+    assert held.tb
+    client.run_on_scheduler(lambda: None)  # it has been told by now
+    left = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+    assert left <= 4  # at most those that were running
+
+
+def _slow_rows(number: int) -> NDArray[Any]:
+    time.sleep(0.4)
+    return rows(50)
+
+
+def test_a_second_client(client: Any) -> None:
+    """Of the same cluster; neither has to be the current one, and both may work at once."""
+    X = rows()
+    local = exactmeans.KMeans(K, init=X[:K]).fit(X)
+    with distributed.Client(client.scheduler.address, set_as_default=False) as second:
+        with second.as_current():
+            chunks = da.from_array(X, chunks=(300, 5)).persist()
+        with ThreadPoolExecutor(1) as thread:
+            other = thread.submit(KMeans(K, init=X[:K]).fit, da.from_array(X, chunks=(400, 5)))
+            model = KMeans(K, init=X[:K]).fit(chunks)
+            same(other.result(), local)
+        with second.as_current():
+            same(model, local)
+            np.testing.assert_array_equal(model.predict(chunks).compute(), local.labels_)
 
 
 def test_futures_do_not_pile_up(client: Any) -> None:
@@ -398,6 +613,45 @@ def test_errors_of_weights(client: Any, weights: Any, message: str) -> None:
     X = da.from_array(rows(30), chunks=(10, 5))
     with pytest.raises(ValueError, match=message):
         KMeans(3).fit(X, sample_weight=weights() if callable(weights) else weights)
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"n_clusters": 0},
+        {"n_clusters": 31},
+        {"max_iter": 0},
+        {"tol": -1},
+        {"algorithm": "fast"},
+        {"metric": "l2"},
+        {"init": "k-means"},
+        {"init": np.ones((3, 4))},
+        {"n_init": 0},
+        {"n_jobs": 0},
+        {"dtype": "int8"},
+        {"memory_limit": 10},
+        {"init_options": {"rounds": 0}},
+        {"callbacks": 3},
+        {"zero_rows": "drop"},
+        {"sparse_centers": "no"},
+    ],
+    ids=str,
+)
+def test_errors_of_the_local_estimator(
+    client: Any, cluster: bool, parameters: dict[str, Any]
+) -> None:
+    X = rows(30)
+    given = {"n_clusters": 3, "init": "k-means||", **parameters}
+    with pytest.raises(ValueError, match=r"\w") as local:
+        exactmeans.KMeans(**given).fit(X)
+    with (
+        dask.config.set(scheduler="distributed" if cluster else "sync"),
+        pytest.raises(ValueError, match=r"\w") as ours,
+    ):
+        KMeans(**given).fit(da.from_array(X, chunks=(10, 5)))
+    if "memory_limit" not in parameters:  # which is what rows of a worker take
+        assert str(ours.value) == str(local.value)
 
 
 def test_nonfinite_rows_are_named_by_their_number(client: Any) -> None:

@@ -467,3 +467,14 @@ def test_functions_take_blocks_and_lists() -> None:
         seeding.d_sampling(X, 2, -3)
     with pytest.raises(ValueError, match="oversampling must be above 0"):
         seeding.kmeans_parallel(X, 2, oversampling=0)
+
+
+@pytest.mark.parametrize("at_once", [7, 64, 2**20])
+def test_one_row_of_many_is_drawn_in_pieces(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NumPy draws it from the chances of all rows."""
+    monkeypatch.setattr(seeding, "_AT_ONCE", at_once)
+    for n in (1, 6, 7, 8, 63, 64, 65, 1000, 4097):
+        for seed in range(20):
+            place = np.random.RandomState(seed).random_sample()
+            drawn = np.random.RandomState(seed).choice(n, p=np.ones(n) / n)
+            assert seeding._one_of(n, place) == drawn

@@ -509,8 +509,9 @@ def filled_up(engine: Engine, chosen: list[int], k: int) -> NDArray[np.intp]:
     """As many as asked for: when every row sits on a seed, any row repeats one."""
     rows = np.array(chosen, dtype=np.intp)
     if len(rows) < k:
-        left = np.setdiff1d(np.arange(engine.n), rows)
         weights = engine.counted()
+        enough = engine.n if weights is not None else min(engine.n, k + len(rows))
+        left = np.setdiff1d(np.arange(enough), rows)
         if weights is not None:
             left = left[np.argsort(weights[left] == 0, kind="stable")]
         rows = np.concatenate([rows, left[: k - len(rows)]])
@@ -531,9 +532,29 @@ def random_rows(engine: Engine, k: int, rng: np.random.RandomState) -> NDArray[n
 
 def one_row(engine: Engine, rng: np.random.RandomState) -> int:
     """What rng.choice(n, p=...) gives, without its checks, which take longer than small fits."""
-    reached = probabilities(engine).cumsum()
+    weights, place = engine.counted(), rng.random_sample()
+    if weights is None:
+        return _one_of(engine.n, place)
+    reached = (weights / weights.sum()).cumsum()
     reached /= reached[-1]
-    return int(reached.searchsorted(rng.random_sample(), side="right"))
+    return int(reached.searchsorted(place, side="right"))
+
+
+_AT_ONCE = 2**20
+
+
+def _one_of(n: int, place: float) -> int:
+    """The same for rows that all weigh 1, of which there may be more than memory for chances."""
+    chances = np.full(min(n, _AT_ONCE) + 1, 1 / n)
+    before = [0.0]  # running totals, by the additions that cumsum makes
+    for begin in range(0, n, _AT_ONCE):
+        chances[0] = before[-1]
+        before.append(float(chances[: 1 + min(n - begin, _AT_ONCE)].cumsum()[-1]))
+    ends = np.array(before[1:]) / before[-1]
+    piece = int(ends.searchsorted(place, side="right"))
+    chances[0] = before[piece]
+    reached = chances[: 1 + min(n - piece * _AT_ONCE, _AT_ONCE)].cumsum()[1:] / before[-1]
+    return piece * _AT_ONCE + int(reached.searchsorted(place, side="right"))
 
 
 def probabilities(engine: Engine) -> NDArray[np.float64]:

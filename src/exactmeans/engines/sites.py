@@ -8,6 +8,7 @@ Nothing here, nor on the scheduler, holds anything of the size of the data.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -30,13 +31,17 @@ _ATTEMPTS = 6  # to put a question to a site whose workers keep dying
 
 
 class Desk:
-    """Where a site is asked directly. A Dask actor: it dies with its worker, the site does not."""
+    """Where a site is asked directly. A Dask actor: it dies with its worker, the site does not.
+
+    Questions and answers are pickled, once for all sites and outside Dask's event loops, on which
+    every message waits for every other.
+    """
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def answer(self, ask: Ask, log: list[Ask] | None) -> Reply:
-        return _answer(self._site, ask, log)
+    def answer(self, question: bytes) -> bytes:
+        return pickle.dumps(_answer(self._site, *pickle.loads(question)), 5)
 
 
 def _answer(site: Site, ask: Ask, log: list[Ask] | None = None) -> Reply:
@@ -172,10 +177,11 @@ class Sites:
         self, what: str, ask: Ask, numbers: tuple[int, ...], log: list[Ask] | None
     ) -> Reply:
         calls: list[Any] = []
+        question = pickle.dumps((ask, log), 5)
         for number in numbers:
             try:
                 desk = self._desks[number]
-                calls.append(desk and desk.answer(ask, log))
+                calls.append(desk and desk.answer(question))
             except RuntimeError:  # Dask knows already that its worker is gone
                 calls.append(None)
         replies = []
@@ -184,7 +190,7 @@ class Sites:
             if call is not None:
                 # KeyError: another worker is at its address now.
                 with contextlib.suppress(OSError, KeyError):
-                    reply = call.result()
+                    reply = pickle.loads(call.result())
             if reply is None:
                 self._desks[number] = None
             replies.append(reply or Reply(lost=(number,)))
@@ -254,15 +260,17 @@ class Sites:
             for number, where in workers.items()
         }
         self._loads += desks.values()
-        # Actors belong to whatever client is current when they are first seen.
+        with contextlib.suppress(distributed.CancelledError):
+            distributed.wait(list(desks.values()))
+        for number in desks:
+            if self._sites[number].status == "error":
+                self._sites[number].result()  # raises
+        found = self._client.who_has(list(desks.values())) if desks else {}
+        # Not what desk.result() gives, which may belong to another client.
         with self._client.as_current():
             for number, desk in desks.items():
-                try:
-                    self._desks[number] = desk.result()
-                except Exception:
-                    if self._sites[number].status == "error":
-                        raise
-                    self._desks[number] = None  # its worker has just died
+                at = found.get(desk.key)  # nowhere if that worker has just died
+                self._desks[number] = distributed.Actor(Desk, at[0], desk.key) if at else None
 
 
 def _release(futures: Any) -> None:
