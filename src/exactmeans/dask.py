@@ -153,9 +153,9 @@ class KMeans(kmeans.KMeans):
 
     # -- parts of fit --------------------------------------------------------------------------
 
-    def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         try:
-            super()._fit(X, sample_weight, progress)
+            super()._fit(X, y, sample_weight, progress)
         finally:  # after Ctrl-C, too, when somebody may still look at this frame
             engine = self.__dict__.pop("_engine_in_use", None)
             if engine is not None:
