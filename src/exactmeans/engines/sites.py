@@ -239,9 +239,12 @@ class Sites:
                 chunks = self._futures([self._pieces[place] for place in self.places[number]])
                 self._sites[number] = self._site(number, chunks, None)
         gone = [number for number in numbers if number in self._desks and not self._desks[number]]
-        distributed.wait([self._sites[number] for number in gone])
-        holders = self._client.who_has([self._sites[number] for number in gone]) if gone else {}
-        self._open_desks({n: list(holders.get(self._sites[n].key, ())) or None for n in gone})
+        if gone:
+            sites = [self._sites[number] for number in gone]
+            distributed.wait(sites)
+            found = self._client.who_has(sites)
+            where = [list(found.get(site.key, ())) or None for site in sites]
+            self._open_desks(dict(zip(gone, where, strict=True)))
         _release(self._loads)
 
     def _open_desks(self, workers: dict[int, list[str] | None]) -> None:
