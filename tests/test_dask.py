@@ -294,10 +294,14 @@ def test_the_scheduler_holds_no_rows(client: Any) -> None:
     def weigh(record: exactmeans.Iteration) -> None:
         held.append(client.run_on_scheduler(_bytes_of_tasks))
 
+    gc.collect()
+    before = client.run_on_scheduler(_bytes_of_tasks)
     model = KMeans(4, callbacks=weigh, max_iter=3, random_state=0)
     model.fit(blocks, sample_weight=weights)
     assert held
-    assert max(held) < 20_000  # weights alone would be 320,000, a label of a byte each 40,000
+    assert (
+        max(held) - before < 20_000
+    )  # weights alone would be 320,000, a label of a byte each 40,000
 
 
 def _bytes_of_tasks(dask_scheduler: Any) -> int:
@@ -454,7 +458,7 @@ def test_a_worker_that_dies_costs_nothing_but_time(client: Any, init: str, spars
         assert deaths
         same(model, local)
     finally:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=300)
 
 
 def test_weights_that_die_with_a_worker_are_sent_again(client: Any) -> None:
@@ -467,7 +471,7 @@ def test_weights_that_die_with_a_worker_are_sent_again(client: Any) -> None:
         if record.iteration in (2, 4):
             kill_a_worker(client)
             deaths.append(record)
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=300)
 
     try:
         model = KMeans(K, init=X[:K], tol=0, callbacks=die)
@@ -475,7 +479,7 @@ def test_weights_that_die_with_a_worker_are_sent_again(client: Any) -> None:
         assert len(deaths) == 2
         same(model, local)
     finally:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=300)
 
 
 def test_labels_outlive_their_worker(client: Any) -> None:
@@ -487,7 +491,7 @@ def test_labels_outlive_their_worker(client: Any) -> None:
             model.labels_.compute(), exactmeans.KMeans(K, init=X[:K]).fit(X).labels_
         )
     finally:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=300)
 
 
 def test_state_that_is_gone_is_made_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
