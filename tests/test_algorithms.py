@@ -15,6 +15,7 @@ from cases import bits, fit
 from exactmeans import KMeans, _algorithms
 from exactmeans._algorithms import Choice, Policy, Workload
 from exactmeans.engines.engine import Tally
+from exactmeans.engines.local import farthest_first
 
 WIDE = Workload(n=100_000, d=50, k=100, sparse=False, itemsize=4, width=50.0)
 SPARSE = Workload(n=100_000, d=9_000, k=100, sparse=True, itemsize=4, width=30.0)
@@ -121,6 +122,48 @@ def test_auto_gives_lloyds_bits_whatever_it_does(kind: str, dtype: str) -> None:
             assert f"algorithm: {name} from iteration {used.index(name) + 1} (" in text
     assert all(len(line) <= 100 for line in text.splitlines())
     assert chosen.n_distances_ < plain.n_distances_
+
+
+COPIED = {"duplicates", "few_distinct", "lattice"}
+
+
+@pytest.mark.parametrize("case", cases.params(c for c in cases.cases() if c.data in COPIED))
+def test_one_row_is_compared_for_all_its_copies(
+    case: cases.Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_algorithms, "SHORT_PASS", 0)  # or it would not be worth a look
+    plain = case.fit()
+    n, distinct = case.X.shape[0], len(np.unique(cases.dense(case.X), axis=0))
+    merged = case.family == "dense" and 4 * distinct <= 3 * n
+    for layout in cases.LAYOUTS[case.family]:
+        model = case.fit(layout, algorithm="auto")
+        assert bits(model) == bits(plain)
+        if layout != "blocks":  # copies in other blocks do not count
+            assert (f"rows compared: {distinct}, copies" in model.explain()) == merged
+        if merged and layout != "blocks":
+            assert all(record.skipped >= n - distinct for record in model.history_)
+            assert model.n_distances_ <= distinct * case.k * (model.n_iter_ + 1)
+        changed = [record.changed for record in model.history_]
+        assert changed == [record.changed for record in plain.history_]
+
+
+def test_a_memory_limit_may_not_leave_room_for_merging_copies() -> None:
+    needed = WIDE.bytes_needed("lloyd")
+    assert _algorithms.may_merge("auto", WIDE, None)
+    assert _algorithms.may_merge("auto", WIDE, needed + 24 * WIDE.n)
+    assert not _algorithms.may_merge("auto", WIDE, needed + 24 * WIDE.n - 1)
+    assert not _algorithms.may_merge("lloyd", WIDE, None)
+    for name in cases.ALGORITHMS:
+        merged = replace(WIDE, kinds=WIDE.n // 2)
+        assert merged.bytes_needed(name) <= max(WIDE.bytes_needed(name), needed + 24 * WIDE.n)
+
+
+def test_far_rows_come_in_order_of_distance_and_number() -> None:
+    rng = np.random.default_rng(7)
+    for n in (1, 5, 255, 256, 257, 3000, 20_000):
+        distances = rng.integers(0, 40, n) / 4.0
+        expected = [i for i in np.argsort(-distances, kind="stable").tolist() if distances[i] > 0]
+        assert list(farthest_first(distances)) == expected
 
 
 def work_for(kind: str, dtype: str) -> tuple[Any, int]:

@@ -5,6 +5,7 @@
 
 #include "bindings.hpp"
 #include "exactmeans/distances.hpp"
+#include "exactmeans/distinct.hpp"
 #include "exactmeans/frame.hpp"
 #include "exactmeans/grid.hpp"
 #include "exactmeans/survey.hpp"
@@ -135,6 +136,47 @@ void lengths(const Block& block, const Array<double, 1>& out, int n_jobs) {
             }
         });
         return 0;
+    });
+}
+
+// The kinds of rows of a block, and the first of each kind as rows of their own.
+struct Kinds {
+    std::unique_ptr<Distinct> distinct;
+    Block rows;
+};
+
+// None where merging would not pay. Only labels depend on the rows that come out of it: they have
+// no weights.
+std::optional<Kinds> kinds_of(const Block& block, int n_jobs) {
+    Kinds kinds{nullptr, block};
+    kinds.distinct = on_rows(
+        block, n_jobs, [](const auto& x, const Threads& threads) -> std::unique_ptr<Distinct> {
+            using Rows = std::decay_t<decltype(x)>;
+            if constexpr (is_dense<Rows>) {
+                // Lengths are looked up by row.
+                if (!x.norms) return RowKinds<typename Rows::Real>(x).find(threads);
+            }
+            return nullptr;
+        });
+    if (!kinds.distinct) return std::nullopt;
+    std::visit(
+        [&](auto& x) {
+            if constexpr (is_dense<std::decay_t<decltype(x)>>) {
+                x.picks = kinds.distinct->first.data();
+                x.n = Size(kinds.distinct->first.size());
+                x.weights = nullptr;
+            }
+        },
+        kinds.rows.rows);
+    return kinds;
+}
+
+Size spread(const Kinds& kinds, const Labels& by_kind, const Labels& labels, int n_jobs) {
+    const Distinct& distinct = *kinds.distinct;
+    require(by_kind.shape(0) == distinct.first.size(), "there must be one label per kind");
+    require(labels.shape(0) == distinct.kind.size(), "there must be one label per row");
+    return unlocked(n_jobs, [&](const Threads& threads) {
+        return distinct.spread(by_kind.data(), labels.data(), threads);
     });
 }
 
@@ -294,6 +336,7 @@ void bind_rows(nb::module_& m) {
         .def_prop_ro("d", [](const Block& b) { return column_count(b.rows); })
         .def("with_metric", &with_metric, nb::arg("metric"), nb::arg("weights").none(),
              nb::arg("norms").none())
+        .def("kinds", &kinds_of, nb::arg("n_jobs"))
         .def("lengths", &lengths, nb::arg("out"), nb::arg("n_jobs"))
         .def("survey",
              [](const Block& b, int n_jobs) {
@@ -324,6 +367,16 @@ void bind_rows(nb::module_& m) {
              nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
         .def("transform", &transform_rows<double, SparseCentres>, nb::arg("centres"),
              nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"));
+
+    nb::class_<Kinds>(m, "Kinds")
+        .def_prop_ro(
+            "rows", [](const Kinds& kinds) { return kinds.rows; }, nb::keep_alive<0, 1>())
+        .def_prop_ro("first",
+                     [](const Kinds& kinds) {
+                         const auto& first = kinds.distinct->first;
+                         return to_numpy(first, {first.size()});
+                     })
+        .def("spread", &spread, nb::arg("by_kind"), nb::arg("labels"), nb::arg("n_jobs"));
 
     nb::class_<SparseCentres>(m, "SparseCentres")
         .def_static("make", &make_sparse_centres<float>, nb::arg("data"), nb::arg("indices"),

@@ -25,6 +25,12 @@ class Workload:
     width: float  # values of a row: d, or its stored entries on average
     reading: int = 0  # bytes of blocks that are at hand or coming; 0 for data in memory
     metric: str = "euclidean"
+    kinds: int | None = None  # rows that differ, where one of each kind is compared for all
+
+    @property
+    def compared(self) -> int:
+        """Rows that are compared with centres."""
+        return self.n if self.kinds is None else self.kinds
 
     def bytes_needed(self, algorithm: str) -> int:
         """Memory beside the data itself: per-row state, centres with their layout, exact sums."""
@@ -38,6 +44,9 @@ class Workload:
         if metric.l1 and self.sparse:  # entries of a cluster, which may be all, being sorted
             per_row += int(40 * self.width)
         centres = self._centre_bytes()
+        if self.kinds is not None:
+            # every row's kind; of each kind its first row and its label
+            return int(self.n * 12 + self.kinds * (8 + bounds) + centres)
         if self.reading:
             # distances and order of the rows when one is lent; nearest seeds, masses and chances
             per_row = max(per_row + 24, 60)
@@ -62,7 +71,7 @@ class Workload:
 
     def plain_cost(self) -> float:
         """A pass of Lloyd."""
-        return self.n * self.k * (self.width + 6)
+        return self.compared * self.k * (self.width + 6)
 
     def cost(self, algorithm: str, tally: Tally) -> float:
         """A pass that left this many distances and rows over."""
@@ -72,7 +81,9 @@ class Workload:
         # and a row that is not settled costs bounds, a place in some lists and a cache miss or two.
         per_distance = 2 * self.width if self.sparse else self.width + 24
         per_row = 6400 / self.itemsize
-        return tally.distances * per_distance + (self.n - tally.skipped) * per_row + 40 * self.n
+        return (
+            tally.distances * per_distance + (self.n - tally.skipped) * per_row + 40 * self.compared
+        )
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,7 @@ class Choice:
     why: str
     bytes_needed: int
     adaptive: bool = False  # lloyd may take over while bounds do not pay
+    kinds: int | None = None  # rows that differ, if only those are compared
 
 
 #: From the one that prunes most to the one that needs no memory.
@@ -117,6 +129,12 @@ def choose(algorithm: str, work: Workload, memory_limit: int | None) -> Choice:
     return Choice(algorithm, why, needed)
 
 
+def may_merge(algorithm: str, work: Workload, memory_limit: int | None) -> bool:
+    """May rows be looked through for copies, which would then not be compared themselves?"""
+    room = memory_limit is None or work.bytes_needed("lloyd") + 24 * work.n <= memory_limit
+    return algorithm == "auto" and room and work.plain_cost() >= SHORT_PASS
+
+
 def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
     algorithm, why = _best(work)
     needed = work.bytes_needed(algorithm)
@@ -128,12 +146,12 @@ def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
                 break
         why = f"{wish} would not fit memory_limit"
     _refuse_too_large(algorithm, needed, work, memory_limit)
-    return Choice(algorithm, f"auto: {why}", needed, adaptive=True)
+    return Choice(algorithm, f"auto: {why}", needed, adaptive=True, kinds=work.kinds)
 
 
 def _best(work: Workload) -> tuple[str, str]:
     """The algorithm that should be fastest in the long run if memory does not matter."""
-    n, d, k = work.n, work.d, work.k
+    n, d, k = work.compared, work.d, work.k
     tree = not work.reading and d <= TREE_FEATURES and n >= 10_000 and k >= 32
     if tree and "kdtree" in able(work):
         return "kdtree", f"{d} features, {n:,} rows"

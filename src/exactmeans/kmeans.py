@@ -235,6 +235,8 @@ class KMeans(
         work = _algorithms.Workload(
             engine.n, engine.d, k, engine.sparse, size, width, reading, metric.name
         )
+        if _algorithms.may_merge(algorithm, work, memory_limit):
+            work = replace(work, kinds=engine.merge_copies())
         here = replace(work, n=engine.most_rows)
         choice = _algorithms.choose(algorithm, here, memory_limit)
         # A quarter is left to the allocator, which does not give back all that is freed.
@@ -362,6 +364,11 @@ class KMeans(
                     for first, name, why in self._stages
                 ),
                 f"data: {n} x {self.n_features_in_}, {self.cluster_centers_.dtype}, {shift}",
+                *(
+                    [f"rows compared: {self._choice.kinds}, copies of which are all others"]
+                    if self._choice.kinds is not None
+                    else []
+                ),
                 f"threads: {self._n_jobs_used}, instruction set: {_core.active_isa()}",
                 f"iterations: {self.n_iter_}; stopped because {self._stopped}",
                 f"distances: {self.n_distances_} of {plain} that plain Lloyd computes "

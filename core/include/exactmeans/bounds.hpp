@@ -43,7 +43,16 @@ struct BoundRows {
     const std::int32_t* labels;  // -1: none, and then upper is infinite
     const float *upper, *lower;
     const float *own, *others;
+    const float* nearest;  // of the label: how far it is from the nearest other centre
     Margins margins;
+};
+
+// Two lower bounds of each distance of a row: what is left of the one that was set, and how far its
+// group is from the own centre, which is at most `near` away.
+struct Lowers {
+    const float *lower, *drift;
+    const float* gap;
+    float near;
 };
 
 struct BoundKernels {
@@ -52,10 +61,9 @@ struct BoundKernels {
     // A centre farther from row ids[t] than this is certain to get a higher score than one at most
     // near[t] away.
     void (*reach)(const Margins& margins, const Size* ids, const float* near, Size n, float* out);
-    // Entries (of whole vectors) with lower - drift <= reach, and the least of all those
-    // differences.
-    Size (*within)(const float* lower, const float* drift, Size n, float reach, std::int32_t* out,
-                   float& least);
+    // Entries (of whole vectors) that may be within reach: neither lower - drift nor gap - near is
+    // beyond it. And the least of what is larger of the two.
+    Size (*within)(const Lowers& lowers, Size n, float reach, std::int32_t* out, float& least);
 };
 
 const BoundKernels& bound_kernels();

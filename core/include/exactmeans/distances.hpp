@@ -68,7 +68,7 @@ double squared_distance(const DenseRows<R>& x, Size i, const Points<C>& points, 
     if (points.sparse) throw std::invalid_argument("sparse points are for CSR rows");
     const C* c = points.values + j * points.d;
     std::vector<R> packed;
-    const R* row = x.data + i * x.row_stride;
+    const R* row = x.row(i);
     if (x.col_stride != 1) {
         packed.resize(std::size_t(x.d));
         for (Size f = 0; f < x.d; ++f) packed[std::size_t(f)] = x.at(i, f);

@@ -90,7 +90,7 @@ int words_needed(const Rows& x, const Grid& grid, Size begin, Size end, int word
         const R* values;
         Size count = x.d;
         if constexpr (is_dense<Rows>) {
-            values = x.data + i * x.row_stride;
+            values = x.row(i);
             if (x.col_stride != 1) {
                 packed.resize(std::size_t(x.d));
                 for (Size f = 0; f < x.d; ++f) packed[std::size_t(f)] = x.at(i, f);

@@ -30,12 +30,14 @@ struct DenseRows {
     Size d = 0;
     Size row_stride = 0;  // in elements
     Size col_stride = 1;
-    const double* weights = nullptr;  // null: every row counts once
-    const double* norms = nullptr;    // null: rows are points; else they are directions
+    const double* weights = nullptr;      // null: every row counts once
+    const double* norms = nullptr;        // null: rows are points; else they are directions
+    const std::int32_t* picks = nullptr;  // null: all rows in memory; else these n of them
 
     double weight(Size i) const { return weights ? weights[i] : 1.0; }
     double pull(Size i) const { return pull_of(weight(i), norms, i); }
-    R at(Size i, Size f) const { return data[i * row_stride + f * col_stride]; }
+    const R* row(Size i) const { return data + (picks ? Size(picks[i]) : i) * row_stride; }
+    R at(Size i, Size f) const { return row(i)[f * col_stride]; }
 };
 
 template <class R, class I>
@@ -104,24 +106,23 @@ public:
         rows_.resize(std::size_t(count));
         const auto id = [&](Size t) { return ids ? ids[t] : begin + t; };
         if (x.col_stride == 1 && !shift) {
-            for (Size t = 0; t < count; ++t) rows_[std::size_t(t)] = x.data + id(t) * x.row_stride;
+            for (Size t = 0; t < count; ++t) rows_[std::size_t(t)] = x.row(id(t));
             return;
         }
         buffer_.resize(std::size_t(count * x.d));
         for (Size t = 0; t < count; ++t) rows_[std::size_t(t)] = buffer_.data() + t * x.d;
         if (x.col_stride == 1) {
             for (Size t = 0; t < count; ++t) {
-                const R* from = x.data + id(t) * x.row_stride;
+                const R* from = x.row(id(t));
                 R* to = buffer_.data() + t * x.d;
                 for (Size f = 0; f < x.d; ++f) to[f] = from[f] - shift[f];
             }
             return;
         }
         for (Size f = 0; f < x.d; ++f) {
-            const R* from = x.data + f * x.col_stride;
             const R minus = shift ? shift[f] : R(0);
             for (Size t = 0; t < count; ++t) {
-                const R value = from[id(t) * x.row_stride];
+                const R value = x.at(id(t), f);
                 buffer_[std::size_t(t * x.d + f)] = shift ? value - minus : value;
             }
         }

@@ -21,7 +21,7 @@ inline constexpr double shortest = 0x1p-1022;
 // The values of row i that are stored, in a contiguous place: the row itself, or the buffer.
 template <class R>
 SparseRow<R, std::int32_t> stored(const DenseRows<R>& x, Size i, std::vector<R>& buffer) {
-    const R* row = x.data + i * x.row_stride;
+    const R* row = x.row(i);
     if (x.col_stride != 1) {
         buffer.resize(std::size_t(x.d));
         for (Size f = 0; f < x.d; ++f) buffer[std::size_t(f)] = x.at(i, f);

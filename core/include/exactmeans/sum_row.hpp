@@ -44,7 +44,7 @@ public:
     template <class R>
     void add(const DenseRows<R>& x, Size i, double sign) {
         const Grid& grid = *grid_;
-        const R* row = x.data + i * x.row_stride;
+        const R* row = x.row(i);
         const double factor = sign * x.pull(i);
         // The product is rounded once and the sum not at all, so the sign commutes with both.
         if (x.col_stride == 1 && grid.words() == 1 && grid.exponent() == 0)

@@ -43,7 +43,7 @@ void survey_row(const Rows& x, Size i, Survey& part) {
     double bad = 0, largest = 0;
     if constexpr (is_dense<Rows>) {
         double* bounds = part.bounds.data();
-        const typename Rows::Real* row = x.data + i * x.row_stride;
+        const typename Rows::Real* row = x.row(i);
         const Size step = x.col_stride;
         for (Size f = 0; f < x.d; ++f) {
             const double size = std::fabs(double(row[f * step]));

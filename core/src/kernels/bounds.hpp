@@ -26,7 +26,7 @@ inline float beyond2(float near, float norm, float gamma, float underflow) {
 template <class V>
 Size unsettled(const BoundRows& rows, Size begin, Size end, Size* out) {
     constexpr Size block = 64;
-    float near[block], far[block];
+    float near[block], far[block], next[block];
     std::uint8_t open[block];
     const Margins& margins = rows.margins;
     Size found = 0;
@@ -36,13 +36,15 @@ Size unsettled(const BoundRows& rows, Size begin, Size end, Size* out) {
             const Size i = first + t, own = rows.labels[i] < 0 ? 0 : rows.labels[i];
             near[t] = rows.own[own];
             far[t] = rows.others[own];
+            next[t] = rows.nearest[own];
         }
         for (Size t = 0; t < count; ++t) {
             const Size i = first + t;
             float u = (rows.upper[i] + near[t]) * up32;
             u = u > 0 ? u : 0;
-            const float l = rows.lower[i] - far[t], norm = margins.norm[i],
-                        underflow = margins.absolute + margins.lost * norm;
+            const float kept = rows.lower[i] - far[t], gap = next[t] - u,
+                        l = kept > gap ? kept : gap;
+            const float norm = margins.norm[i], underflow = margins.absolute + margins.lost * norm;
             const bool apart =
                 (l > 0) & (l * l * down32 > beyond2<V>(u, norm, margins.gamma[i], underflow));
             open[t] = !apart;
@@ -76,13 +78,13 @@ void reach(const Margins& margins, const Size* ids, const float* near, Size n, f
 }
 
 template <class V>
-Size within(const float* lower, const float* drift, Size n, float reach, std::int32_t* out,
-            float& least) {
-    const V bound = V::splat(reach);
+Size within(const Lowers& lowers, Size n, float reach, std::int32_t* out, float& least) {
+    const V bound = V::splat(reach), near = V::splat(lowers.near);
     V low = V::splat(std::numeric_limits<float>::infinity());
     Size found = 0;
     for (Size g = 0; g < n; g += V::lanes) {
-        const V far = V::sub(V::load(lower + g), V::load(drift + g));
+        const V kept = V::sub(V::load(lowers.lower + g), V::load(lowers.drift + g));
+        const V far = V::max(kept, V::sub(V::load(lowers.gap + g), near));
         low = V::min(low, far);
         const unsigned apart = V::bits(V::less(bound, far));
         unsigned open = ~apart & ((1u << V::lanes) - 1);

@@ -231,6 +231,9 @@ class DaskEngine:
 
     # -- an iteration --------------------------------------------------------------------------
 
+    def merge_copies(self) -> int | None:
+        """Sites compare all their rows."""
+
     def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
         self._frame, self._grids = frame, (grid, weight_grid)
 

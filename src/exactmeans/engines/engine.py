@@ -97,6 +97,9 @@ class Engine(Protocol):
     def fingerprint(self) -> str:
         """A digest of all rows and weights, in order; the same however they are cut."""
 
+    def merge_copies(self) -> int | None:
+        """Permission to compare one row for all that equal it; how many are left, if it is used."""
+
     def agree(self, frame: Any, grid: _core.Grid, weight_grid: _core.Grid) -> None:
         """What all rows together have led to, for those who work on some of them."""
 

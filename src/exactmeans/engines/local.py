@@ -63,6 +63,23 @@ def _bytes(row: Matrix) -> bytes:
     return bytes(row.indices.tobytes() + row.data.tobytes())
 
 
+def farthest_first(distances: Double) -> Iterator[int]:
+    """Rows by decreasing distance as far as that is above 0, those at the same by their number.
+
+    Few are ever asked for, so they are sorted some at a time.
+    """
+    left, count = np.flatnonzero(distances > 0), 256
+    while len(left):
+        far, now = distances[left], left
+        if count < len(left):
+            least = np.partition(far, -count)[-count]
+            now, left = left[far >= least], left[far < least]
+        else:
+            left = left[:0]
+        yield from now[np.argsort(-distances[now], kind="stable")].tolist()
+        count *= 8
+
+
 def _holding(ids: NDArray[np.intp]) -> Callable[[Part], bool]:
     return lambda part: bool(((ids >= part.begin) & (ids < part.end)).any())
 
@@ -93,6 +110,7 @@ class Part:
     labels: Labels = field(init=False)
     summed: Labels = field(init=False)  # the labels that the sums stand for
     assigner: _core.Assigner = field(init=False)
+    kinds: Kinds | None = None  # where one row of each kind is compared for all
 
     @property
     def n(self) -> int:
@@ -112,6 +130,28 @@ class Part:
     def plain(self) -> _core.Rows:
         assert self.held is not None
         return self.held.plain
+
+
+class Kinds:
+    """Rows that are equal have equal labels: the first of each kind is compared for all."""
+
+    def __init__(self, found: _core.Kinds) -> None:
+        self._found, self.rows, self.first = found, found.rows, found.first
+        self.labels = _unlabelled(self.n)
+
+    @property
+    def n(self) -> int:
+        return self.rows.n
+
+    def assign(
+        self, assigner: _core.Assigner, centroids: _core.Centroids, labels: Labels, n_jobs: int
+    ) -> tuple[int, int, int]:
+        """Label the rows that these are the kinds of; the counts are of all rows."""
+        counts = assigner.assign(self.rows, centroids, self.labels, n_jobs)
+        changed, distances, skipped = counts
+        if changed:
+            changed = self._found.spread(self.labels, labels, n_jobs)
+        return changed, distances, skipped + len(labels) - self.n
 
 
 class LocalEngine:
@@ -507,6 +547,17 @@ class LocalEngine:
             n_jobs=self.n_jobs,
         )
 
+    def merge_copies(self) -> int | None:
+        """Compare one row of each kind for all, where enough rows are copies of others."""
+        if self.streamed:
+            return None
+        for part in self._parts:
+            found = part.plain.kinds(self.n_jobs)
+            part.kinds = None if found is None else Kinds(found)
+        if all(part.kinds is None for part in self._parts):
+            return None
+        return sum(part.n if part.kinds is None else part.kinds.n for part in self._parts)
+
     def agree(self, frame: Any, grid: _core.Grid, weight_grid: _core.Grid) -> None:
         """Nobody else works on these rows."""
 
@@ -518,7 +569,11 @@ class LocalEngine:
         for part in self._parts:
             part.labels = _unlabelled(part.n)
             part.summed = _unlabelled(part.n)
-            part.assigner = _core.Assigner(algorithm, single, part.n, k)
+            rows = part.n
+            if part.kinds is not None:
+                part.kinds.labels.fill(-1)
+                rows = part.kinds.n
+            part.assigner = _core.Assigner(algorithm, single, rows, k)
 
     def follow(self, sums: _core.Sums | None) -> None:
         """Keep these sums up with the labels of blocks that would have to be read again for it."""
@@ -542,7 +597,10 @@ class LocalEngine:
         summing = threading.Lock()
 
         def label(part: Part, n_jobs: int) -> tuple[int, int, int]:
-            tally = part.assigner.assign(part.rows, centroids, part.labels, n_jobs)
+            if part.kinds is None:
+                tally = part.assigner.assign(part.rows, centroids, part.labels, n_jobs)
+            else:
+                tally = part.kinds.assign(part.assigner, centroids, part.labels, n_jobs)
             if self._followed is not None:
                 with summing:
                     self._followed.relabel(part.rows, part.labels, part.summed, n_jobs)
@@ -600,21 +658,24 @@ class LocalEngine:
             part.assigner.moved(movement)
 
     def own_distances(self, centres: Matrix, exponent: int) -> Double:
-        """What every row costs at the centre of its label."""
-        out = np.empty(self.n)
+        """What every row costs at the centre of its label; 0 for copies of rows before it."""
+        out = np.zeros(self.n)
         centres = for_core(like_rows(centres, sparse=self.sparse))
         for part in self.walk():
-            own = out[part.begin : part.end]
-            part.rows.own_distances(centres, part.labels, exponent, own, self.n_jobs)
+            own, kinds = out[part.begin : part.end], part.kinds
+            if kinds is None or self.weights is not None:  # a copy may have weight
+                part.rows.own_distances(centres, part.labels, exponent, own, self.n_jobs)
+            else:
+                of_kind = np.empty(kinds.n)
+                kinds.rows.own_distances(centres, kinds.labels, exponent, of_kind, self.n_jobs)
+                own[kinds.first] = of_kind
         return out
 
     def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
         """Rows that have weight and are not at their centres, farthest first."""
         distances, labels = self.own_distances(centres, exponent), self.labels()
         counted = self.counted()
-        for row in np.argsort(-distances, kind="stable").tolist():
-            if distances[row] == 0:
-                return
+        for row in farthest_first(distances):
             if counted is None or counted[row] > 0:
                 value = _bytes(self.take(np.array([row])))
                 yield FarRow(float(distances[row]), row, int(labels[row]), value)

@@ -19,6 +19,7 @@
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/drift.hpp"
+#include "exactmeans/gaps.hpp"
 
 namespace exactmeans {
 
@@ -41,6 +42,7 @@ public:
         work.look_at_rows(threads);
         unit_ = work.slacks.unit();
         dense_ = is_dense<Rows>;
+        gaps_pay_ = gaps_pay(work.x, k_);
         look_at_centres(work.centroids, threads);
     }
 
@@ -110,13 +112,18 @@ private:
         if (lower_.empty()) {
             fresh_ = true;
             pitch_ = padded<float>(groups_->count());
+            // Nothing is known of groups, and nothing is where entries only fill vectors.
             lower_.assign(std::size_t(n_ * pitch_), nowhere);
+            for (Size i = 0; i < n_; ++i)
+                std::fill_n(lower_.begin() + i * pitch_, groups_->count(), -nowhere);
             drift_ = Drift(pitch_);
+            gaps_ = std::make_unique<Gaps<R>>(k_, pitch_);
         } else {
             fresh_ = false;
             admit(threads);
         }
         for (Size j = 0; j < k_; ++j) copy_[std::size_t(j)] = groups_->copy(j);
+        if (gaps_pay_) gaps_->update(*groups_, centroids, unit_, threads);
     }
 
     // Bounds were made without copies of other centres. One that has become a centre of its own may
@@ -149,7 +156,10 @@ private:
         std::vector<float> bound{}, reach{};
         std::vector<std::int32_t> open{};
 
-        const float* lower(Size i) const { return own.lower_.data() + i * own.pitch_; }
+        // Of row i, which is at most `near` away from centre j.
+        Lowers lowers(Size i, Size j, float near) const {
+            return {own.lower_.data() + i * own.pitch_, own.drift_.sums(), own.gaps_->of(j), near};
+        }
 
         void find(Size begin, Size end) {
             id.resize(std::size_t(end - begin));
@@ -158,7 +168,8 @@ private:
                 return;
             }
             const BoundRows rows{labels,          own.upper_.data(),  own.least_.data(),
-                                 own.own_.sums(), own.others_.sums(), margins};
+                                 own.own_.sums(), own.others_.sums(), own.gaps_->nearest(),
+                                 margins};
             id.resize(std::size_t(bound_kernels().unsettled(rows, begin, end, id.data())));
             // The bounds of groups say more than the least of them.
             bound.resize(id.size());
@@ -166,13 +177,13 @@ private:
                 const std::size_t i = std::size_t(id[t]);
                 bound[t] = std::max(0.0f, (own.upper_[i] + own.own_.sums()[labels[i]]) * up32);
             }
-            find_reach();
+            find_reach(id);
             open.resize(std::size_t(own.pitch_));
             std::size_t left = 0;
             for (std::size_t t = 0; t < id.size(); ++t) {
                 float least;
-                if (bound_kernels().within(lower(id[t]), own.drift_.sums(), own.pitch_, reach[t],
-                                           open.data(), least) > 0)
+                const Lowers bounds = lowers(id[t], labels[id[t]], bound[t]);
+                if (bound_kernels().within(bounds, own.pitch_, reach[t], open.data(), least) > 0)
                     id[left++] = id[t];
                 else
                     own.keep_least(id[t], labels[id[t]], least);
@@ -180,9 +191,10 @@ private:
             id.resize(left);
         }
 
-        void find_reach() {
-            reach.resize(id.size());
-            bound_kernels().reach(margins, id.data(), bound.data(), Size(id.size()), reach.data());
+        void find_reach(const std::vector<Size>& ids) {
+            reach.resize(ids.size());
+            bound_kernels().reach(margins, ids.data(), bound.data(), Size(ids.size()),
+                                  reach.data());
         }
     };
 
@@ -190,7 +202,7 @@ private:
     template <class Rows>
     struct Range : Unsettled {
         using Unsettled::own, Unsettled::id, Unsettled::bound, Unsettled::reach, Unsettled::open,
-            Unsettled::lower, Unsettled::find_reach;
+            Unsettled::lowers, Unsettled::find_reach;
         const Work<Rows>& work;
         Scan<Rows>& scan;
         ScoredRows<R> scored;
@@ -212,10 +224,8 @@ private:
             label.assign(count, std::numeric_limits<std::int32_t>::max());
             picks.resize(std::size_t(own.groups_->count()));
             open.resize(std::size_t(own.pitch_));
-            if (own.fresh_) {
-                std::vector<std::int32_t> all(count);
-                std::iota(all.begin(), all.end(), 0);
-                for (Size g = 0; g < own.groups_->count(); ++g) compare(g, all);
+            if (work.labels[id[0]] < 0) {
+                compare_one_by_one();
             } else {
                 compare_with_own_group();
                 pick_other_groups();
@@ -250,6 +260,44 @@ private:
             }
         }
 
+        // Rows without a label: each group is left to those rows whose best so far is not so near
+        // that the group is out of reach.
+        void compare_one_by_one() {
+            std::vector<std::int32_t> picked(id.size()), best(id.size(), -1);
+            std::iota(picked.begin(), picked.end(), 0);
+            std::vector<float> limit(id.size());
+            compare(0, picked);
+            for (Size g = 1; g < own.groups_->count(); ++g) {
+                limit_reach(picked, best, limit);
+                picked.clear();
+                for (std::size_t t = 0; t < id.size(); ++t)
+                    if (!(own.gaps_->of(label[t])[g] > limit[t])) picked.push_back(std::int32_t(t));
+                compare(g, picked);
+            }
+        }
+
+        // How far a group must be from the best centre to be out of reach, where that is new.
+        void limit_reach(const std::vector<std::int32_t>& picked, std::vector<std::int32_t>& best,
+                         std::vector<float>& limit) {
+            std::vector<std::int32_t> renewed;
+            std::vector<R> found;
+            some.clear();
+            for (const std::int32_t t : picked) {
+                const std::size_t at = std::size_t(t);
+                if (label[at] == best[at]) continue;
+                best[at] = label[at];
+                renewed.push_back(t);
+                some.push_back(id[at]);
+                found.push_back(score[at]);
+            }
+            bound.resize(some.size());
+            kernels<R>().upper_bounds(scored, some.data(), found.data(), Size(some.size()),
+                                      bound.data());
+            find_reach(some);
+            for (std::size_t t = 0; t < some.size(); ++t)
+                limit[std::size_t(renewed[t])] = (bound[t] + reach[t]) * up32;
+        }
+
         void compare_with_own_group() {
             for (std::size_t t = 0; t < id.size(); ++t) {
                 const Size g = own.groups_->group(work.labels[id[t]]);
@@ -266,10 +314,10 @@ private:
             bound.resize(id.size());
             kernels<R>().upper_bounds(scored, id.data(), score.data(), Size(id.size()),
                                       bound.data());
-            find_reach();
+            find_reach(id);
             for (std::size_t t = 0; t < id.size(); ++t) {
                 float least;
-                const Size found = bound_kernels().within(lower(id[t]), own.drift_.sums(),
+                const Size found = bound_kernels().within(lowers(id[t], label[t], bound[t]),
                                                           own.pitch_, reach[t], open.data(), least);
                 const std::int32_t mine = own.groups_->group(work.labels[id[t]]);
                 for (Size f = 0; f < found; ++f) {
@@ -296,7 +344,7 @@ private:
                 own.upper_[std::size_t(i)] = own.own_.store_upper(j, bound[t]);
                 own.lower_[std::size_t(i * own.pitch_ + g)] = own.drift_.store_lower(g, reach[t]);
                 float least;
-                bound_kernels().within(lower(i), own.drift_.sums(), own.pitch_, -2 * nowhere,
+                bound_kernels().within(lowers(i, j, bound[t]), own.pitch_, -2 * nowhere,
                                        open.data(), least);
                 own.keep_least(i, j, least);
             }
@@ -308,11 +356,12 @@ private:
     }
 
     Size n_, k_, pitch_ = 0;
-    bool fresh_ = true, dense_ = true;
+    bool fresh_ = true, dense_ = true, gaps_pay_ = false;
     double unit_ = 1;
     const Grouping* groups_ = nullptr;
     std::vector<float> lower_, upper_, least_;
     Drift own_, others_, drift_{0};
+    std::unique_ptr<Gaps<R>> gaps_;
     std::vector<char> copy_;  // centres that the bounds leave out
 };
 

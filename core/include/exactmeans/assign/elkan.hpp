@@ -3,14 +3,16 @@
 // a time for all rows that it may concern.
 //
 // A row keeps a lower bound for every centre (by_group.hpp, with groups of one). It prunes more
-// distances than any other algorithm here, and takes the most memory. Distances between centres
-// are not used: they cost k^2 products an iteration and prune little that bounds leave over.
+// distances than any other algorithm here, and takes the most memory. Distances between centres are
+// used for dense rows only (gaps.hpp).
 // Memory: four bytes per row and centre, and eight per row.
 //
 //   paper        here
 //   c(x)         labels[i]
 //   u(x)         upper_[i], plus own_ of the label
 //   l(x, c)      lower_[i * pitch_ + j], minus drift_ of j
+//   d(c, c')     gaps_, twice the paper's test: d(c, c') - u(x) > u(x) is u(x) < d(c, c') / 2
+//   s(c)         half of gaps_->nearest()
 //   r(x)         a row in `id` has not been compared with its own centre yet
 //   S_j          picks[j], the rows to be compared with centre j
 #pragma once

@@ -10,7 +10,7 @@
 //   u(i)       upper_[i], plus own_ of the label: what the own centre moved since
 //   l(i)       lower_[i], minus others_ of the label: the largest movement of the others
 //   p(j)       movement.distance[j]
-//   s(j)       not used: it costs k^2 distances an iteration, which the plain form does without
+//   2 s(j)     nearest_[j]; dense rows only (gaps.hpp)
 //
 // "Apart" carries the rounding slack of slack.hpp, so that a pruned row keeps the label that the
 // computed scores would give it.
@@ -23,6 +23,7 @@
 #include "exactmeans/compensated.hpp"
 #include "exactmeans/distances.hpp"
 #include "exactmeans/drift.hpp"
+#include "exactmeans/gaps.hpp"
 
 namespace exactmeans {
 
@@ -37,6 +38,7 @@ public:
     Hamerly(Size n, Size k)
         : upper_(std::size_t(n), std::numeric_limits<float>::infinity()),
           lower_(std::size_t(n), 0.0f),
+          nearest_(std::size_t(k), -nowhere),
           own_(k),
           others_(k) {}
 
@@ -45,13 +47,15 @@ public:
         work.pack_centres(threads);
         work.look_at_rows(threads);
         unit_ = work.slacks.unit();
+        gaps_pay_ = gaps_pay(work.x, Size(nearest_.size()));
+        find_gaps(work.centroids, threads);
     }
 
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         const ScoredRows<R> scored = work.slacks.scored();
-        const BoundRows rows{work.labels, upper_.data(),  lower_.data(),
-                             own_.sums(), others_.sums(), scored.margins};
+        const BoundRows rows{work.labels,    upper_.data(),   lower_.data(), own_.sums(),
+                             others_.sums(), nearest_.data(), scored.margins};
         std::vector<Size> open(static_cast<std::size_t>(end - begin));
         open.resize(std::size_t(bound_kernels().unsettled(rows, begin, end, open.data())));
         Tally tally;
@@ -76,12 +80,13 @@ public:
     }
 
     // Is every label certain to stay? Needs no rows, but that they were labelled before.
-    bool settled(const Centroids<R>&, const RowSlacks<R>& slacks, const std::int32_t* labels,
-                 const Threads&) const {
+    bool settled(const Centroids<R>& centroids, const RowSlacks<R>& slacks,
+                 const std::int32_t* labels, const Threads& threads) {
+        find_gaps(centroids, threads);
         constexpr Size some = 4096;
         const Size n = Size(upper_.size());
-        const BoundRows rows{labels,      upper_.data(),  lower_.data(),
-                             own_.sums(), others_.sums(), slacks.margins()};
+        const BoundRows rows{labels,         upper_.data(),   lower_.data(),   own_.sums(),
+                             others_.sums(), nearest_.data(), slacks.margins()};
         std::vector<Size> open(static_cast<std::size_t>(some));
         for (Size begin = 0; begin < n; begin += some)
             if (bound_kernels().unsettled(rows, begin, std::min(n, begin + some), open.data()))
@@ -97,6 +102,12 @@ public:
     }
 
 private:
+    void find_gaps(const Centroids<R>& centroids, const Threads& threads) {
+        if (!gaps_pay_ || gaps_version_ == centroids.version()) return;
+        gaps_version_ = centroids.version();
+        nearest_gaps(centroids, unit_, nearest_, threads);
+    }
+
     // Measures the distance to the own centre; rows that this settles are no longer open.
     template <class Rows>
     void tighten(const Work<Rows>& work, const Margins& margins, std::vector<Size>& open,
@@ -115,8 +126,10 @@ private:
         std::size_t left = 0;
         for (std::size_t t = 0; t < open.size(); ++t) {
             const std::size_t i = std::size_t(open[t]);
-            const float drift = others_.sums()[std::max(0, work.labels[i])];
-            if (!(lower_[i] - drift > reach[t])) open[left++] = open[t];
+            const std::int32_t own = std::max(0, work.labels[i]);
+            const float kept = lower_[i] - others_.sums()[own],
+                        gap = nearest_[std::size_t(own)] - near[t];
+            if (!(std::max(kept, gap) > reach[t])) open[left++] = open[t];
         }
         open.resize(left);
     }
@@ -132,7 +145,7 @@ private:
         if constexpr (is_dense<Rows>) {
             const R* shift = frame.shift_or_null();
             if (work.x.col_stride == 1) {
-                const R* row = work.x.data + i * work.x.row_stride;
+                const R* row = work.x.row(i);
                 const Size d = work.x.d;
                 const double step2 =
                     kernels<R>().step2(row, centroids.master(own), shift, d, frame.scale());
@@ -186,7 +199,9 @@ private:
     }
 
     double unit_ = 1;
-    std::vector<float> upper_, lower_;
+    bool gaps_pay_ = false;
+    Size gaps_version_ = -1;
+    std::vector<float> upper_, lower_, nearest_;
     Drift own_, others_;
 };
 

@@ -183,7 +183,7 @@ private:
 
     // Rows that are left over lie anywhere in memory.
     void fetch(Size i) const {
-        const char* row = reinterpret_cast<const char*>(x_.data + i * x_.row_stride);
+        const char* row = reinterpret_cast<const char*>(x_.row(i));
         for (Size at = 0; at < std::min<Size>(512, x_.d * Size(sizeof(R))); at += 64)
             __builtin_prefetch(row + at);
     }
