@@ -17,6 +17,7 @@ from .race import Row
 from .worker import Child, ContenderError
 
 WIKI = (500_000, 2_400_000)  # the size of Wiki-500K
+THIN = (100_500, 10**8)  # rows of up to four features, for a hundred thousand clusters
 GB = 10**9
 
 
@@ -43,10 +44,22 @@ def zipf_text(n: int, d: int, seed: int = 0, dtype: str = "float32") -> Any:
     return sp.vstack(blocks, format="csr", dtype=dtype)
 
 
+def thin_rows(n: int, d: int, seed: int = 0, dtype: str = "float32") -> Any:
+    """Rows of up to four features, some of them empty, with 64-bit indices."""
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 5, n))])
+    features = rng.integers(0, d, offsets[-1])
+    X = sp.csr_matrix((rng.random(len(features)).astype(dtype), features, offsets), shape=(n, d))
+    X.sum_duplicates()
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
 def scale(threads: int, quick: bool) -> Iterator[list[Row]]:
-    """A real set with a thousand centres, and a synthetic one of the size of Wiki-500K."""
+    """A thousand centres of a real set, a set of Wiki-500K's size, a hundred thousand centres."""
     yield [_row("20news_bigram", 1000, "float64", 4, 1.5 * GB, threads, quick)]
     yield [_row("wiki", 500, "float32", 3, 24 * GB, threads, quick)]
+    yield [_row("thin", 100_000, "float32", 2, 24 * GB, threads, quick)]
 
 
 def _row(
@@ -78,6 +91,10 @@ def _fit(
         if name == "wiki":
             n, d = (5000, 100_000) if quick else WIKI
             X = zipf_text(n, d, dtype=dtype)
+        elif name == "thin":
+            n, d = (5000, 10**6) if quick else THIN
+            k = min(k, n)
+            X = thin_rows(n, d, dtype=dtype)
         else:
             X = data.load(name, dtype, 2000 if quick else None)
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak of making the data

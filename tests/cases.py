@@ -27,9 +27,12 @@ Rows: TypeAlias = Any  # an array, a CSR matrix, or blocks of them
 Weights: TypeAlias = NDArray[np.float64] | None
 
 #: Every algorithm of the core; each must give plain Lloyd's bits on all cases below.
-ALGORITHMS = ("lloyd", "elkan", "hamerly", "yinyang", "kdtree")
+ALGORITHMS = ("lloyd", "elkan", "hamerly", "yinyang", "kdtree", "products")
 #: Those that take rows of a family.
-ABLE = {"dense": ALGORITHMS, "csr": tuple(name for name in ALGORITHMS if name != "kdtree")}
+ABLE = {
+    "dense": tuple(name for name in ALGORITHMS if name != "products"),
+    "csr": tuple(name for name in ALGORITHMS if name != "kdtree"),
+}
 
 
 def able(X: Any) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def test_auto_uses_what_fits() -> None:
         auto(WIDE, needs["lloyd"] - 1)
 
 
-@pytest.mark.parametrize("name", [name for name in cases.ALGORITHMS if name != "lloyd"])
+@pytest.mark.parametrize("name", [name for name in cases.ABLE["dense"] if name != "lloyd"])
 def test_an_explicit_algorithm_that_does_not_fit_is_refused(name: str) -> None:
     needed = WIDE.bytes_needed(name)
     assert _algorithms.choose(name, WIDE, needed).algorithm == name
@@ -98,6 +98,29 @@ def test_bounds_that_do_not_hold_are_given_up_and_tried_once_more() -> None:
 @pytest.mark.parametrize("work", [SPARSE, replace(WIDE, d=20, width=20.0)])
 def test_where_bounds_are_dear_lloyd_begins(work: Workload) -> None:
     assert course(work, [ALL, ALL, FEW, FEW, FEW]) == ["lloyd"] * 3 + ["yinyang"] * 3
+
+
+def test_products_take_over_when_few_labels_change() -> None:
+    work = replace(SPARSE, overlap=100_000.0)
+    few = FEW._replace(changed=20)
+    assert course(work, [ALL, few, few]) == ["lloyd"] * 2 + ["products"] * 2
+    # from bounds, too, unless these do better
+    poor = FEW._replace(changed=20, distances=3_000_000)
+    assert course(work, [ALL, FEW, FEW, poor]) == ["lloyd"] * 2 + ["yinyang"] * 2 + ["products"]
+    good = FEW._replace(changed=100, distances=1000, skipped=99_990)
+    assert course(work, [ALL, FEW, FEW, good])[-1] == "yinyang"
+    # not where their use is not known, nor where they do not fit
+    assert course(SPARSE, [ALL, few, few])[-1] == "yinyang"
+    assert auto(work, work.bytes_needed("products")).late
+    assert not auto(work, work.bytes_needed("products") - 1).late
+
+
+def test_products_are_changed_with_the_centres() -> None:
+    X, k = work_for("sparse", "float64")
+    plain, kept = (fit(X, start(X, k), algorithm=name) for name in ("lloyd", "products"))
+    assert bits(plain) == bits(kept)
+    assert kept.history_[0].distances == X.shape[0] * k
+    assert kept.history_[-1].skipped > 0.9 * X.shape[0]
 
 
 def test_a_given_algorithm_stays() -> None:

@@ -21,7 +21,7 @@ from joblib import Parallel, delayed
 
 import cases
 import datasets
-from cases import ABLE, ALGORITHMS, DTYPES, Bits, able, bits, cut, dense, fit, skip_unless_able
+from cases import ALGORITHMS, DTYPES, Bits, able, bits, cut, dense, fit, skip_unless_able
 from exactmeans import KMeans, _core
 
 pytestmark = pytest.mark.core
@@ -184,7 +184,7 @@ def _digest() -> str:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_python_threads_at_once(algorithm: str) -> None:
-    names = ("digits", "sparse_random" if algorithm in ABLE["csr"] else "iris")
+    names = [name for name in ("digits", "sparse_random") if algorithm in able(problem(name)[0])]
     work = [problem(name, dtype) for name in names for dtype in DTYPES] * 2
     alone = [bits(fit(*args, algorithm=algorithm)) for args in work]
     found: list[Bits | None] = [None] * len(work)
@@ -261,7 +261,7 @@ if FLUSH:
     test_reproducible.flush_to_zero()
     assert np.float64(1e-310) * np.ones(1) == 0, "the switch had no effect"
 for X in data:
-    for algorithm in cases.ALGORITHMS:
+    for algorithm in cases.ABLE["dense"]:
         for n_jobs in (1, 3):
             model = cases.fit(X, X[:5], algorithm=algorithm, n_jobs=n_jobs)
             assert len(np.unique(model.labels_)) == 5

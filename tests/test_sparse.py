@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import cases
 import datasets
 from exactmeans import KMeans, _core, kmeans_plusplus
+from exactmeans._algorithms import Workload
 from exactmeans._centres import einsum_norms2
 from exactmeans._problem import Frame
 from exactmeans.engines.local import LocalEngine
@@ -103,6 +104,44 @@ def test_centres_may_be_sparse(dtype: str) -> None:
         assert np.array_equal(sparse.transform(rows), dense.transform(rows))
         assert sparse.score(rows) == dense.score(rows)
     assert np.array_equal(sparse.labels_, sparse.predict(X))
+
+
+def test_no_dense_layout_beyond_the_memory_limit() -> None:
+    X = text(2000, 3000)
+    engine = LocalEngine([X], None, 2)
+    frame = Frame(0, None)
+    dense = 8 * 20 * X.shape[1]
+    for room, lists in ((None, False), (dense, False), (dense - 1, True)):
+        engine.room = room
+        assert frame.centroids(X[:20], engine).has_lists() == lists
+    work = Workload(2000, X.shape[1], 20, True, 8, X.nnz / 2000)
+    least = work.bytes_needed("lloyd")
+    wide, narrow = (
+        KMeans(20, random_state=0, memory_limit=limit).fit(X) for limit in (None, least)
+    )
+    assert least // 4 < dense < 2**25
+    assert cases.bits(narrow) == cases.bits(wide)
+    with pytest.raises(ValueError, match=f"memory_limit must be at least {least:,} bytes"):
+        KMeans(20, memory_limit=least - 1).fit(X)
+
+
+def test_many_clusters_and_a_hundred_million_features() -> None:
+    rng = np.random.default_rng(2)
+    n, k, d = 2600, 2500, 10**8
+    ends = np.concatenate([[0], np.cumsum(rng.integers(0, 6, n))])  # some rows are empty
+    ends[n // 2 :] += 30_000  # and one is very long
+    features = rng.integers(0, d, ends[-1])
+    rows = np.repeat(np.arange(n), np.diff(ends))
+    X = sp.csr_matrix((rng.uniform(0.1, 1, len(rows)), (rows, features)), shape=(n, d))
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    model = KMeans(k, init="random", n_init=1, max_iter=3, tol=0, random_state=0).fit(X)
+    assert X.indices.dtype == np.int64
+    centres: Any = model.cluster_centers_
+    assert sp.issparse(centres)
+    assert centres.nnz <= X.nnz
+    assert np.array_equal(model.predict(X), model.labels_)
+    own = X - centres[model.labels_]
+    assert own.multiply(own).sum() == pytest.approx(model.inertia_, rel=1e-12)
 
 
 def test_dense_rows_may_have_sparse_centres() -> None:

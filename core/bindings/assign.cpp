@@ -230,6 +230,13 @@ void bind_assign(nb::module_& m) {
              [](AnyCentroids& any, Size centres) {
                  any.visit([&](auto& c) { c.set_rare_below(centres); });
              })
+        .def("set_room",
+             [](AnyCentroids& any, Size bytes) { any.visit([&](auto& c) { c.set_room(bytes); }); })
+        .def("has_lists",
+             [](AnyCentroids& any) {
+                 return any.visit(
+                     [&](const auto& c) { return c.panels(false, Threads{}).postings != nullptr; });
+             })
         .def_prop_ro("centres", &centres_of)
         .def_prop_ro("given_norms2", &given_norms2);
 

@@ -25,6 +25,7 @@ class Workload:
     width: float  # values of a row: d, or its stored entries on average
     reading: int = 0  # bytes of blocks that are at hand or coming; 0 for data in memory
     metric: str = "euclidean"
+    overlap: float = math.inf  # entries of other rows in a row's features, on average; inf: unknown
     kinds: int | None = None  # rows that differ, where one of each kind is compared for all
 
     @property
@@ -50,6 +51,8 @@ class Workload:
         if self.reading:
             # distances and order of the rows when one is lent; nearest seeds, masses and chances
             per_row = max(per_row + 24, 60)
+        if algorithm == "products":  # rows feature by feature, and the centres of before
+            centres += self.n * self.width * (2 * self.itemsize + 6) + 16 * self.d
         return int(self.n * per_row + centres + self.reading)
 
     def _centre_bytes(self) -> float:
@@ -85,6 +88,12 @@ class Workload:
             tally.distances * per_distance + (self.n - tally.skipped) * per_row + 40 * self.compared
         )
 
+    def products_cost(self, changed: int) -> float:
+        """A pass that changes kept products for so many rows with a new label (products.hpp)."""
+        lists = self.k * self.d * self.itemsize > LISTS
+        step = (12 if lists else 32) / self.itemsize
+        return 2 * changed * self.overlap * step + self.n * (2 * self.k + 40)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -93,6 +102,7 @@ class Choice:
     bytes_needed: int
     adaptive: bool = False  # lloyd may take over while bounds do not pay
     kinds: int | None = None  # rows that differ, if only those are compared
+    late: bool = False  # products may take over when few labels change
 
 
 #: From the one that prunes most to the one that needs no memory.
@@ -146,7 +156,18 @@ def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
                 break
         why = f"{wish} would not fit memory_limit"
     _refuse_too_large(algorithm, needed, work, memory_limit)
-    return Choice(algorithm, f"auto: {why}", needed, adaptive=True, kinds=work.kinds)
+    late = algorithm in ("yinyang", "hamerly") and _may_keep_products(work, memory_limit)
+    if late:
+        needed = max(needed, work.bytes_needed("products"))
+    return Choice(algorithm, f"auto: {why}", needed, adaptive=True, late=late, kinds=work.kinds)
+
+
+def _may_keep_products(work: Workload, memory_limit: int | None) -> bool:
+    if "products" not in able(work) or work.reading or not math.isfinite(work.overlap):
+        return False
+    if memory_limit is None:
+        return 4 * work.n * work.k <= KEPT
+    return work.bytes_needed("products") <= memory_limit
 
 
 def _best(work: Workload) -> tuple[str, str]:
@@ -173,6 +194,8 @@ def _refuse_too_large(
         )
 
 
+LISTS = 2**25  # bytes of centres from which rare features have lists (layout.hpp)
+KEPT = 2**29  # bytes of products that nobody minds
 SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds
 TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hold
 LONG_ROW = 3000  # values of all centres from which bounds are worth keeping from the start
@@ -202,9 +225,11 @@ class Policy:
         """Take note of an iteration; `algorithm` is what the next one should use."""
         if not self._choice.adaptive or self._choice.algorithm == "lloyd":
             return
+        share = tally.changed / self._work.n
         if self.algorithm == "lloyd":
-            if self._given_up < 2 and tally.changed <= self._changed_at_entry:
-                share = tally.changed / self._work.n
+            if self._products_pay(tally.changed, self._work.plain_cost()):
+                self._go_on(iteration, "products", f"{share:.1%} of rows changed")
+            elif self._given_up < 2 and tally.changed <= self._changed_at_entry:
                 self._go_on(iteration, self._choice.algorithm, f"{share:.1%} of rows changed")
             return
         fresh = self.stages[-1][0] == iteration  # the pass that begins the bounds computes all
@@ -215,6 +240,12 @@ class Policy:
             self._changed_at_entry = tally.changed / 16
             share = 1 - tally.skipped / self._work.n
             self._go_on(iteration, "lloyd", f"bounds left {share:.0%} of rows over")
+        elif self.algorithm != "products" and self._products_pay(tally.changed, cost):
+            self._go_on(iteration, "products", f"{share:.1%} of rows changed")
+
+    def _products_pay(self, changed: int, cost: float) -> bool:
+        """Would they cost clearly less than what a pass costs now?"""
+        return self._choice.late and self._work.products_cost(changed) < 0.6 * cost
 
     def _go_on(self, iteration: int, algorithm: str, why: str) -> None:
         self.algorithm, self._losses = algorithm, 0

@@ -39,9 +39,12 @@ class Frame:
         shift = self.shift_of(engine)
         slots = engine.slots() if engine.sparse else None
         own = for_core(like_rows(centres, sparse=engine.sparse and engine.metric.summed))
-        return _core.Centroids.make(
+        centroids = _core.Centroids.make(
             own, shift, self.exponent, slots, engine.n_jobs, self.metric, self.packing
         )
+        if engine.room is not None:
+            centroids.set_room(engine.room)
+        return centroids
 
     def scaled(self, exponent: int) -> Frame:
         """The frame on another scale."""

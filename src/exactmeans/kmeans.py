@@ -83,8 +83,9 @@ class KMeans(
         Makes the choice of initial centres reproducible.
     copy_x : bool, default=True
         Accepted for compatibility: the data is never modified.
-    algorithm : {'auto', 'lloyd', 'elkan', 'hamerly', 'yinyang', 'kdtree'}, default='auto'
-        How to find the nearest centres. The choice changes time and memory, never the result.
+    algorithm : {'auto', 'lloyd', 'elkan', 'hamerly', 'yinyang', 'kdtree', 'products'}
+        How to find the nearest centres. The choice changes time and memory, never the result;
+        the default is 'auto'.
     metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
         'cosine' and 'angular' look at the directions of rows only; centres are unit vectors,
         directions of means or geodesic means. 'manhattan' makes centres of medians. See
@@ -230,10 +231,19 @@ class KMeans(
         callbacks = [*progress.callbacks, *self._callbacks()]
         engine = self._engine_to_fit(X, sample_weight, k, metric)
         progress.rows = engine.n
+        engine.room = None if memory_limit is None else memory_limit // 4
         size, reading = engine.dtype.itemsize, engine.reading_bytes
         width = engine.nonzeros / engine.n
         work = _algorithms.Workload(
-            engine.n, engine.d, k, engine.sparse, size, width, reading, metric.name
+            engine.n,
+            engine.d,
+            k,
+            engine.sparse,
+            size,
+            width,
+            reading,
+            metric.name,
+            engine.overlap(),
         )
         if _algorithms.may_merge(algorithm, work, memory_limit):
             work = replace(work, kinds=engine.merge_copies())

@@ -55,6 +55,9 @@ struct Lowers {
     float near;
 };
 
+// Rows whose products with all centres are kept stand in tiles: products[j * bound_tile + row].
+inline constexpr Size bound_tile = 64;
+
 struct BoundKernels {
     // Rows of [begin, end) whose label is not certain to stay.
     Size (*unsettled)(const BoundRows& rows, Size begin, Size end, Size* out);
@@ -64,6 +67,9 @@ struct BoundKernels {
     // Entries (of whole vectors) that may be within reach: neither lower - drift nor gap - near is
     // beyond it. And the least of what is larger of the two.
     Size (*within)(const Lowers& lowers, Size n, float reach, std::int32_t* out, float& least);
+    // The lowest start[j] - scale[j] product of each row of a tile, its j, and the second lowest.
+    void (*lowest_in_tile)(const float* products, const float* start, const float* scale, Size k,
+                           float* low, float* second, float* label);
 };
 
 const BoundKernels& bound_kernels();

@@ -114,6 +114,7 @@ public:
     // Hints to the layout for CSR rows, see there.
     void set_slots(std::vector<std::uint32_t> slots) { layout_.set_slots(std::move(slots)); }
     void set_rare_below(Size centres) { layout_.set_rare_below(centres); }
+    void set_room(Size bytes) { layout_.set_room(bytes); }
     const std::uint32_t* slots_or_null() const { return layout_.slots_or_null(); }
     const Layout<R>& layout() const { return layout_; }
 

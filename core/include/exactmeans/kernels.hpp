@@ -143,7 +143,9 @@ struct Kernels {
     // out[i * k + j] = the score of row i and centre j
     void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, R* out);
-    // the same by L1 distances, without the second lowest
+    // of such scores the lowest of each row, with a second
+    void (*lowest_two)(const R* scores, Size n, Size k, const Nearest<R>& out);
+    // scores by L1 distances, without the second lowest
     void (*nearest_dense_l1)(const R* const* rows, Size n, const Panels<R>& centres,
                              const Nearest<R>& out);
     void (*nearest_csr_l1)(const SlotRow<R>* rows, Size n, const Panels<R>& centres,

@@ -30,6 +30,7 @@ public:
     Layout(const Layout& other, std::vector<std::int32_t> order, Size panels) : Layout(other.k_) {
         slots_ = other.slots_;
         asked_ = other.asked_;
+        room_ = other.room_;
         order_ = std::move(order);
         ordered_panels_ = panels;
     }
@@ -46,6 +47,13 @@ public:
     // Features of fewer centres than this are rare; 0: none is, negative: as it seems best.
     void set_rare_below(Size centres) {
         asked_ = centres;
+        rare_below_ = -1;
+        std::fill(stale_.begin(), stale_.end(), char(1));
+    }
+
+    // Panels with all features may take this many bytes.
+    void set_room(Size bytes) {
+        room_ = double(bytes);
         rare_below_ = -1;
         std::fill(stale_.begin(), stale_.end(), char(1));
     }
@@ -161,6 +169,9 @@ private:
     void choose(const Sparse& master, Size d) {
         Size nonzeros = 0;
         for (const SparseVector<R>& centre : master) nonzeros += centre.size();
+        // What is rare may be a little out of date: lists have whatever has no slot.
+        if (rare_below_ >= 0 && 8 * std::abs(nonzeros - chosen_for_) <= chosen_for_) return;
+        chosen_for_ = nonzeros;
         const Size before = rare_below_;
         rare_below_ = asked_ >= 0 ? asked_ : best_rare_below(d, nonzeros);
         if (rare_below_ > 0) {
@@ -176,6 +187,7 @@ private:
     Size best_rare_below(Size d, Size nonzeros) const {
         const double bytes = double(padded<R>(k_)) * double(d) * sizeof(R);
         const double fill = double(nonzeros) / (double(k_) * double(d));
+        if (bytes > room_) return std::max<Size>(2, k_ / 16);
         if (bytes <= 0x1p25 || (fill >= 0.02 && bytes <= 0x1p29)) return 0;
         return std::max<Size>(2, k_ / 16);
     }
@@ -255,7 +267,9 @@ private:
     std::vector<std::int32_t> order_;  // the centre at each place; empty: ascending
     Size ordered_panels_ = 0;
     Size asked_ = -1;
+    double room_ = 0x1p62;
     Size rare_below_ = -1;                 // not chosen yet
+    Size chosen_for_ = 0;                  // nonzeros when it was
     Size frequent_ = 0;                    // features with a slot of their own
     Size count_ = 0;                       // panels, and
     const std::uint32_t* used_ = nullptr;  // slots, that the values stand in

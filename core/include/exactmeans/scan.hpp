@@ -37,6 +37,8 @@ struct Work {
         panels = centroids.panels(is_dense<Rows>, threads);
     }
     void look_at_rows(const Threads& threads) { slacks.look(x, centroids, threads); }
+    // May labels come from scores in another order than the contract's? Asks for both of these.
+    bool loose() const { return panels.postings && centroids.frame().metric != Metric::manhattan; }
     RowSlack slack(Size i) const { return slacks.of(x, centroids, i); }
 };
 
@@ -52,20 +54,19 @@ public:
         score.resize(std::size_t(count));
         second.resize(std::size_t(with_second ? count : 0));
         const Nearest<R> out{label.data(), score.data(), with_second ? second.data() : nullptr};
-        // Rows with hits take room: a batch of them should stay in the cache.
-        const Size batch = work.panels.postings ? batch_rows(work.x) : std::max<Size>(1, count);
-        const bool l1 = work.centroids.frame().metric == Metric::manhattan;
-        const Kernels<R>& by = kernels<R>();
-        for (Size t = 0; t < count; t += batch) {
-            const Size some = std::min(batch, count - t);
-            const Nearest<R> to{out.label + t, out.score + t,
-                                out.second ? out.second + t : nullptr};
-            load(work, work.panels, begin + t, ids ? ids + t : nullptr, some);
-            if constexpr (is_dense<Rows>)
-                (l1 ? by.nearest_dense_l1 : by.nearest_dense)(tile_.rows(), some, work.panels, to);
-            else
-                (l1 ? by.nearest_csr_l1 : by.nearest_csr)(rows_, some, work.panels, to);
-        }
+        if constexpr (!is_dense<Rows>)
+            if (!with_second && work.loose())
+                return from_scores(work, begin, ids, count, [](Size, Size, const R*) {});
+        nearest_by(work, begin, ids, count, out);
+    }
+
+    // The same for rows [begin, begin + count), and calls keep(t, some, scores) with all scores of
+    // `some` rows from begin + t on; they may be loose.
+    template <class Keep>
+    void nearest_keeping(const Work<Rows>& work, Size begin, Size count, Keep keep) {
+        label.resize(std::size_t(count));
+        score.resize(std::size_t(count));
+        from_scores(work, begin, nullptr, count, keep);
     }
 
     // Makes rows ready for in_panel, to which ids[t] is known as t.
@@ -100,6 +101,74 @@ public:
     std::vector<R> second;
 
 private:
+    void nearest_by(const Work<Rows>& work, Size begin, const Size* ids, Size count,
+                    const Nearest<R>& out) {
+        // Rows with hits take room: a batch of them should stay in the cache.
+        const Size batch = work.panels.postings ? batch_rows(work.x) : std::max<Size>(1, count);
+        const bool l1 = work.centroids.frame().metric == Metric::manhattan;
+        const Kernels<R>& by = kernels<R>();
+        for (Size t = 0; t < count; t += batch) {
+            const Size some = std::min(batch, count - t);
+            const Nearest<R> to{out.label + t, out.score + t,
+                                out.second ? out.second + t : nullptr};
+            load(work, work.panels, begin + t, ids ? ids + t : nullptr, some);
+            if constexpr (is_dense<Rows>)
+                (l1 ? by.nearest_dense_l1 : by.nearest_dense)(tile_.rows(), some, work.panels, to);
+            else
+                (l1 ? by.nearest_csr_l1 : by.nearest_csr)(rows_, some, work.panels, to);
+        }
+    }
+
+    // Labels from all scores of a row. Where centres have lists, these are added up in another
+    // order, which is faster; wherever that might matter, the row is compared once more, in order
+    // (docs/numerics.md, "Loose scores").
+    template <class Keep>
+    void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count, Keep keep) {
+        const Size k = work.centroids.k();
+        const Size batch =
+            std::clamp<Size>((Size(1) << 18) / (k * Size(sizeof(R))), 1, batch_rows(work.x));
+        second.resize(std::size_t(count));
+        scores_.resize(std::size_t(batch * k));
+        id_.resize(std::size_t(count));
+        for (Size t = 0; t < count; ++t) id_[std::size_t(t)] = ids ? ids[t] : begin + t;
+        for (Size t = 0; t < count; t += batch) {
+            const Size some = std::min(batch, count - t);
+            const Size* const own = id_.data() + t;
+            rows_ = work.loose() ? slots_.load_frequent(work.x, work.panels, own, some)
+                                 : slots_.load(work.x, work.panels, 0, own, some);
+            kernels<R>().scores_csr(rows_, some, work.panels, scores_.data());
+            if (work.loose()) slots_.add_rare(work.panels, scores_.data());
+            kernels<R>().lowest_two(scores_.data(), some, k,
+                                    {label.data() + t, score.data() + t, second.data() + t});
+            keep(t, some, static_cast<const R*>(scores_.data()));
+        }
+        if (work.loose()) put_in_order(work, count);
+    }
+
+    void put_in_order(const Work<Rows>& work, Size count) {
+        const ScoredRows<R> scored = work.slacks.scored();
+        near_.resize(id_.size());
+        far_.resize(id_.size());
+        kernels<R>().lower_bounds(scored, id_.data(), second.data(), count, far_.data());
+        kernels<R>().upper_bounds(scored, id_.data(), score.data(), count, near_.data());
+        bound_kernels().reach(scored.margins, id_.data(), near_.data(), count, near_.data());
+        std::vector<Size> open, at;
+        for (Size t = 0; t < count; ++t) {
+            const std::size_t s = std::size_t(t);
+            // Slack is that of chains cut into pieces, which these were not.
+            const bool cut =
+                sizeof(R) < sizeof(double) && work.x.row(id_[s]).nonzeros > longest_chain;
+            if (far_[s] > near_[s] && !cut) continue;
+            open.push_back(id_[s]);
+            at.push_back(t);
+        }
+        if (open.empty()) return;
+        std::vector<std::int32_t> own(open.size());
+        std::vector<R> scores(open.size());
+        nearest_by(work, 0, open.data(), Size(open.size()), {own.data(), scores.data(), nullptr});
+        for (std::size_t o = 0; o < open.size(); ++o) label[std::size_t(at[o])] = own[o];
+    }
+
     Nearest<R> pick(const std::int32_t* picks, Size count) {
         label.resize(std::size_t(count));
         score.resize(std::size_t(count));
@@ -121,6 +190,9 @@ private:
             return std::max<Size>(16, (Size(1) << 16) / (x.nonzeros() / x.n + 1));
     }
 
+    std::vector<R> scores_;
+    std::vector<Size> id_;
+    std::vector<float> near_, far_;
     DenseTile<R> tile_;
     SlotRows<R> slots_;
     const SlotRow<R>* rows_ = nullptr;

@@ -71,7 +71,66 @@ public:
         return rows_.data();
     }
 
+    // Entries of frequent features only; add_rare then adds what the others do to the scores. So
+    // they come in another order than the contract's.
+    template <class I>
+    const SlotRow<R>* load_frequent(const CsrRows<R, I>& x, const Panels<R>& panels,
+                                    const Size* ids, Size count) {
+        rows_.resize(std::size_t(count));
+        const auto row_of = [&](Size t) { return x.row(ids[t]); };
+        Size total = 0;
+        for (Size t = 0; t < count; ++t) total += row_of(t).nonzeros;
+        slots_.resize(std::size_t(total));
+        values_.resize(std::size_t(total));
+        rare_.resize(std::size_t(total) + 1);
+        ends_.clear();
+        const std::uint32_t rare = std::uint32_t(panels.d);
+        std::uint32_t* to = slots_.data();
+        R* to_value = values_.data();
+        Size found = 0;
+        for (Size t = 0; t < count; ++t) {
+            const auto row = row_of(t);
+            Size kept = 0;
+            for (Size e = 0; e < row.nonzeros; ++e) {
+                // Written wherever it belongs, without a branch that nobody could foretell.
+                const std::uint32_t slot = panels.slots[row.index[e]];
+                to[kept] = slot;
+                to_value[kept] = row.value[e];
+                kept += slot < rare;
+                rare_[std::size_t(found)] = {slot - rare, row.value[e]};
+                found += slot >= rare && slot != no_slot;
+            }
+            rows_[std::size_t(t)] = {to, to_value, kept};
+            ends_.push_back(found);
+            to += kept;
+            to_value += kept;
+        }
+        return rows_.data();
+    }
+    void add_rare(const Panels<R>& panels, R* scores) const {
+        constexpr Size ahead = 24;
+        const Size last = ends_.empty() ? -1 : ends_.back() - 1;
+        Size at = 0;
+        for (const Size end : ends_) {
+            for (; at < end; ++at) {
+                const Rare& next = rare_[std::size_t(std::min(at + ahead, last))];
+                __builtin_prefetch(panels.postings + next.posting);
+                const Rare& own = rare_[std::size_t(at)];
+                const Posting<R>* posting = panels.postings + own.posting;
+                for (; !(posting->place & Posting<R>::last); ++posting)
+                    scores[posting->place] += own.x * posting->value;
+                scores[posting->place & ~Posting<R>::last] += own.x * posting->value;
+            }
+            scores += panels.k;
+        }
+    }
+
 private:
+    // An entry of a rare feature, and where its centres are listed.
+    struct Rare {
+        std::uint32_t posting;
+        R x;
+    };
     struct Same {
         R operator()(R value) const { return value; }
     };
@@ -157,7 +216,8 @@ private:
     std::vector<std::uint32_t> slots_, found_;
     std::vector<R> values_;
     std::vector<Hit<R>> hits_, fresh_;
-    std::vector<Size> ends_;                           // of each row's hits
+    std::vector<Rare> rare_;
+    std::vector<Size> ends_;                           // of each row's hits, or rare entries
     std::vector<std::uint32_t> panel_of_, per_panel_;  // of each unit; hits of a row
 };
 

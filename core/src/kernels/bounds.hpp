@@ -4,6 +4,7 @@
 
 #include "exactmeans/bounds.hpp"
 #include "exactmeans/kernels.hpp"
+#include "nearest.hpp"
 
 namespace exactmeans {
 
@@ -94,6 +95,34 @@ Size within(const Lowers& lowers, Size n, float reach, std::int32_t* out, float&
     return found;
 }
 
+template <class V>
+void lowest_in_tile(const float* products, const float* start, const float* scale, Size k,
+                    float* low, float* second, float* label) {
+    constexpr int vectors = 4;
+    constexpr Size step = Size(vectors) * V::lanes;
+    static_assert(bound_tile % step == 0);
+    for (Size begin = 0; begin < bound_tile; begin += step) {
+        LaneBest<V> best[vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) best[v] = LaneBest<V>::none();
+        for (Size j = 0; j < k; ++j) {
+            const V from = V::splat(start[j]), minus = V::splat(-scale[j]),
+                    number = V::splat(float(j));
+            const float* own = products + j * bound_tile + begin;
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v)
+                best[v].template take<true>(V::fma(minus, V::load(own + v * V::lanes), from),
+                                            number);
+        }
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) {
+            best[v].score.store(low + begin + v * V::lanes);
+            best[v].second.store(second + begin + v * V::lanes);
+            best[v].centre.store(label + begin + v * V::lanes);
+        }
+    }
+}
+
 // Distances from scores, in units: certainly not above (below) the true one.
 template <class V, bool Upper>
 void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
@@ -133,7 +162,7 @@ void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
 
 template <class V>
 constexpr BoundKernels bound_table() {
-    return {&unsettled<V>, &reach<V>, &within<V>};
+    return {&unsettled<V>, &reach<V>, &within<V>, &lowest_in_tile<V>};
 }
 
 }  // namespace exactmeans

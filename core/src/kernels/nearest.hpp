@@ -704,4 +704,24 @@ void scores_csr(const SlotRow<typename V::Real>* rows, Size n,
     });
 }
 
+template <class V>
+void lowest_two(const typename V::Real* scores, Size n, Size k,
+                const Nearest<typename V::Real>& out) {
+    using R = typename V::Real;
+    const Size whole = k / V::lanes * V::lanes;
+    for (Size i = 0; i < n; ++i, scores += k) {
+        LaneBest<V> best = LaneBest<V>::none();
+        V number = V::iota();
+        for (Size j = 0; j < whole; j += V::lanes) {
+            best.template take<true>(V::load(scores + j), number);
+            number = V::add(number, V::splat(R(V::lanes)));
+        }
+        R rest[V::lanes];
+        for (Size l = 0; l < V::lanes; ++l)
+            rest[l] = whole + l < k ? scores[whole + l] : std::numeric_limits<R>::infinity();
+        best.template take<true>(V::load(rest), number);
+        reduce_lanes<V, true>(best, i, out);
+    }
+}
+
 }  // namespace exactmeans

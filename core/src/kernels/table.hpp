@@ -24,6 +24,7 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             &nearest_listed<V>,
             &scores_dense<V, Product<V>>,
             &scores_csr<V, Product<V>>,
+            &lowest_two<V>,
             &nearest_dense_rows<V, false, Gap<V>>,
             &nearest_csr_rows<V, false, StoredGap<V>>,
             &scores_dense<V, Gap<V>>,

@@ -6,6 +6,7 @@ of a LocalEngine over all rows. Nothing here holds anything of the size of the d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -89,6 +90,7 @@ class DaskEngine:
     streamed = False
     passes = unread = 0  # blocks stay where they are
     reading_bytes = 0
+    room: int | None = None
 
     def __init__(
         self,
@@ -202,6 +204,10 @@ class DaskEngine:
     def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
         weighted, plain = self.ask("squares", point, exponent)
         return weighted.value, plain.value
+
+    def overlap(self) -> float:
+        """Not known: no site has all rows."""
+        return math.inf
 
     def slots(self) -> NDArray[np.uint32] | None:
         return None  # sites have their own

@@ -45,6 +45,7 @@ class Engine(Protocol):
     sparse: bool
     n_jobs: int
     metric: Metric
+    room: int | None  # bytes that centres of sparse rows may take as a dense matrix
 
     @property
     def weighted(self) -> bool:
@@ -78,6 +79,9 @@ class Engine(Protocol):
 
     def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
         """Sum of squared distances to a point, weighted and not, whatever the metric."""
+
+    def overlap(self) -> float:
+        """Entries of all rows in a row's features, on average; infinite where it is not known."""
 
     def slots(self) -> NDArray[np.uint32] | None:
         """Where the core should keep each feature of sparse centres."""

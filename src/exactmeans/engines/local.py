@@ -7,6 +7,7 @@ on; what is kept of them is a few numbers per row.
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -170,6 +171,7 @@ class LocalEngine:
         self.metric = metric
         self.streamed = isinstance(blocks, Stream)
         self.nonzeros = 0
+        self.room: int | None = None  # bytes that centres may take as a dense matrix
         self.passes = 0  # over the blocks that are not in memory
         self.unread = 0  # blocks that passes did without
         self._zero_rows = zero_rows
@@ -178,6 +180,7 @@ class LocalEngine:
         self.norms: Double | None = np.empty(n) if metric.directed else None
         self._measured: set[int] = set()
         self._slots: NDArray[np.uint32] | None = None
+        self._counts: NDArray[np.int64] | None = None
         self._surveys: dict[bool, _core.Survey] = {}
         self._spare: Part | None = None
         self._followed: _core.Sums | None = None
@@ -494,11 +497,25 @@ class LocalEngine:
         if self.d * 16 > self.nonzeros:
             return None
         if self._slots is None:
-            counts = np.zeros(self.d, dtype=np.int64)
-            for part in self.walk():
-                part.plain.count_features(counts)
-            self._slots = slots_for(counts)
+            self._slots = slots_for(self._frequencies())
         return self._slots
+
+    def overlap(self) -> float:
+        """How many entries the features of a row have in all rows, on average.
+
+        Infinite where it is not known, or rows are so thin that features outnumber entries.
+        """
+        if not self.sparse or self.streamed or self.d > 4 * self.nonzeros:
+            return math.inf
+        counts = self._frequencies().astype(np.float64)
+        return float(counts @ counts) / self.n
+
+    def _frequencies(self) -> NDArray[np.int64]:
+        if self._counts is None:
+            self._counts = np.zeros(self.d, dtype=np.int64)
+            for part in self.walk():
+                part.plain.count_features(self._counts)
+        return self._counts
 
     def fingerprint(self) -> str:
         """A digest of all rows and weights, in order; the same however they are cut."""

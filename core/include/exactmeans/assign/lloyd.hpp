@@ -16,13 +16,16 @@ public:
     using Real = R;
     static constexpr Traits traits{"lloyd", "every row against every centre", true, true,
                                    "euclidean cosine angular manhattan"};
-    static Size bytes_per_row(Size, Size, bool) { return 0; }
+    static Size bytes_per_row(Size, Size, bool dense) {
+        return dense ? 0 : RowSlacks<R>::bytes_per_row;
+    }
 
     Lloyd(Size, Size) {}
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
         work.pack_centres(threads);
+        if (work.loose()) work.look_at_rows(threads);
     }
 
     template <class Rows>

@@ -1,0 +1,80 @@
+// How a sparse centre differs from what it was: c = factor b + the change, whose few features are
+// those of rows that came or went. What rounding makes of all others is left out, and its length
+// told.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "exactmeans/sparse.hpp"
+
+namespace exactmeans {
+
+struct Change {
+    bool any = false;
+    double factor = 1;
+    double length = 0, lost = 0;  // of the change, and of what it leaves out; rounded up
+    std::vector<std::uint32_t> feature;
+    std::vector<double> value;
+};
+
+// The factor that most of the pairs agree on, up to rounding; 1 if there is nothing to go by.
+template <class R>
+double common_factor(const std::vector<R>& from, const std::vector<R>& to) {
+    constexpr std::size_t enough = 256;
+    constexpr double near = 1 + 4 * double(std::numeric_limits<R>::epsilon());
+    std::vector<double> ratio;
+    for (std::size_t t = 0, step = from.size() / enough + 1; t < from.size(); t += step)
+        if (from[t] != 0 && to[t] != 0) ratio.push_back(double(to[t]) / double(from[t]));
+    std::sort(ratio.begin(), ratio.end());
+    std::size_t begin = 0, best = 0, most = 0;
+    for (std::size_t end = 0; end < ratio.size(); ++end) {
+        while (ratio[end] > ratio[begin] * near) ++begin;
+        if (end + 1 - begin > most) {
+            most = end + 1 - begin;
+            best = begin;
+        }
+    }
+    double sum = 0;
+    for (std::size_t t = best; t < best + most; ++t) sum += ratio[t];
+    const double factor = most ? sum / double(most) : 1.0;
+    return factor > 0.25 && factor < 4 ? factor : 1.0;
+}
+
+// Values times `scale`, a power of two.
+template <class R>
+Change change_of(const SparseVector<R>& then, const SparseVector<R>& now, double scale) {
+    std::vector<std::uint32_t> feature;
+    std::vector<R> from, to;
+    for_either(then.feature, now.feature, [&](std::uint32_t f, Size s, Size t) {
+        feature.push_back(f);
+        from.push_back(s < 0 ? R(0) : then.value[std::size_t(s)]);
+        to.push_back(t < 0 ? R(0) : now.value[std::size_t(t)]);
+    });
+    Change change;
+    change.any = true;
+    change.factor = common_factor(from, to);
+    constexpr double rounding = 2 * double(std::numeric_limits<R>::epsilon());
+    double length2 = 0, lost2 = 0;
+    for (std::size_t t = 0; t < feature.size(); ++t) {
+        const double a = double(to[t]) * scale, b = change.factor * (double(from[t]) * scale);
+        const double step = a - b;
+        if (std::abs(step) <= rounding * std::abs(a)) {
+            lost2 += step * step;
+            continue;
+        }
+        length2 += step * step;
+        change.feature.push_back(feature[t]);
+        change.value.push_back(step);
+    }
+    // Each difference is off by two roundings of its terms, which the caller pays for.
+    const double up = 1 + double(feature.size() + 16) * 0x1p-52;
+    change.length = std::sqrt(length2) * up;
+    change.lost = std::sqrt(lost2) * up;
+    return change;
+}
+
+}  // namespace exactmeans
