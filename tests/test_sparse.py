@@ -137,7 +137,7 @@ def test_many_clusters_and_a_hundred_million_features() -> None:
     model = KMeans(k, init="random", n_init=1, max_iter=3, tol=0, random_state=0).fit(X)
     assert X.indices.dtype == np.int64
     centres: Any = model.cluster_centers_
-    assert sp.issparse(centres)
+    assert isinstance(centres, sp.csr_array)
     assert centres.nnz <= X.nnz
     assert np.array_equal(model.predict(X), model.labels_)
     own = X - centres[model.labels_]

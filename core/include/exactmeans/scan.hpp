@@ -126,7 +126,7 @@ private:
     void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count, Keep keep) {
         const Size k = work.centroids.k();
         const Size batch =
-            std::clamp<Size>((Size(1) << 18) / (k * Size(sizeof(R))), 1, batch_rows(work.x));
+            std::clamp<Size>((Size(1) << 20) / (k * Size(sizeof(R))), 1, batch_rows(work.x));
         second.resize(std::size_t(count));
         scores_.resize(std::size_t(batch * k));
         id_.resize(std::size_t(count));
