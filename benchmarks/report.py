@@ -68,6 +68,7 @@ def write(folder: Path, about: dict[str, Any], suites: dict[str, list[Row]]) -> 
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     head = (
         f"# Benchmark results\n\n{about['cpu']}, {about['cores']} cores, {about['threads']} used, "
+        f"{about['rounds']} rounds, "
         f"load {about['load_at_start']} at the start; Python {about['python']}; {versions}.\n"
     )
     if about["quick"]:
