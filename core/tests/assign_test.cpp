@@ -156,6 +156,12 @@ void check_case(const Case<R>& c) {
     check_rows<R>("csr32", narrow.rows(), c, false);
     const Csr<R, std::int64_t> wide(c.x);
     check_rows<R>("csr64", wide.rows(), c, false);
+    // A feature that a row does not have adds nothing, so that the same rows as an array, which no
+    // first look in 16 bits decides, have the same scores.
+    const auto plan = plan_moves<R>(c.x.rows(), c, 9);
+    const Trace wanted = follow<R>("lloyd", c.x.rows(), c, plan, 1);
+    check_trace(c.name + " csr and dense, step", follow<R>("lloyd", narrow.rows(), c, plan, 2),
+                wanted, c.x.n * c.centres.n);
 }
 
 template <class R>
@@ -211,6 +217,43 @@ void check_degenerate() {
     check_case<R>({"one row", one, Matrix<R>(2, 3, [&] { return random.normal(); })});
 }
 
+// Enough centres for a first look in 16 bits, and rows that it must not decide: near ties, or with
+// values that float32 or 16 bits cannot tell from others.
+template <class R>
+void check_first_look() {
+    Random random(5);
+    const auto sparse = [&](double scale) {
+        return Matrix<R>(700, 60,
+                         [&] { return random.unit() < 0.15 ? scale * random.normal() : 0; });
+    };
+    const Matrix<R> plain = sparse(1);
+    check_case<R>({"many centres", plain, first_rows(plain, 130)});
+    const Matrix<R> small = sparse(0x1p-60), large = sparse(0x1p50);
+    check_case<R>({"many small centres", small, first_rows(small, 40)});
+    check_case<R>({"many large centres", large, first_rows(large, 40)});
+    // Pairs of centres that differ in the last bit of one value, or not at all.
+    Matrix<R> pairs = first_rows(plain, 64);
+    for (Size j = 1; j < 64; j += 2)
+        for (Size f = 0; f < 60; ++f)
+            pairs(j, f) = R(double(pairs(j - 1, f)) *
+                            (1 + (j % 4 == 1 ? double(std::numeric_limits<R>::epsilon()) : 0.0)));
+    check_case<R>({"pairs of centres", plain, pairs});
+    // One huge value spoils the steps of its centre; rows of one tiny value are decided by norms.
+    Matrix<R> wild = plain, centres = first_rows(plain, 40);
+    for (Size i = 0; i < wild.n; i += 3)
+        for (Size f = 0; f < 60; ++f) wild(i, f) = f == i % 60 ? R(0x1p-110) : R(0);
+    centres(3, 5) = R(1e6);
+    check_case<R>({"wild centres", wild, centres});
+    // Rows half-way between two centres, as exactly as can be.
+    Matrix<R> ties(600, 60);
+    for (Size i = 0; i < ties.n; ++i) {
+        const Size a = random.below(40), b = random.below(40);
+        for (Size f = 0; f < 60; ++f)
+            ties(i, f) = R((double(pairs(a, f)) + double(pairs(b, f))) / 2);
+    }
+    check_case<R>({"half-way", ties, first_rows(pairs, 40)});
+}
+
 // Rows near ties, far from the origin: here algorithms without slack go wrong.
 template <class R>
 void check_offset(double offset) {
@@ -242,6 +285,8 @@ TEST(random_float) { check_random<float>(); }
 TEST(random_double) { check_random<double>(); }
 TEST(degenerate_float) { check_degenerate<float>(); }
 TEST(degenerate_double) { check_degenerate<double>(); }
+TEST(first_look_float) { check_first_look<float>(); }
+TEST(first_look_double) { check_first_look<double>(); }
 TEST(offset_float) { check_offset<float>(4000); }
 TEST(offset_double) { check_offset<double>(1e9); }
 TEST(magnitudes_float) { check_magnitudes<float>({-100, -50, 50, 74, 100}); }

@@ -99,6 +99,21 @@ struct SlotRow {
     const Hit<R>* hits_end = nullptr;
 };
 
+// Centres of 16 bits (coarse.hpp): what panels have, in steps of each centre. `lanes` has the shape
+// and starts, but no values.
+struct CoarsePanels {
+    Panels<float> lanes;
+    const std::int16_t* values = nullptr;
+    const float* step = nullptr;
+};
+// A CSR row for them. Its score is certain to within `error` steps.
+struct CoarseRow {
+    const std::uint32_t* index;
+    const float* value;
+    Size nonzeros;
+    float error;
+};
+
 // Per row: the nearest centre (lowest index on ties), its score and, if asked for, the second
 // lowest score.
 template <class R>
@@ -122,7 +137,10 @@ struct Kernels {
                           const Nearest<R>& out);
     void (*nearest_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres,
                         const Nearest<R>& out);
-    // The same for one panel, with a second; labels are places in the layout, of which panel p
+    // Of the lowest scores that a row may have, with a second. For float32 only.
+    void (*coarse_csr)(const CoarseRow* rows, Size n, const CoarsePanels& centres,
+                       const Nearest<R>& out);
+    // nearest_* for one panel, with a second; labels are places in the layout, of which panel p
     // begins at panel(p).first. If all of them start at infinity, the label means nothing.
     void (*panel_dense)(const R* const* rows, Size n, const Panels<R>& centres, Size p,
                         const Nearest<R>& out);

@@ -58,6 +58,15 @@ public:
         std::fill(stale_.begin(), stale_.end(), char(1));
     }
 
+    bool lists_rare_features() const { return asked_ > 0; }
+    // Should all features of sparse centres have slots, at this size of a value? Panels are fastest
+    // while they fit the caches, or if they are not mostly zeros.
+    bool all_have_slots(Size d, Size nonzeros, std::size_t size) const {
+        const double values = double(padded<R>(k_)) * double(d), bytes = values * double(size);
+        return bytes <= room_ &&
+               (bytes <= 0x1p25 || (double(nonzeros) >= 0.02 * values && bytes <= 0x1p29));
+    }
+
     Panels<R> panels(const std::vector<R>& master, Size d, const Frame<R>& frame, const R* start,
                      bool dense, const Threads& threads) {
         const Size count = dense ? dense_panels<R>(k_) : csr_panels<R>(k_);
@@ -185,10 +194,7 @@ private:
     }
 
     Size best_rare_below(Size d, Size nonzeros) const {
-        const double bytes = double(padded<R>(k_)) * double(d) * sizeof(R);
-        const double fill = double(nonzeros) / (double(k_) * double(d));
-        if (bytes > room_) return std::max<Size>(2, k_ / 16);
-        if (bytes <= 0x1p25 || (fill >= 0.02 && bytes <= 0x1p29)) return 0;
+        if (all_have_slots(d, nonzeros, sizeof(R))) return 0;
         return std::max<Size>(2, k_ / 16);
     }
 

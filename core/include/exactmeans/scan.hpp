@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exactmeans/centroids.hpp"
+#include "exactmeans/coarse.hpp"
 #include "exactmeans/kernels.hpp"
 #include "exactmeans/row_slacks.hpp"
 #include "exactmeans/rows.hpp"
@@ -99,6 +100,7 @@ public:
     std::vector<std::int32_t> label;
     std::vector<R> score;
     std::vector<R> second;
+    CoarseScan<R> coarse;
 
 private:
     void nearest_by(const Work<Rows>& work, Size begin, const Size* ids, Size count,

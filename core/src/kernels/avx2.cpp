@@ -20,6 +20,10 @@ struct Float8 {
     __m256 v;
 
     static Float8 load(const float* from) { return {_mm256_loadu_ps(from)}; }
+    static Float8 load(const std::int16_t* from) {
+        const __m128i shorts = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+        return {_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(shorts))};
+    }
     static Float8 splat(float x) { return {_mm256_set1_ps(x)}; }
     void store(float* to) const { _mm256_storeu_ps(to, v); }
     static Float8 add(Float8 a, Float8 b) { return {_mm256_add_ps(a.v, b.v)}; }

@@ -476,17 +476,12 @@ inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
     return best;
 }
 
-// Rows against one panel. Panels come in ascending order; what the former ones gave stands in
-// `out`.
-template <class V, int Vectors, bool WithSecond, class Term>
-void csr_panel(const SlotRow<typename V::Real>* rows, Size n,
-               const Panels<typename V::Real>& centres, Size first,
-               const Nearest<typename V::Real>& out) {
+// Takes best_of(i), of one panel, into what the former ones gave. Panels come in ascending order.
+template <class V, bool WithSecond, class Best>
+inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out, Best best_of) {
     using R = typename V::Real;
-    HitBench<V, Vectors> bench;
     for (Size i = 0; i < n; ++i) {
-        const LaneBest<V> best =
-            csr_best<V, Vectors, WithSecond, Term>(rows[i], centres, first, bench);
+        const LaneBest<V> best = best_of(i);
         if (first == 0) {
             reduce_lanes<V, WithSecond>(best, i, out);
             continue;
@@ -578,7 +573,10 @@ void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n,
                       const Panels<typename V::Real>& centres,
                       const Nearest<typename V::Real>& out) {
     for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
-        csr_panel<V, Vectors, WithSecond, Term>(rows, n, centres, first, out);
+        HitBench<V, Vectors> bench;
+        take_panel<V, WithSecond>(n, first, out, [&](Size i) {
+            return csr_best<V, Vectors, WithSecond, Term>(rows[i], centres, first, bench);
+        });
     });
 }
 
@@ -589,6 +587,56 @@ void nearest_csr(const SlotRow<typename V::Real>* rows, Size n,
         nearest_csr_rows<V, true, Product<V>>(rows, n, centres, out);
     else
         nearest_csr_rows<V, false, Product<V>>(rows, n, centres, out);
+}
+
+// One row against a panel of 16-bit centres: the lowest scores that it may have.
+template <class V, int Vectors>
+inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres, Size first) {
+    constexpr Size width = Size(Vectors) * V::lanes;
+    const std::int16_t* values = centres.values + first * centres.lanes.d;
+    V sum[Vectors];
+#pragma GCC unroll 32
+    for (int v = 0; v < Vectors; ++v) sum[v] = V::splat(0);
+    for (Size t = 0; t < row.nonzeros; ++t) {
+        const Size later = t + csr_ahead < row.nonzeros ? t + csr_ahead : t;
+        const std::int16_t *centre = values + Size(row.index[t]) * width,
+                           *next = values + Size(row.index[later]) * width;
+#pragma GCC unroll 32
+        for (Size l = 0; l < width; l += 32) __builtin_prefetch(next + l);
+        const V x = V::splat(row.value[t]);
+#pragma GCC unroll 32
+        for (int v = 0; v < Vectors; ++v)
+            sum[v] = V::fma(x, V::load(centre + v * V::lanes), sum[v]);
+    }
+    const V error = V::splat(row.error);
+    LaneBest<V> best = LaneBest<V>::none();
+    V number = V::add(V::splat(float(first)), V::iota());
+#pragma GCC unroll 32
+    for (int v = 0; v < Vectors; ++v) {
+        const Size at = first + v * V::lanes;
+        const V low = V::fma(V::sub(sum[v], error), V::load(centres.step + at),
+                             V::load(centres.lanes.start + at));
+        best.template take<true>(low, number);
+        number = V::add(number, V::splat(float(V::lanes)));
+    }
+    return best;
+}
+
+template <class V>
+void coarse_csr(const CoarseRow* rows, Size n, const CoarsePanels& centres,
+                const Nearest<float>& out) {
+    for_csr_panels<V>(centres.lanes, [&]<int Vectors>(Size first) {
+        take_panel<V, true>(n, first, out, [&](Size i) {
+            return coarse_best<V, Vectors>(rows[i], centres, first);
+        });
+    });
+}
+template <class V>
+constexpr auto coarse_or_null() -> decltype(Kernels<typename V::Real>::coarse_csr) {
+    if constexpr (sizeof(typename V::Real) == sizeof(float))
+        return &coarse_csr<V>;
+    else
+        return nullptr;
 }
 
 // ---- one centre

@@ -25,6 +25,9 @@ struct Float4 {
     float32x4_t v;
 
     static Float4 load(const float* from) { return {vld1q_f32(from)}; }
+    static Float4 load(const std::int16_t* from) {
+        return {vcvtq_f32_s32(vmovl_s16(vld1_s16(from)))};
+    }
     static Float4 splat(float x) { return {vdupq_n_f32(x)}; }
     void store(float* to) const { vst1q_f32(to, v); }
     static Float4 add(Float4 a, Float4 b) { return {vaddq_f32(a.v, b.v)}; }

@@ -15,6 +15,7 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
     return {isa,
             &nearest_dense<V>,
             &nearest_csr<V>,
+            coarse_or_null<V>(),
             &panel_dense<V>,
             &panel_csr<V>,
             &centre_dense<V>,

@@ -1,0 +1,249 @@
+// Centres in 16 bits, for a first look at CSR rows.
+//
+// A pass over CSR rows waits for the centres' values, which lie all over the caches. Here they take
+// a half or a quarter of the room, and still decide nearly every row: each value is a whole number
+// of steps of its centre, so that a row's score is off by half a step for each unit of |x|_1, and a
+// little more for rounding. What remains open is decided by the centres as they are, of which only
+// those that may be the nearest are looked at. docs/numerics.md ("A first look") derives the
+// bounds.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "exactmeans/centroids.hpp"
+#include "exactmeans/kernels.hpp"
+#include "exactmeans/rows.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class Coarse {
+public:
+    Coarse(const Centroids<R>& centroids, bool)
+        : k_(centroids.k()),
+          d_(centroids.d()),
+          packed_(std::size_t(k_), -1),
+          start_(std::size_t(padded<float>(k_)), std::numeric_limits<float>::infinity()),
+          step_(start_.size(), 0.0f),
+          values_(std::size_t(padded<float>(k_) * d_)),
+          view_{{nullptr, start_.data(), k_, d_, csr_panels<float>(k_), centroids.slots_or_null()},
+                values_.data(),
+                step_.data()} {}
+
+    // Is there room for them, and not a better layout?
+    static bool fits(const Centroids<R>& centroids) {
+        if (centroids.layout().lists_rare_features()) return false;
+        Size nonzeros = 0;
+        for (Size j = 0; j < centroids.k() && centroids.sparse(); ++j)
+            nonzeros += centroids.sparse_master(j).size();
+        if (!centroids.sparse()) nonzeros = centroids.k() * centroids.d();
+        return centroids.layout().all_have_slots(centroids.d(), nonzeros, sizeof(std::int16_t));
+    }
+    static const Coarse& of(const Centroids<R>& centroids, const Threads& threads) {
+        return centroids.template laid_out<Coarse>(false, threads);
+    }
+    bool dense() const { return false; }
+    const CoarsePanels& panels() const { return view_; }
+
+    void update(const Centroids<R>& centroids, const Threads& threads) {
+        if (version_ == centroids.version()) return;
+        version_ = centroids.version();
+        for (Size j = 0; j < k_; ++j)
+            start_[std::size_t(j)] = float(double(centroids.start()[j]) * (1 - 0x1p-20));
+        const Size units = padded<float>(k_) / unit_width<float>;
+        std::vector<char> stale(static_cast<std::size_t>(units), 0);
+        for (Size j = 0; j < k_; ++j)
+            stale[std::size_t(j / unit_width<float>)] |=
+                packed_[std::size_t(j)] != centroids.moves(j);
+        const bool all = std::find(stale.begin(), stale.end(), char(0)) == stale.end();
+        if (all)
+            threads.ranges(Size(values_.size()), Size(1) << 18, [&](Size begin, Size end, int) {
+                std::fill(values_.begin() + begin, values_.begin() + end, std::int16_t(0));
+            });
+        // Neighbours share lines of the cache: one range for each thread.
+        threads.ranges(units, (units + threads.n_jobs - 1) / threads.n_jobs,
+                       [&](Size begin, Size end, int) {
+                           for (Size u = begin; u < end; ++u)
+                               if (stale[std::size_t(u)]) pack(centroids, u, !all);
+                       });
+    }
+
+    // The highest score of a row and centre j whose lowest is `low`.
+    double highest(double low, Size j, float error) const {
+        const std::size_t at = std::size_t(j);
+        return low + 2.0 * double(error) * double(step_[at]) + double(start_[at]) * 0x1p-18 +
+               0x1p-100;
+    }
+
+    // The lowest scores of a row and all centres.
+    void lowest(const CoarseRow& row, double* out) const {
+        for (Size p = 0; p < view_.lanes.count; ++p) {
+            const auto panel = view_.lanes.panel(p);
+            const Size width = std::min(panel.width(), k_ - panel.first);
+            double* own = out + panel.first;
+            std::fill_n(own, width, 0.0);
+            for (Size t = 0; t < row.nonzeros; ++t) {
+                const double x = row.value[t];
+                const std::int16_t* values =
+                    values_.data() + panel.first * d_ + Size(row.index[t]) * panel.width();
+                for (Size l = 0; l < width; ++l) own[l] += x * double(values[l]);
+            }
+        }
+        for (Size j = 0; j < k_; ++j)
+            out[j] = (out[j] - double(row.error)) * double(step_[std::size_t(j)]) +
+                     double(start_[std::size_t(j)]);
+    }
+
+private:
+    static constexpr double most = std::numeric_limits<std::int16_t>::max();
+
+    void pack(const Centroids<R>& centroids, Size unit, bool clear) {
+        const Size first = unit * unit_width<float>, past = std::min(k_, first + unit_width<float>);
+        const auto panel = panel_of(unit);
+        std::int16_t* lanes = values_.data() + panel.first * d_ + (first - panel.first);
+        for (Size slot = 0; clear && slot < d_; ++slot)
+            std::fill_n(lanes + slot * panel.width(), unit_width<float>, std::int16_t(0));
+        const std::uint32_t* slots = centroids.slots_or_null();
+        for (Size j = first; j < past; ++j) {
+            packed_[std::size_t(j)] = centroids.moves(j);
+            double largest = 0;
+            const auto each = [&](auto visit) {
+                centroids.for_values(j, [&](Size f, R c) {
+                    visit(f, double(Layout<R>::packed(centroids.frame(), f, c)));
+                });
+            };
+            each([&](Size, double p) { largest = std::max(largest, std::abs(p)); });
+            float& step = step_[std::size_t(j)];
+            step = std::max(0x1p-100f, float(largest / most));
+            const double per = 1.0 / double(step);
+            each([&](Size f, double p) {
+                lanes[(slots ? Size(slots[f]) : f) * panel.width() + (j - first)] =
+                    std::int16_t(std::lrint(std::clamp(p * per, -most, most)));
+            });
+        }
+    }
+
+    Panels<float>::Panel panel_of(Size unit) const {
+        for (Size p = 0;; ++p) {
+            const auto panel = view_.lanes.panel(p);
+            if ((unit * unit_width<float>) < panel.first + panel.width()) return panel;
+        }
+    }
+
+    Size k_, d_;
+    Size version_ = -1;
+    std::vector<Size> packed_;  // moves of the centre that the layout has
+    std::vector<float> start_, step_;
+    std::vector<std::int16_t> values_;
+    CoarsePanels view_;
+};
+
+// One thread's buffers for labels by a first look.
+template <class R>
+class CoarseScan {
+public:
+    // The labels of rows [begin, begin + count), `stride` apart. Returns how many were left open.
+    template <class I>
+    Size nearest(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse,
+                 Size begin, Size count, Size stride = 1) {
+        load(x, coarse.panels(), begin, count, stride);
+        score_.resize(std::size_t(count));
+        second_.resize(std::size_t(count));
+        label.resize(std::size_t(count));
+        kernels<float>().coarse_csr(rows_.data(), count, coarse.panels(),
+                                    {label.data(), score_.data(), second_.data()});
+        Size open = 0;
+        for (Size t = 0; t < count; ++t) {
+            const std::size_t at = std::size_t(t);
+            const double high = coarse.highest(double(score_[at]), label[at], rows_[at].error);
+            if (high < double(second_[at])) continue;
+            label[at] = decide(x.row(begin + t * stride), rows_[at], centroids, coarse);
+            ++open;
+        }
+        return open;
+    }
+
+    std::vector<std::int32_t> label;
+
+private:
+    template <class I>
+    void load(const CsrRows<R, I>& x, const CoarsePanels& panels, Size begin, Size count,
+              Size stride) {
+        Size total = 0;
+        for (Size t = 0; t < count; ++t) total += x.row(begin + t * stride).nonzeros;
+        rows_.resize(std::size_t(count));
+        slots_.resize(std::size_t(total));
+        values_.resize(std::size_t(total));
+        std::uint32_t* to = slots_.data();
+        float* to_value = values_.data();
+        for (Size t = 0; t < count; ++t) {
+            const auto row = x.row(begin + t * stride);
+            double sum[4] = {};
+            for (Size e = 0; e < row.nonzeros; ++e) {
+                to[e] = panels.lanes.slots ? panels.lanes.slots[row.index[e]]
+                                           : std::uint32_t(row.index[e]);
+                to_value[e] = float(row.value[e]);
+                sum[e % 4] += std::abs(double(row.value[e]));
+            }
+            rows_[std::size_t(t)] = {to, to_value, row.nonzeros,
+                                     error((sum[0] + sum[1]) + (sum[2] + sum[3]), row.nonzeros)};
+            to += row.nonzeros;
+            to_value += row.nonzeros;
+        }
+    }
+
+    // The nearest centre by canonical scores, of all whose scores may be as low as any.
+    template <class Row>
+    std::int32_t decide(const Row& row, const CoarseRow& seen, const Centroids<R>& centroids,
+                        const Coarse<R>& coarse) {
+        const Size k = centroids.k();
+        lowest_.resize(std::size_t(k));
+        coarse.lowest(seen, lowest_.data());
+        double limit = std::numeric_limits<double>::infinity();
+        for (Size j = 0; j < k; ++j)
+            limit = std::min(limit, coarse.highest(lowest_[std::size_t(j)], j, seen.error));
+        centre_.resize(std::size_t(row.nonzeros));
+        packed_.resize(std::size_t(row.nonzeros));
+        index_.resize(std::size_t(row.nonzeros));
+        std::iota(index_.begin(), index_.end(), 0u);
+        const SlotRow<R> own{index_.data(), row.value, row.nonzeros};
+        std::int32_t best = 0;
+        R low = std::numeric_limits<R>::infinity();
+        for (Size j = 0; j < k; ++j) {
+            if (lowest_[std::size_t(j)] > limit) continue;
+            centroids.values_at(j, row.index, row.nonzeros, centre_.data());
+            for (Size e = 0; e < row.nonzeros; ++e)
+                packed_[std::size_t(e)] = Layout<R>::packed(centroids.frame(), Size(row.index[e]),
+                                                            R(centre_[std::size_t(e)]));
+            R score;
+            kernels<R>().centre_csr(&own, 1, packed_.data(), centroids.start()[j], &score);
+            if (score < low) {
+                low = score;
+                best = std::int32_t(j);
+            }
+        }
+        return best;
+    }
+
+    // By how many steps a score may be off; `sum` = |x|_1. Infinite where nothing is certain.
+    static float error(double sum, Size nonzeros) {
+        const double terms = double(nonzeros);
+        if (!(sum < 0x1p100) || nonzeros > (Size(1) << 16))
+            return std::numeric_limits<float>::infinity();
+        return float((sum * (0.5 + 0x1p-9 * (2.1 * terms + 16)) + terms * 0x1p-130) *
+                     (1 + 0x1p-20));
+    }
+
+    std::vector<CoarseRow> rows_;
+    std::vector<std::uint32_t> slots_, index_;
+    std::vector<float> values_, score_, second_;
+    std::vector<double> lowest_, centre_;
+    std::vector<R> packed_;
+};
+
+}  // namespace exactmeans
