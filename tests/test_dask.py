@@ -299,9 +299,8 @@ def test_the_scheduler_holds_no_rows(client: Any) -> None:
     model = KMeans(4, callbacks=weigh, max_iter=3, random_state=0)
     model.fit(blocks, sample_weight=weights)
     assert held
-    assert (
-        max(held) - before < 20_000
-    )  # weights alone would be 320,000, a label of a byte each 40,000
+    # Weights alone would be 320,000, a label of a byte each 40,000.
+    assert max(held) - before < 20_000
 
 
 def _bytes_of_tasks(dask_scheduler: Any) -> int:
