@@ -234,18 +234,23 @@ class Sites:
 
     def _mend(self, numbers: tuple[int, ...]) -> None:
         """Dask makes sites again, but for those with weights that it was given and lost."""
+        self._wait(numbers)  # what became of them may not be known yet
         for number in numbers:
             if self._sites[number].status in ("cancelled", "lost"):
                 chunks = self._futures([self._pieces[place] for place in self.places[number]])
                 self._sites[number] = self._site(number, chunks, None)
         gone = [number for number in numbers if number in self._desks and not self._desks[number]]
         if gone:
+            self._wait(gone)
             sites = [self._sites[number] for number in gone]
-            distributed.wait(sites)
             found = self._client.who_has(sites)
             where = [list(found.get(site.key, ())) or None for site in sites]
             self._open_desks(dict(zip(gone, where, strict=True)))
         _release(self._loads)
+
+    def _wait(self, numbers: Iterable[int]) -> None:
+        with contextlib.suppress(distributed.CancelledError):
+            distributed.wait([self._sites[number] for number in numbers])
 
     def _open_desks(self, workers: dict[int, list[str] | None]) -> None:
         """Where the sites are; only as many as one process should talk to."""
