@@ -97,18 +97,20 @@ def test_bounds_that_do_not_hold_are_given_up_and_tried_once_more() -> None:
 
 @pytest.mark.parametrize("work", [SPARSE, replace(WIDE, d=20, width=20.0)])
 def test_where_bounds_are_dear_lloyd_begins(work: Workload) -> None:
-    assert course(work, [ALL, ALL, FEW, FEW, FEW]) == ["lloyd"] * 3 + ["yinyang"] * 3
+    last = FEW._replace(changed=100)
+    assert course(work, [ALL, ALL, last, last, last]) == ["lloyd"] * 3 + ["yinyang"] * 3
+    assert (course(work, [ALL, FEW])[-1] == "lloyd") == work.first_look
 
 
 def test_products_take_over_when_few_labels_change() -> None:
-    work = replace(SPARSE, overlap=100_000.0)
-    few = FEW._replace(changed=20)
+    work = replace(SPARSE, overlap=1_000_000.0)
+    few, last = FEW._replace(changed=5), FEW._replace(changed=100)
     assert course(work, [ALL, few, few]) == ["lloyd"] * 2 + ["products"] * 2
     # from bounds, too, unless these do better
-    poor = FEW._replace(changed=20, distances=3_000_000)
-    assert course(work, [ALL, FEW, FEW, poor]) == ["lloyd"] * 2 + ["yinyang"] * 2 + ["products"]
+    poor = few._replace(distances=3_000_000)
+    assert course(work, [ALL, last, last, poor]) == ["lloyd"] * 2 + ["yinyang"] * 2 + ["products"]
     good = FEW._replace(changed=100, distances=1000, skipped=99_990)
-    assert course(work, [ALL, FEW, FEW, good])[-1] == "yinyang"
+    assert course(work, [ALL, last, last, good])[-1] == "yinyang"
     # not where their use is not known, nor where they do not fit
     assert course(SPARSE, [ALL, few, few])[-1] == "yinyang"
     assert auto(work, work.bytes_needed("products")).late

@@ -72,10 +72,14 @@ class Workload:
 
     # Costs in multiply-adds of plain Lloyd, which they are compared with.
 
+    @property
+    def first_look(self) -> bool:
+        """Do 16-bit centres decide most rows of a plain pass (coarse.hpp)?"""
+        return self.sparse and self.k >= 32
+
     def plain_cost(self) -> float:
         """A pass of Lloyd."""
-        # Most of it is a first look at fewer bytes (coarse.hpp).
-        width = 0.6 * self.width if self.sparse and self.k >= 32 else self.width
+        width = 0.6 * self.width if self.first_look else self.width
         return self.compared * self.k * (width + 6)
 
     def cost(self, algorithm: str, tally: Tally) -> float:
@@ -202,6 +206,7 @@ SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds
 TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hold
 LONG_ROW = 3000  # values of all centres from which bounds are worth keeping from the start
 PROMISING = {True: 0.1, False: 0.02}  # else: from this share of new labels on (sparse, dense)
+LAST = 0.001  # from this share on where a plain pass is cheap: texts are far from every centre
 
 
 class Policy:
@@ -219,7 +224,8 @@ class Policy:
         cheap = work.sparse or work.k * work.width < LONG_ROW
         patient = choice.adaptive and choice.algorithm not in ("lloyd", "kdtree") and cheap
         self.algorithm = "lloyd" if patient else choice.algorithm
-        self._changed_at_entry = PROMISING[work.sparse] * work.n if patient else math.inf
+        promising = LAST if work.first_look else PROMISING[work.sparse]
+        self._changed_at_entry = promising * work.n if patient else math.inf
         #: (first iteration, algorithm, why)
         self.stages = [(1, self.algorithm, "most rows move at first" if patient else choice.why)]
 
