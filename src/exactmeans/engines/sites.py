@@ -170,7 +170,8 @@ class Sites:
             if not reply.lost:
                 return merged(what, replies).value
             missing, log = reply.lost, self.log
-            self._mend(missing)
+            with contextlib.suppress(distributed.CancelledError):  # more died meanwhile
+                self._mend(missing)
         raise RuntimeError(f"Workers died {_ATTEMPTS} times in a row: is their memory too small?")
 
     def _by_desks(
