@@ -7,35 +7,19 @@ less than their rounding, a bound that leaves no room for it keeps a label that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 import oracle
+from attacks import Array, Attack, products, slackless_differs, ulps
 from cases import ABLE, ALGORITHMS, DTYPES, bits, fit
 
 pytestmark = pytest.mark.core
 
 SEEDS = range(10)
-Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Attack:
-    """Rows, centres to start from, and weights that decide how far the centres move."""
-
-    X: Array
-    init: Array
-    weights: Array | None = None
-
-
-def ulps(rng: np.random.Generator, X: Array, most: int = 2) -> Array:
-    """X with every value moved by up to `most` units in its last place."""
-    return np.asarray(X + np.spacing(X) * rng.integers(-most, most + 1, X.shape).astype(X.dtype))
 
 
 def _on_bisectors(rng: np.random.Generator, centres: Array, n: int, reach: float) -> Array:
@@ -175,35 +159,13 @@ def test_pruning_without_slack_would_give_other_labels() -> None:
     assert len(fooled) >= 5, f"only {len(fooled)} of the attacks fool it"
 
 
-def _scores(X: Array, centres: Array) -> Array:
-    """½‖c‖² − x·c in the rows' dtype, feature by feature."""
-    scores = np.broadcast_to((centres * centres).sum(axis=1) / 2, (len(X), len(centres))).copy()
-    for x, c in zip(X.T, centres.T, strict=True):
-        scores -= np.multiply.outer(x, c)
-    return scores
-
-
-def _slackless_differs(attack: Attack, iterations: int = 8) -> bool:
-    """Run Lloyd; beside it keep Hamerly's bounds in float64, and let them prune by themselves."""
-    X, centres = attack.X, attack.init.copy()
-    weights = np.ones(len(X)) if attack.weights is None else attack.weights
-    norm2 = np.square(X.astype(float)).sum(axis=1)
-    upper, lower = np.full(len(X), np.inf), np.zeros(len(X))
-    labels = np.zeros(len(X), dtype=np.int64)
-    for _ in range(iterations):
-        scores = _scores(X, centres)
-        plain = scores.argmin(axis=1)
-        pruned = lower > upper
-        if np.any(labels[pruned] != plain[pruned]):
-            return True
-        labels = plain
-        ordered = np.sort(scores.astype(float), axis=1)
-        distance = np.sqrt(np.maximum(0, norm2[:, None] + 2 * ordered))
-        upper = np.where(pruned, upper, distance[:, 0])
-        lower = np.where(pruned, lower, distance[:, 1])
-        before, centres = centres, oracle.update(X, centres, labels, weights)
-        step = np.sqrt(np.square(centres.astype(float) - before.astype(float)).sum(axis=1))
-        others = np.array([np.delete(step, j).max() for j in range(len(step))])
-        upper += step[labels]
-        lower = np.maximum(0, lower - others[labels])
-    return False
+def _slackless_differs(attack: Attack) -> bool:
+    X, weights = attack.X, attack.weights_or_ones()
+    norm2 = np.square(X.astype(float)).sum(axis=1, keepdims=True)
+    return slackless_differs(
+        X,
+        attack.init,
+        scores=lambda centres: (centres * centres).sum(axis=1) / 2 + products(X, centres),
+        distances=lambda scores: np.sqrt(np.maximum(0, norm2 + 2 * scores)),
+        update=lambda centres, labels: oracle.update(X, centres, labels, weights),
+    )

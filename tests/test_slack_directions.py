@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from attacks import Array, Attack, products, slackless_differs, ulps
 from cases import DTYPES, bits
 from exactmeans import KMeans
 from exactmeans._algorithms import Workload, able
 from metric_oracle import DIRECTED, unit
-from test_slack import Array, Attack, ulps
 
 pytestmark = pytest.mark.core
 
@@ -142,38 +142,21 @@ def test_pruning_without_slack_would_give_other_labels() -> None:
     assert min(fooled.values()) >= 5, fooled
 
 
-def _scores(X: Array, centres: Array) -> Array:
-    """-x.c in the rows' dtype, feature by feature."""
-    scores = np.zeros((len(X), len(centres)), dtype=X.dtype)
-    for x, c in zip(X.T, centres.T, strict=True):
-        scores -= np.multiply.outer(x, c)
-    return scores
+def _slackless_differs(attack: Attack) -> bool:
+    """By cosine, with bounds on chords."""
+    X, weights = attack.X, attack.weights_or_ones()
+    rows, length = unit(X), np.linalg.norm(X.astype(float), axis=1, keepdims=True)
 
+    def update(centres: Array, labels: Array) -> Array:
+        mine = [labels == j for j in range(len(centres))]
+        sums = np.array([weights[own] @ rows[own] for own in mine])
+        moved = np.where(sums.any(axis=1, keepdims=True), unit(sums), centres.astype(float))
+        return np.asarray(moved.astype(X.dtype))
 
-def _slackless_differs(attack: Attack, iterations: int = 8) -> bool:
-    """Run Lloyd by cosine; beside it keep bounds on chords, and let them prune by themselves."""
-    X, k = attack.X, len(attack.init)
-    weights = np.ones(len(X)) if attack.weights is None else attack.weights
-    rows, length = unit(X), np.linalg.norm(X.astype(float), axis=1)
-    centres = unit(attack.init).astype(X.dtype)
-    upper, lower = np.full(len(X), np.inf), np.zeros(len(X))
-    labels = np.zeros(len(X), dtype=np.int64)
-    for _ in range(iterations):
-        scores = _scores(X, centres)
-        plain = scores.argmin(axis=1)
-        pruned = lower > upper
-        if np.any(labels[pruned] != plain[pruned]):
-            return True
-        labels = plain
-        ordered = np.sort(scores.astype(float), axis=1)
-        chord = np.sqrt(np.maximum(0, 2 + 2 * ordered / length[:, np.newaxis]))
-        upper = np.where(pruned, upper, chord[:, 0])
-        lower = np.where(pruned, lower, chord[:, 1])
-        before = centres.astype(float)
-        sums = np.array([weights[labels == j] @ rows[labels == j] for j in range(k)])
-        centres = np.where(sums.any(axis=1, keepdims=True), unit(sums), before).astype(X.dtype)
-        step = np.linalg.norm(centres.astype(float) - before, axis=1)
-        others = np.array([np.delete(step, j).max() for j in range(k)])
-        upper += step[labels]
-        lower = np.maximum(0, lower - others[labels])
-    return False
+    return slackless_differs(
+        X,
+        unit(attack.init).astype(X.dtype),
+        scores=lambda centres: products(X, centres),
+        distances=lambda scores: np.sqrt(np.maximum(0, 2 + 2 * scores / length)),
+        update=update,
+    )

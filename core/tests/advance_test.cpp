@@ -7,7 +7,6 @@
 
 using namespace exactmeans;
 using namespace samples;
-using Labels = std::vector<std::int32_t>;
 
 namespace {
 

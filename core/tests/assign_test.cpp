@@ -15,8 +15,6 @@ using namespace samples;
 
 namespace {
 
-using Labels = std::vector<std::int32_t>;
-
 template <class R>
 struct Case {
     std::string name;

@@ -10,8 +10,6 @@ using namespace samples;
 
 namespace {
 
-using Labels = std::vector<std::int32_t>;
-
 template <class R, class C>
 long double distance2(const Matrix<R>& x, Size i, const Matrix<C>& points, Size j) {
     long double sum = 0;

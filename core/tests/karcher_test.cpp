@@ -11,8 +11,6 @@ using namespace samples;
 
 namespace {
 
-using Labels = std::vector<std::int32_t>;
-
 template <class R>
 struct Sample {
     Matrix<R> x;

@@ -361,6 +361,42 @@ void check_vectors(const Kernels<R>& table, const Kernels<R>& first, const Vecto
     CHECK(same_bits(table.distance2(x, x, d, 2.0), 0.0));
 }
 
+// Vectors that list their features, against the same ones written out.
+template <class R>
+void check_listed(const Kernels<R>& table, const Vectors<R>& v, Size d) {
+    std::vector<std::uint32_t> feature;
+    for (Size f = 0; f < d; ++f)
+        if (f % 3 == 0 || f % 7 == 2) feature.push_back(std::uint32_t(f));
+    const Size n = Size(feature.size());
+    const auto written = [&](const auto& from) {
+        auto out = from;
+        for (Size f = 0; f < d; ++f)
+            if (f % 3 != 0 && f % 7 != 2) out(0, f) = 0;
+        return out;
+    };
+    const auto listed = [&](const auto& from) {
+        auto out = from.values;
+        for (Size t = 0; t < n; ++t) out[std::size_t(t)] = from(0, Size(feature[std::size_t(t)]));
+        return out;
+    };
+    const Matrix<R> x = written(v.x), c = written(v.c);
+    const Matrix<double> high = written(v.high), low = written(v.low), origin(1, d);
+    const SquareSum sum = table.square_sum(x.row(0), nullptr, d, 0.5),
+                    own = table.listed_square_sum(feature.data(), listed(v.x).data(), n, 0.5);
+    CHECK(same_bits(sum.high, own.high) && same_bits(sum.low, own.low));
+    CHECK(same_bits(
+        table.step2(x.row(0), c.row(0), nullptr, d, 4.0),
+        table.listed_step2(feature.data(), listed(v.x).data(), listed(v.c).data(), n, 4.0)));
+    for (const bool two : {false, true}) {
+        const std::vector<double> lows = listed(v.low);
+        CHECK(same_bits(
+            table.explained(c.row(0), high.row(0), two ? low.row(0) : nullptr, origin.row(0), d,
+                            7.0, 2.0, 0.5),
+            table.listed_explained(feature.data(), listed(v.c).data(), listed(v.high).data(),
+                                   two ? lows.data() : nullptr, n, 7.0, 2.0, 0.5)));
+    }
+}
+
 // Sums and means against the same thing said feature by feature.
 template <class R>
 void check_sums(const Kernels<R>& table, const Vectors<R>& v, Size d) {
@@ -412,6 +448,7 @@ void check_all_vectors() {
         const Vectors<R> v(random, d);
         for (const Kernels<R>* table : tables<R>()) {
             check_vectors(*table, *tables<R>()[0], v, d);
+            check_listed(*table, v, d);
             check_sums(*table, v, d);
         }
     }

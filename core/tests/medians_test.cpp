@@ -10,8 +10,6 @@ using namespace samples;
 
 namespace {
 
-using Labels = std::vector<std::int32_t>;
-
 template <class R>
 struct Sample {
     Matrix<R> x;

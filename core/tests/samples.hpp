@@ -15,6 +15,7 @@ using exactmeans::CsrRows;
 using exactmeans::DenseRows;
 using exactmeans::Size;
 
+using Labels = std::vector<std::int32_t>;
 __extension__ using Int128 = __int128;
 
 // The standard library's distributions differ between implementations; this (splitmix64) does not.

@@ -46,8 +46,6 @@ Sums sums_for(const Rows& x, Size k) {
     return Sums(k, x.d, grid_for(x), weight_grid_for(x.weights, x.n));
 }
 
-using Labels = std::vector<std::int32_t>;
-
 Labels random_labels(Random& random, Size n, Size k) {
     Labels labels(static_cast<std::size_t>(n));
     for (std::int32_t& label : labels) label = std::int32_t(random.below(k));

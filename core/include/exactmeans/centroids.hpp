@@ -232,20 +232,10 @@ private:
         return sparse_master(j) == place;
     }
 
-    double sparse_step2(const SparseVector<R>& a, const SparseVector<R>& b) const {
-        std::vector<std::uint32_t> features;
-        std::vector<R> from, to;
-        for_either(a.feature, b.feature, [&](std::uint32_t f, Size s, Size t) {
-            features.push_back(f);
-            to.push_back(s < 0 ? R(0) : a.value[std::size_t(s)]);
-            from.push_back(t < 0 ? R(0) : b.value[std::size_t(t)]);
-        });
-        const Stripes stripes(Size(features.size()),
-                              [&](Size t) { return features[std::size_t(t)]; });
-        const auto laid_to = stripes.lay<R>([&](Size t) { return to[std::size_t(t)]; });
-        const auto laid_from = stripes.lay<R>([&](Size t) { return from[std::size_t(t)]; });
-        return kernels<R>().step2(laid_to.data(), laid_from.data(), nullptr, stripes.length(),
-                                  frame_.scale());
+    double sparse_step2(const SparseVector<R>& to, const SparseVector<R>& from) const {
+        const SideBySide<R> both(to, from);
+        return kernels<R>().listed_step2(both.feature.data(), both.left.data(), both.right.data(),
+                                         both.size(), frame_.scale());
     }
 
     void derive_norms(const Threads& threads) {
@@ -257,10 +247,9 @@ private:
         double norm2;
         if (sparse()) {
             const SparseVector<R>& own = sparse_master(j);
-            const Stripes stripes(own.size(), [&](Size t) { return own.feature[std::size_t(t)]; });
-            const auto laid = stripes.lay<R>([&](Size t) { return own.value[std::size_t(t)]; });
             norm2 = kernels<R>()
-                        .square_sum(laid.data(), nullptr, stripes.length(), frame_.scale())
+                        .listed_square_sum(own.feature.data(), own.value.data(), own.size(),
+                                           frame_.scale())
                         .value();
         } else {
             norm2 = kernels<R>()

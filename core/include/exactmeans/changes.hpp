@@ -47,31 +47,26 @@ double common_factor(const std::vector<R>& from, const std::vector<R>& to) {
 // Values times `scale`, a power of two.
 template <class R>
 Change change_of(const SparseVector<R>& then, const SparseVector<R>& now, double scale) {
-    std::vector<std::uint32_t> feature;
-    std::vector<R> from, to;
-    for_either(then.feature, now.feature, [&](std::uint32_t f, Size s, Size t) {
-        feature.push_back(f);
-        from.push_back(s < 0 ? R(0) : then.value[std::size_t(s)]);
-        to.push_back(t < 0 ? R(0) : now.value[std::size_t(t)]);
-    });
+    const SideBySide<R> both(then, now);
     Change change;
     change.any = true;
-    change.factor = common_factor(from, to);
+    change.factor = common_factor(both.left, both.right);
     constexpr double rounding = 2 * double(std::numeric_limits<R>::epsilon());
     double length2 = 0, lost2 = 0;
-    for (std::size_t t = 0; t < feature.size(); ++t) {
-        const double a = double(to[t]) * scale, b = change.factor * (double(from[t]) * scale);
+    for (std::size_t t = 0; t < both.feature.size(); ++t) {
+        const double a = double(both.right[t]) * scale,
+                     b = change.factor * (double(both.left[t]) * scale);
         const double step = a - b;
         if (std::abs(step) <= rounding * std::abs(a)) {
             lost2 += step * step;
             continue;
         }
         length2 += step * step;
-        change.feature.push_back(feature[t]);
+        change.feature.push_back(both.feature[t]);
         change.value.push_back(step);
     }
     // Each difference is off by two roundings of its terms, which the caller pays for.
-    const double up = 1 + double(feature.size() + 16) * 0x1p-52;
+    const double up = 1 + double(both.feature.size() + 16) * 0x1p-52;
     change.length = std::sqrt(length2) * up;
     change.lost = std::sqrt(lost2) * up;
     return change;

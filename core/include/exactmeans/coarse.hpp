@@ -12,11 +12,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
+#include <type_traits>
 #include <vector>
 
 #include "exactmeans/centroids.hpp"
 #include "exactmeans/kernels.hpp"
+#include "exactmeans/pair_score.hpp"
 #include "exactmeans/rows.hpp"
 
 namespace exactmeans {
@@ -171,6 +172,8 @@ public:
     std::vector<std::int32_t> label;
 
 private:
+    static constexpr bool is_single = std::is_same_v<R, float>;
+
     template <class I>
     void load(const CsrRows<R, I>& x, const CoarsePanels& panels, Size begin, Size count,
               Size stride) {
@@ -178,23 +181,36 @@ private:
         for (Size t = 0; t < count; ++t) total += x.row(begin + t * stride).nonzeros;
         rows_.resize(std::size_t(count));
         slots_.resize(std::size_t(total));
-        values_.resize(std::size_t(total));
+        if constexpr (!is_single) values_.resize(std::size_t(total));
         std::uint32_t* to = slots_.data();
         float* to_value = values_.data();
         for (Size t = 0; t < count; ++t) {
             const auto row = x.row(begin + t * stride);
-            double sum[4] = {};
-            for (Size e = 0; e < row.nonzeros; ++e) {
+            const Size n = row.nonzeros;
+            for (Size e = 0; e < n; ++e)
                 to[e] = panels.lanes.slots ? panels.lanes.slots[row.index[e]]
                                            : std::uint32_t(row.index[e]);
-                to_value[e] = float(row.value[e]);
-                sum[e % 4] += std::abs(double(row.value[e]));
+            const float* value;
+            if constexpr (is_single) {
+                value = row.value;
+            } else {
+                for (Size e = 0; e < n; ++e) to_value[e] = float(row.value[e]);
+                value = to_value;
+                to_value += n;
             }
-            rows_[std::size_t(t)] = {to, to_value, row.nonzeros,
-                                     error((sum[0] + sum[1]) + (sum[2] + sum[3]), row.nonzeros)};
-            to += row.nonzeros;
-            to_value += row.nonzeros;
+            rows_[std::size_t(t)] = {to, value, n, error(norm1_about(row.value, n), n)};
+            to += n;
         }
+    }
+
+    // |x|_1, off by less than error() allows for.
+    static double norm1_about(const R* value, Size n) {
+        double sum[4] = {};
+        Size e = 0;
+        for (; e + 4 <= n; e += 4)
+            for (Size l = 0; l < 4; ++l) sum[l] += std::abs(double(value[e + l]));
+        for (; e < n; ++e) sum[0] += std::abs(double(value[e]));
+        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
 
     // The nearest centre by canonical scores, of all whose scores may be as low as any.
@@ -207,21 +223,11 @@ private:
         double limit = std::numeric_limits<double>::infinity();
         for (Size j = 0; j < k; ++j)
             limit = std::min(limit, coarse.highest(lowest_[std::size_t(j)], j, seen.error));
-        centre_.resize(std::size_t(row.nonzeros));
-        packed_.resize(std::size_t(row.nonzeros));
-        index_.resize(std::size_t(row.nonzeros));
-        std::iota(index_.begin(), index_.end(), 0u);
-        const SlotRow<R> own{index_.data(), row.value, row.nonzeros};
         std::int32_t best = 0;
         R low = std::numeric_limits<R>::infinity();
         for (Size j = 0; j < k; ++j) {
             if (lowest_[std::size_t(j)] > limit) continue;
-            centroids.values_at(j, row.index, row.nonzeros, centre_.data());
-            for (Size e = 0; e < row.nonzeros; ++e)
-                packed_[std::size_t(e)] = Layout<R>::packed(centroids.frame(), Size(row.index[e]),
-                                                            R(centre_[std::size_t(e)]));
-            R score;
-            kernels<R>().centre_csr(&own, 1, packed_.data(), centroids.start()[j], &score);
+            const R score = score_of_(centroids, row, j);
             if (score < low) {
                 low = score;
                 best = std::int32_t(j);
@@ -240,10 +246,10 @@ private:
     }
 
     std::vector<CoarseRow> rows_;
-    std::vector<std::uint32_t> slots_, index_;
+    std::vector<std::uint32_t> slots_;
     std::vector<float> values_, score_, second_;
-    std::vector<double> lowest_, centre_;
-    std::vector<R> packed_;
+    std::vector<double> lowest_;
+    PairScore<R> score_of_;
 };
 
 }  // namespace exactmeans

@@ -54,10 +54,8 @@ struct Points {
                 norms.push_back(norm1(point.value.data(), point.size()).parts());
                 continue;
             }
-            const Stripes stripes(point.size(),
-                                  [&](Size t) { return point.feature[std::size_t(t)]; });
-            const auto laid = stripes.lay<C>([&](Size t) { return point.value[std::size_t(t)]; });
-            norms.push_back(kernels<C>().square_sum(laid.data(), nullptr, stripes.length(), scale));
+            norms.push_back(kernels<C>().listed_square_sum(point.feature.data(), point.value.data(),
+                                                           point.size(), scale));
         }
     }
 };

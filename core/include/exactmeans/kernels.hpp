@@ -186,6 +186,13 @@ struct Kernels {
     double (*explained)(const R* centre, const double* high, const double* low,
                         const double* origin, Size d, double weight, double scale,
                         double sum_scale);
+    // the same of vectors that list n features and are 0 elsewhere, about 0
+    SquareSum (*listed_square_sum)(const std::uint32_t* feature, const R* x, Size n, double scale);
+    double (*listed_step2)(const std::uint32_t* feature, const R* a, const R* b, Size n,
+                           double scale);
+    double (*listed_explained)(const std::uint32_t* feature, const R* centre, const double* high,
+                               const double* low, Size n, double weight, double scale,
+                               double sum_scale);
     // is weight x scale nothing but its first words? magic[w * columns + f], or [w * columns] for a
     // single column
     bool (*fits_words)(const R* x, const double* magic, Size columns, int words, double weight,

@@ -1,5 +1,4 @@
-// Sparse vectors, and the two benches on which they are worked at: a pile adds up many of them, and
-// stripes lay one out for the kernels that sum over features.
+// Sparse vectors, two of them side by side, and the pile on which many are added up.
 #pragma once
 
 #include <algorithm>
@@ -62,6 +61,31 @@ void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint
     for (; t < nb; ++t) visit(b[std::size_t(t)], Size(-1), t);
 }
 
+// Two sparse vectors laid side by side, over the features that either has.
+template <class R>
+struct SideBySide {
+    std::vector<std::uint32_t> feature;
+    std::vector<R> left, right;
+
+    SideBySide(const SparseVector<R>& a, const SparseVector<R>& b) {
+        const std::size_t most = a.feature.size() + b.feature.size();
+        feature.resize(most);
+        left.resize(most);
+        right.resize(most);
+        std::size_t n = 0;
+        for_either(a.feature, b.feature, [&](std::uint32_t f, Size s, Size t) {
+            feature[n] = f;
+            left[n] = s < 0 ? R(0) : a.value[std::size_t(s)];
+            right[n] = t < 0 ? R(0) : b.value[std::size_t(t)];
+            ++n;
+        });
+        feature.resize(n);
+        left.resize(n);
+        right.resize(n);
+    }
+    Size size() const { return Size(feature.size()); }
+};
+
 // A dense vector with a few words per feature, of which only what was touched is ever looked at.
 // Untouched pages of it are never backed by memory.
 class Pile {
@@ -106,36 +130,6 @@ private:
     Size words_;
     std::unique_ptr<double[], Free> values_;
     std::vector<std::uint64_t> marks_, tops_;  // one bit per feature; one per word of those
-};
-
-// Kernels that add up over features deal them out to eight stripes by their number. Entries of a
-// sparse vector, laid out so that each is in the stripe of its feature and in order there, give the
-// same sums: the zeros that are left out, and those that fill up, add nothing.
-class Stripes {
-public:
-    template <class Feature>
-    Stripes(Size count, Feature feature) : place_(std::size_t(count)) {
-        Size next[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-        for (Size t = 0; t < count; ++t) {
-            Size& at = next[feature(t) % 8];
-            place_[std::size_t(t)] = at;
-            at += 8;
-        }
-        for (const Size end : next) length_ = std::max(length_, end / 8 * 8);
-    }
-
-    Size length() const { return length_; }
-    template <class T, class Value>
-    std::vector<T> lay(Value value) const {
-        std::vector<T> out(static_cast<std::size_t>(length_));
-        for (std::size_t t = 0; t < place_.size(); ++t)
-            out[std::size_t(place_[t])] = value(Size(t));
-        return out;
-    }
-
-private:
-    std::vector<Size> place_;
-    Size length_ = 0;
 };
 
 }  // namespace exactmeans

@@ -204,25 +204,18 @@ public:
     template <class R>
     double explained(Size j, const SparseVector<R>& centre, int exponent) const {
         const SparseSum& sum = sparse_sum(j);
-        std::vector<Size> at(std::size_t(centre.size()), -1);
+        const std::size_t n = std::size_t(centre.size());
+        const bool two = grid_.words() > 1;
+        std::vector<double> high(n), low(two ? n : 0);
         for_either(centre.feature, sum.features(), [&](std::uint32_t, Size c, Size s) {
-            if (c >= 0) at[std::size_t(c)] = s;
+            if (c < 0 || s < 0) return;
+            high[std::size_t(c)] = sum.plane(0)[s];
+            if (two) low[std::size_t(c)] = sum.plane(1)[s];
         });
-        const Stripes stripes(centre.size(),
-                              [&](Size t) { return centre.feature[std::size_t(t)]; });
-        const auto words = [&](int w) {
-            return stripes.lay<double>([&](Size t) {
-                const Size s = at[std::size_t(t)];
-                return s < 0 ? 0.0 : sum.plane(w)[s];
-            });
-        };
-        const auto own = stripes.lay<R>([&](Size t) { return centre.value[std::size_t(t)]; });
-        const std::vector<double> high = words(0), origin(own.size());
-        const std::vector<double> low = grid_.words() > 1 ? words(1) : std::vector<double>();
-        return kernels<R>().explained(own.data(), high.data(), low.empty() ? nullptr : low.data(),
-                                      origin.data(), stripes.length(), weight(j),
-                                      std::ldexp(1.0, exponent),
-                                      std::ldexp(1.0, exponent - grid_.exponent()));
+        return kernels<R>().listed_explained(centre.feature.data(), centre.value.data(),
+                                             high.data(), two ? low.data() : nullptr, centre.size(),
+                                             weight(j), std::ldexp(1.0, exponent),
+                                             std::ldexp(1.0, exponent - grid_.exponent()));
     }
 
 private:

@@ -4,7 +4,7 @@
 
 #include "exactmeans/bounds.hpp"
 #include "exactmeans/kernels.hpp"
-#include "nearest.hpp"
+#include "lanes.hpp"
 
 namespace exactmeans {
 

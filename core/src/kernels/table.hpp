@@ -4,7 +4,11 @@
 #pragma once
 
 #include "bounds.hpp"
-#include "nearest.hpp"
+#include "centre.hpp"
+#include "coarse.hpp"
+#include "csr.hpp"
+#include "dense.hpp"
+#include "thin.hpp"
 #include "vectors.hpp"
 
 namespace exactmeans {
@@ -37,6 +41,9 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             &product<V>,
             &step2<V>,
             &explained<V>,
+            &listed_square_sum<V>,
+            &listed_step2<V>,
+            &listed_explained<V>,
             &fits_words<V>,
             &add_row<V>,
             &add_row2<V>,

@@ -33,22 +33,42 @@ inline double seen(const typename V::Real* x, const typename V::Real* shift, Siz
     return Shifted ? double(R(x[f] - shift[f])) : double(x[f]);
 }
 
-// sum of value(f)^2, compensated.
-template <class V, class Value>
-inline SquareSum striped_squares(Size d, Value value) {
+// Terms of all features, or of those that are listed, each in the stripe of its feature: terms that
+// a list leaves out are 0, so that both give the same sum.
+template <class V>
+struct All {
+    Size n;
+    template <class Add>
+    void operator()(Add add) const {
+        Size t = 0;
+        for (; t + stripes <= n; t += stripes)
+            for (int l = 0; l < stripes; ++l) add(t + l, l);
+        for (int l = 0; t + l < n; ++l) add(t + l, l);
+    }
+};
+template <class V>
+struct Listed {
+    const std::uint32_t* feature;
+    Size n;
+    template <class Add>
+    void operator()(Add add) const {
+        for (Size t = 0; t < n; ++t) add(t, int(feature[t] % stripes));
+    }
+};
+
+// The sum of term(t).
+template <class V, class Each, class Term>
+inline double striped(Each each, Term term) {
+    double part[stripes] = {};
+    each([&](Size t, int l) { part[l] += term(t); });
+    return stripes_total<V>(part);
+}
+
+// Likewise, compensated: add(t, sum, error) adds a term to the one and what got lost to the other.
+template <class V, class Each, class Add>
+inline SquareSum striped_exactly(Each each, Add add) {
     double sum[stripes] = {}, error[stripes] = {};
-    const auto add = [&](Size f, int l) {
-        const double v = value(f), square = v * v;
-        const double square_error = __builtin_fma(v, v, -square);
-        double total, lost;
-        two_sum<V>(sum[l], square, total, lost);
-        sum[l] = total;
-        error[l] += lost + square_error;
-    };
-    Size f = 0;
-    for (; f + stripes <= d; f += stripes)
-        for (int l = 0; l < stripes; ++l) add(f + l, l);
-    for (int l = 0; f + l < d; ++l) add(f + l, l);
+    each([&](Size t, int l) { add(t, sum[l], error[l]); });
     double high = 0, low = 0;
     for (int l = 0; l < stripes; ++l) {
         double total, lost;
@@ -57,75 +77,66 @@ inline SquareSum striped_squares(Size d, Value value) {
         low += lost;
     }
     return {high, low + stripes_total<V>(error)};
+}
+// The sum of a(t) b(t).
+template <class V, class Each, class A, class B>
+inline SquareSum striped_products(Each each, A a, B b) {
+    return striped_exactly<V>(each, [&](Size t, double& sum, double& error) {
+        const double left = a(t), right = b(t), term = left * right;
+        double total, lost;
+        two_sum<V>(sum, term, total, lost);
+        sum = total;
+        error += lost + __builtin_fma(left, right, -term);
+    });
+}
+template <class V, class Each, class Value>
+inline SquareSum striped_squares(Each each, Value value) {
+    return striped_products<V>(each, value, value);
 }
 
 template <class V>
 SquareSum square_sum(const typename V::Real* x, const typename V::Real* shift, Size d,
                      double scale) {
+    const All<V> all{d};
     if (shift)
-        return striped_squares<V>(d, [&](Size f) { return seen<V, true>(x, shift, f) * scale; });
-    return striped_squares<V>(d, [&](Size f) { return seen<V, false>(x, shift, f) * scale; });
+        return striped_squares<V>(all, [&](Size f) { return seen<V, true>(x, shift, f) * scale; });
+    return striped_squares<V>(all, [&](Size f) { return seen<V, false>(x, shift, f) * scale; });
+}
+
+template <class V>
+SquareSum listed_square_sum(const std::uint32_t* feature, const typename V::Real* x, Size n,
+                            double scale) {
+    return striped_squares<V>(Listed<V>{feature, n}, [&](Size t) { return double(x[t]) * scale; });
 }
 
 template <class V, class C>
 double distance2(const typename V::Real* x, const C* c, Size d, double scale) {
-    return striped_squares<V>(d,
+    return striped_squares<V>(All<V>{d},
                               [&](Size f) { return double(x[f]) * scale - double(c[f]) * scale; })
         .value();
 }
 
-// The stored part of |x - c|^2 - |c|^2 of a CSR row: sum of (x - c)^2 - c^2, compensated; c has the
-// centre's values for the row's features.
+// The stored part of |x - c|^2 - |c|^2 of a CSR row: sum of (x - c)^2 - c^2; c has the centre's
+// values for the row's features.
 template <class V>
 SquareSum stored_distance2(const typename V::Real* x, const double* c, Size n, double scale) {
-    double sum[stripes] = {}, error[stripes] = {};
-    const auto add = [&](Size t, int l) {
+    return striped_exactly<V>(All<V>{n}, [&](Size t, double& sum, double& error) {
         const double centre = c[t] * scale, step = double(x[t]) * scale - centre;
         const double plus = step * step, minus = centre * centre;
         double total, lost, total2, lost2;
-        two_sum<V>(sum[l], plus, total, lost);
+        two_sum<V>(sum, plus, total, lost);
         two_sum<V>(total, -minus, total2, lost2);
-        sum[l] = total2;
-        error[l] += (lost + lost2) +
-                    (__builtin_fma(step, step, -plus) - __builtin_fma(centre, centre, -minus));
-    };
-    Size t = 0;
-    for (; t + stripes <= n; t += stripes)
-        for (int l = 0; l < stripes; ++l) add(t + l, l);
-    for (int l = 0; t + l < n; ++l) add(t + l, l);
-    double high = 0, low = 0;
-    for (int l = 0; l < stripes; ++l) {
-        double total, lost;
-        two_sum<V>(high, sum[l], total, lost);
-        high = total;
-        low += lost;
-    }
-    return {high, low + stripes_total<V>(error)};
+        sum = total2;
+        error += (lost + lost2) +
+                 (__builtin_fma(step, step, -plus) - __builtin_fma(centre, centre, -minus));
+    });
 }
 
-// sum of x c scale, compensated.
+// The sum of x c scale.
 template <class V>
 SquareSum product(const typename V::Real* x, const double* c, Size n, double scale) {
-    double sum[stripes] = {}, error[stripes] = {};
-    const auto add = [&](Size t, int l) {
-        const double value = double(x[t]) * scale, term = value * c[t];
-        double total, lost;
-        two_sum<V>(sum[l], term, total, lost);
-        sum[l] = total;
-        error[l] += lost + __builtin_fma(value, c[t], -term);
-    };
-    Size t = 0;
-    for (; t + stripes <= n; t += stripes)
-        for (int l = 0; l < stripes; ++l) add(t + l, l);
-    for (int l = 0; t + l < n; ++l) add(t + l, l);
-    double high = 0, low = 0;
-    for (int l = 0; l < stripes; ++l) {
-        double total, lost;
-        two_sum<V>(high, sum[l], total, lost);
-        high = total;
-        low += lost;
-    }
-    return {high, low + stripes_total<V>(error)};
+    return striped_products<V>(
+        All<V>{n}, [&](Size t) { return double(x[t]) * scale; }, [&](Size t) { return c[t]; });
 }
 
 template <class V>
@@ -153,16 +164,10 @@ bool fits_words(const typename V::Real* x, const double* magic, Size columns, in
 template <class V, bool Shifted>
 inline double step2_of(const typename V::Real* a, const typename V::Real* b,
                        const typename V::Real* shift, Size d, double scale) {
-    double part[stripes] = {};
-    const auto add = [&](Size f, int l) {
+    return striped<V>(All<V>{d}, [&](Size f) {
         const double step = (seen<V, Shifted>(a, shift, f) - seen<V, Shifted>(b, shift, f)) * scale;
-        part[l] += step * step;
-    };
-    Size f = 0;
-    for (; f + stripes <= d; f += stripes)
-        for (int l = 0; l < stripes; ++l) add(f + l, l);
-    for (int l = 0; f + l < d; ++l) add(f + l, l);
-    return stripes_total<V>(part);
+        return step * step;
+    });
 }
 
 template <class V>
@@ -173,21 +178,40 @@ double step2(const typename V::Real* a, const typename V::Real* b, const typenam
 }
 
 template <class V>
+double listed_step2(const std::uint32_t* feature, const typename V::Real* a,
+                    const typename V::Real* b, Size n, double scale) {
+    return striped<V>(Listed<V>{feature, n}, [&](Size t) {
+        const double step = (double(a[t]) - double(b[t])) * scale;
+        return step * step;
+    });
+}
+
+// What a feature explains: s = the sum of its values about the origin, c the centre's place.
+template <class V>
+inline double explained_term(double c, double s, double weight) {
+    return c * (2 * s - weight * c);
+}
+
+template <class V>
 double explained(const typename V::Real* centre, const double* high, const double* low,
                  const double* origin, Size d, double weight, double scale, double sum_scale) {
-    double part[stripes] = {};
-    const auto add = [&](Size f, int l) {
+    return striped<V>(All<V>{d}, [&](Size f) {
         const double o = origin[f] * scale, c = double(centre[f]) * scale - o;
         // Far from 0, the sum and weight * o nearly cancel.
         const double about =
             __builtin_fma(-weight, o, high[f] * sum_scale) + (low ? low[f] * sum_scale : 0.0);
-        part[l] += c * (2 * about - weight * c);
-    };
-    Size f = 0;
-    for (; f + stripes <= d; f += stripes)
-        for (int l = 0; l < stripes; ++l) add(f + l, l);
-    for (int l = 0; f + l < d; ++l) add(f + l, l);
-    return stripes_total<V>(part);
+        return explained_term<V>(c, about, weight);
+    });
+}
+
+template <class V>
+double listed_explained(const std::uint32_t* feature, const typename V::Real* centre,
+                        const double* high, const double* low, Size n, double weight, double scale,
+                        double sum_scale) {
+    return striped<V>(Listed<V>{feature, n}, [&](Size t) {
+        const double sum = high[t] * sum_scale + (low ? low[t] * sum_scale : 0.0);
+        return explained_term<V>(double(centre[t]) * scale, sum, weight);
+    });
 }
 
 template <class V>

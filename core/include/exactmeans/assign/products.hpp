@@ -20,6 +20,7 @@
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/changes.hpp"
+#include "exactmeans/pair_score.hpp"
 #include "exactmeans/seed/transposed.hpp"
 
 namespace exactmeans {
@@ -88,8 +89,9 @@ public:
             for (Size t = 0; t < left; ++t)
                 next_[std::size_t(from[t])] = scan.label[std::size_t(t)];
         } else {
+            PairScore<R> score_of;
             for (auto i = from; i != to; ++i)
-                next_[std::size_t(*i)] = best_of_near(work, *i, tally);
+                next_[std::size_t(*i)] = best_of_near(work, *i, score_of, tally);
         }
         for (Size i = begin; i < end; ++i) put(i, next_[std::size_t(i)]);
         tally.skipped = end - begin - left;
@@ -232,40 +234,26 @@ private:
 
     // By scores in order, of the centres that are not certain to lose.
     template <class Rows>
-    std::int32_t best_of_near(const Work<Rows>& work, Size i, Tally& tally) const {
+    std::int32_t best_of_near(const Work<Rows>& work, Size i, PairScore<R>& score_of,
+                              Tally& tally) const {
         const ScoredRows<R> scored = work.slacks.scored();
         const auto kept = [&](Size j) {
             return double(start_[std::size_t(j)]) -
                    double(scale_[std::size_t(j)]) * double(kept_[place(i, j)]);
         };
         const double low = kept(next_[std::size_t(i)]);
+        const auto row = work.x.row(i);
         std::int32_t best = 0;
         R least = std::numeric_limits<R>::infinity();
         for (Size j = 0; j < k_; ++j) {
             if (apart(scored, i, low, kept(j))) continue;
-            const R score = score_of(work, i, j);
+            const R score = score_of(work.centroids, row, j);
             ++tally.distances;
             if (!(score < least)) continue;
             least = score;
             best = std::int32_t(j);
         }
         return best;
-    }
-    template <class Rows>
-    static R score_of(const Work<Rows>& work, Size i, Size j) {
-        const auto row = work.x.row(i);
-        const std::size_t count = std::size_t(row.nonzeros);
-        std::vector<double> value(count);
-        work.centroids.values_at(j, row.index, row.nonzeros, value.data());
-        std::vector<R> centre(count);
-        for (std::size_t t = 0; t < count; ++t)
-            centre[t] = Layout<R>::packed(work.centroids.frame(), Size(row.index[t]), R(value[t]));
-        std::vector<std::uint32_t> slot(count);
-        std::iota(slot.begin(), slot.end(), 0u);
-        const SlotRow<R> laid{slot.data(), row.value, row.nonzeros};
-        R score;
-        kernels<R>().centre_csr(&laid, 1, centre.data(), work.centroids.start()[j], &score);
-        return score;
     }
 
     static SparseVector<R> values_of(const Centroids<R>& centroids, Size j) {

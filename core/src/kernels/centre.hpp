@@ -1,0 +1,60 @@
+// Rows against one centre.
+#pragma once
+
+#include "exactmeans/kernels.hpp"
+
+namespace exactmeans {
+
+template <class V>
+inline float fused(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
+template <class V>
+inline double fused(double a, double b, double c) {
+    return __builtin_fma(a, b, c);
+}
+
+// Chains of Rows rows side by side: each waits for itself only. value(r, t) is a row's entry t.
+template <class V, int Rows, class Value, class Centre>
+inline void centre_scores(Size terms, Value value, Centre centre, typename V::Real start,
+                          typename V::Real* out) {
+    using R = typename V::Real;
+    const bool cut = sizeof(R) < sizeof(double) && terms > longest_chain;
+    const Size piece = cut ? chain_piece : (terms > 0 ? terms : 1);
+    double total[Rows] = {};
+    R acc[Rows] = {};
+    for (Size begin = 0; begin < terms; begin += piece) {
+        const Size end = begin + piece < terms ? begin + piece : terms;
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) acc[r] = 0;
+        for (Size t = begin; t < end; ++t) {
+            const R c = centre(t);
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r) acc[r] = fused<V>(value(r, t), c, acc[r]);
+        }
+        if (cut)
+            for (int r = 0; r < Rows; ++r) total[r] += double(acc[r]);
+    }
+    for (int r = 0; r < Rows; ++r) out[r] = (cut ? R(total[r]) : acc[r]) + start;
+}
+
+template <class V>
+void centre_dense(const typename V::Real* const* rows, Size n, const typename V::Real* centre,
+                  typename V::Real start, Size d, typename V::Real* out) {
+    Size i = 0;
+    const auto value = [&](int r, Size f) { return rows[i + r][f]; };
+    const auto own = [&](Size f) { return centre[f]; };
+    for (; i + 8 <= n; i += 8) centre_scores<V, 8>(d, value, own, start, out + i);
+    for (; i < n; ++i) centre_scores<V, 1>(d, value, own, start, out + i);
+}
+
+template <class V>
+void centre_csr(const SlotRow<typename V::Real>* rows, Size n, const typename V::Real* centre,
+                typename V::Real start, typename V::Real* out) {
+    for (Size i = 0; i < n; ++i)
+        centre_scores<V, 1>(
+            rows[i].nonzeros, [&](int, Size t) { return rows[i].value[t]; },
+            [&](Size t) { return centre[rows[i].index[t]]; }, start, out + i);
+}
+
+}  // namespace exactmeans

@@ -1,0 +1,60 @@
+// CSR rows against centres in 16 bits (exactmeans/coarse.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "csr.hpp"
+
+namespace exactmeans {
+
+// One row against a panel of 16-bit centres: the lowest scores that it may have.
+template <class V, int Vectors>
+inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres, Size first) {
+    constexpr Size width = Size(Vectors) * V::lanes;
+    const std::int16_t* values = centres.values + first * centres.lanes.d;
+    V sum[Vectors];
+#pragma GCC unroll 32
+    for (int v = 0; v < Vectors; ++v) sum[v] = V::splat(0);
+    for (Size t = 0; t < row.nonzeros; ++t) {
+        const Size later = t + csr_ahead < row.nonzeros ? t + csr_ahead : t;
+        const std::int16_t *centre = values + Size(row.index[t]) * width,
+                           *next = values + Size(row.index[later]) * width;
+#pragma GCC unroll 32
+        for (Size l = 0; l < width; l += 32) __builtin_prefetch(next + l);
+        const V x = V::splat(row.value[t]);
+#pragma GCC unroll 32
+        for (int v = 0; v < Vectors; ++v)
+            sum[v] = V::fma(x, V::load(centre + v * V::lanes), sum[v]);
+    }
+    const V error = V::splat(row.error);
+    LaneBest<V> best = LaneBest<V>::none();
+    V number = V::add(V::splat(float(first)), V::iota());
+#pragma GCC unroll 32
+    for (int v = 0; v < Vectors; ++v) {
+        const Size at = first + v * V::lanes;
+        const V low = V::fma(V::sub(sum[v], error), V::load(centres.step + at),
+                             V::load(centres.lanes.start + at));
+        best.template take<true>(low, number);
+        number = V::add(number, V::splat(float(V::lanes)));
+    }
+    return best;
+}
+
+template <class V>
+void coarse_csr(const CoarseRow* rows, Size n, const CoarsePanels& centres,
+                const Nearest<float>& out) {
+    for_csr_panels<V>(centres.lanes, [&]<int Vectors>(Size first) {
+        take_panel<V, true>(n, first, out, [&](Size i) {
+            return coarse_best<V, Vectors>(rows[i], centres, first);
+        });
+    });
+}
+template <class V>
+constexpr auto coarse_or_null() -> decltype(Kernels<typename V::Real>::coarse_csr) {
+    if constexpr (sizeof(typename V::Real) == sizeof(float))
+        return &coarse_csr<V>;
+    else
+        return nullptr;
+}
+
+}  // namespace exactmeans

@@ -1,0 +1,261 @@
+// CSR rows against panels of centres: a vector of sums for each vector of centres, in registers.
+//
+// Loops over accumulators are fully unrolled by pragma: otherwise the compiler keeps them in
+// memory.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "lanes.hpp"
+
+namespace exactmeans {
+
+// Centre rows are fetched this many nonzeros ahead: they lie all over the second and third cache.
+inline constexpr Size csr_ahead = 4;
+
+// Where the hits of a row are laid out as if their features had slots, a few at a time.
+template <class V, int Vectors>
+struct HitBench {
+    using R = typename V::Real;
+    static constexpr int rows = 32, entries = 256;
+    static constexpr Size width = Size(Vectors) * V::lanes;
+    R lanes[rows * width] = {};  // zero between uses
+    const R* from[entries];
+    R x[entries];
+};
+
+// One row against Vectors vectors of centres. Hits are for products only: they leave out centres
+// that do not have a feature.
+template <class V, int Vectors, class Term>
+struct CsrChain {
+    using R = typename V::Real;
+    using Bench = HitBench<V, Vectors>;
+    static constexpr Size width = Size(Vectors) * V::lanes;
+    V sum[Vectors];
+
+    // Adds products of x(t) and what at(t) points to; to nothing if these are the first.
+    template <bool First, class X, class At>
+    void add(Size begin, Size end, Size last, X x, At at) {
+        // A local array: sums reached through `this` would be stored at every step.
+        V acc[Vectors];
+#pragma GCC unroll 32
+        for (int v = 0; v < Vectors; ++v) acc[v] = First ? V::splat(0) : sum[v];
+        for (Size t = begin; t < end; ++t) {
+            const R* next = at(t + csr_ahead < last ? t + csr_ahead : t);
+#pragma GCC unroll 32
+            for (Size l = 0; l < width; l += Size(64 / sizeof(R))) __builtin_prefetch(next + l);
+            const V value = V::splat(x(t));
+            const R* centre = at(t);
+#pragma GCC unroll 32
+            for (int v = 0; v < Vectors; ++v)
+                acc[v] = Term::add(value, V::load(centre + v * V::lanes), acc[v]);
+        }
+#pragma GCC unroll 32
+        for (int v = 0; v < Vectors; ++v) sum[v] = acc[v];
+    }
+
+    // Entries [begin, end), without hits.
+    void run(const SlotRow<R>& row, Size begin, Size end, const R* values) {
+        add<true>(
+            begin, end, row.nonzeros, [&](Size t) { return row.value[t]; },
+            [&](Size t) { return values + Size(row.index[t]) * width; });
+    }
+
+    // Entries [begin, end) and the hits among them, of the panel that begins at place `first`.
+    // Returns the first hit that belongs to a later entry.
+    const Hit<R>* run(const SlotRow<R>& row, Size begin, Size end, const R* values, Size first,
+                      const Hit<R>* hit, const Hit<R>* hits_end, Bench& bench) {
+#pragma GCC unroll 32
+        for (int v = 0; v < Vectors; ++v) sum[v] = V::splat(0);
+        const auto due = [&](Size t) {
+            return hit != hits_end && Size(hit->at) == t && (t < end || end == row.nonzeros);
+        };
+        for (Size t = begin; t < end || due(t);) {
+            const Hit<R>* const begun = hit;
+            int n = 0, rows = 0;
+            while (n < bench.entries && rows < bench.rows && (t < end || due(t))) {
+                if (due(t)) {
+                    R* to = bench.lanes + rows++ * width;
+                    bench.from[n] = to;
+                    bench.x[n++] = hit->x;
+                    // Hits of several features may go together if they do not meet.
+                    do {
+                        to[Size(hit->place) - first] = hit->value;
+                        ++hit;
+                    } while (due(t) && hit->place > hit[-1].place && hit->x == hit[-1].x);
+                } else {
+                    bench.from[n] = values + Size(row.index[t]) * width;
+                    bench.x[n++] = row.value[t++];
+                }
+            }
+            add<false>(
+                0, n, n, [&](Size e) { return bench.x[e]; }, [&](Size e) { return bench.from[e]; });
+            rows = -1;
+            for (const Hit<R>* done = begun; done != hit; ++done) {
+                if (done == begun || done->at != done[-1].at || done->place <= done[-1].place ||
+                    done->x != done[-1].x)
+                    ++rows;
+                bench.lanes[rows * width + (Size(done->place) - first)] = 0;
+            }
+        }
+        return hit;
+    }
+
+    void run_row(const SlotRow<R>& row, const R* values, Size first, Bench& bench) {
+        const Hit<R>*hit = row.hits, *hits_end = row.hits_end;
+        if (hit != hits_end) {
+            hit = first_hit(hit, hits_end, first);
+            hits_end = first_hit(hit, hits_end, first + width);
+        }
+        if (sizeof(R) < sizeof(double) && row.nonzeros > longest_chain)
+            run_pieces(row, values, first, hit, hits_end, bench);
+        else if (hit == hits_end)
+            run(row, 0, row.nonzeros, values);
+        else
+            run(row, 0, row.nonzeros, values, first, hit, hits_end, bench);
+    }
+
+private:
+    static const Hit<R>* first_hit(const Hit<R>* from, const Hit<R>* to, Size place) {
+        while (from != to) {
+            const Hit<R>* middle = from + (to - from) / 2;
+            if (Size(middle->place) < place)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+        return from;
+    }
+
+    // Pieces of a long float32 row, added in float64.
+    void run_pieces(const SlotRow<R>& row, const R* values, Size first, const Hit<R>* hit,
+                    const Hit<R>* hits_end, Bench& bench) {
+        double total[Vectors * V::lanes] = {};
+        R part[V::lanes];
+        for (Size begin = 0; begin < row.nonzeros; begin += chain_piece) {
+            const Size left = row.nonzeros - begin;
+            hit = run(row, begin, begin + (left < chain_piece ? left : chain_piece), values, first,
+                      hit, hits_end, bench);
+            for (int v = 0; v < Vectors; ++v) {
+                sum[v].store(part);
+                for (int l = 0; l < V::lanes; ++l) total[v * V::lanes + l] += double(part[l]);
+            }
+        }
+        for (int v = 0; v < Vectors; ++v) {
+            for (int l = 0; l < V::lanes; ++l) part[l] = R(total[v * V::lanes + l]);
+            sum[v] = V::load(part);
+        }
+    }
+};
+
+// One row against the panel of Vectors vectors that begins at centre `first`.
+template <class V, int Vectors, bool WithSecond, class Term>
+inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
+                            const Panels<typename V::Real>& centres, Size first,
+                            HitBench<V, Vectors>& bench) {
+    using R = typename V::Real;
+    CsrChain<V, Vectors, Term> chain;
+    chain.run_row(row, centres.values + first * centres.d, first, bench);
+    LaneBest<V> best = LaneBest<V>::none();
+    V number = V::add(V::splat(R(first)), V::iota());
+#pragma GCC unroll 32
+    for (int v = 0; v < Vectors; ++v) {
+        const V start = V::load(centres.start + first + v * V::lanes);
+        best.template take<WithSecond>(V::add(chain.sum[v], start), number);
+        number = V::add(number, V::splat(R(V::lanes)));
+    }
+    return best;
+}
+
+// Takes best_of(i), of one panel, into what the former ones gave. Panels come in ascending order.
+template <class V, bool WithSecond, class Best>
+inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out, Best best_of) {
+    using R = typename V::Real;
+    for (Size i = 0; i < n; ++i) {
+        const LaneBest<V> best = best_of(i);
+        if (first == 0) {
+            reduce_lanes<V, WithSecond>(best, i, out);
+            continue;
+        }
+        const R old = out.score[i], old_second = WithSecond ? out.second[i] : R(0);
+        const std::int32_t old_label = out.label[i];
+        reduce_lanes<V, WithSecond>(best, i, out);
+        const R low = out.score[i];
+        if (!(low < old)) {
+            out.score[i] = old;
+            out.label[i] = old_label;
+        }
+        if constexpr (WithSecond) {
+            const R loser = low < old ? old : low,
+                    other = old_second < out.second[i] ? old_second : out.second[i];
+            out.second[i] = loser < other ? loser : other;
+        }
+    }
+}
+
+// Calls run.operator()<Vectors>(first centre) for one panel, or for each.
+template <class V, class Run>
+void for_csr_panel(const typename Panels<typename V::Real>::Panel& panel, Run run) {
+    constexpr int per_unit = int(unit_width<typename V::Real>) / V::lanes;
+    const auto run_if = [&]<int Units>() {
+        if (panel.units == Units) run.template operator()<Units * per_unit>(panel.first);
+    };
+    [&]<int... Less>(std::integer_sequence<int, Less...>) {
+        (run_if.template operator()<Less + 1>(), ...);
+    }(std::make_integer_sequence<int, int(csr_units)>());
+}
+template <class V, class Run>
+void for_csr_panels(const Panels<typename V::Real>& centres, Run run) {
+    for (Size p = 0; p < centres.count; ++p) for_csr_panel<V>(centres.panel(p), run);
+}
+
+template <class V>
+void panel_csr(const SlotRow<typename V::Real>* rows, Size n,
+               const Panels<typename V::Real>& centres, Size p,
+               const Nearest<typename V::Real>& out) {
+    for_csr_panel<V>(centres.panel(p), [&]<int Vectors>(Size first) {
+        HitBench<V, Vectors> bench;
+        for (Size i = 0; i < n; ++i)
+            reduce_lanes<V, true>(
+                csr_best<V, Vectors, true, Product<V>>(rows[i], centres, first, bench), i, out);
+    });
+}
+
+template <class V, bool WithSecond, class Term>
+void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n,
+                      const Panels<typename V::Real>& centres,
+                      const Nearest<typename V::Real>& out) {
+    for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
+        HitBench<V, Vectors> bench;
+        take_panel<V, WithSecond>(n, first, out, [&](Size i) {
+            return csr_best<V, Vectors, WithSecond, Term>(rows[i], centres, first, bench);
+        });
+    });
+}
+
+template <class V>
+void nearest_csr(const SlotRow<typename V::Real>* rows, Size n,
+                 const Panels<typename V::Real>& centres, const Nearest<typename V::Real>& out) {
+    if (out.second)
+        nearest_csr_rows<V, true, Product<V>>(rows, n, centres, out);
+    else
+        nearest_csr_rows<V, false, Product<V>>(rows, n, centres, out);
+}
+
+template <class V, class Term>
+void scores_csr(const SlotRow<typename V::Real>* rows, Size n,
+                const Panels<typename V::Real>& centres, typename V::Real* out) {
+    for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
+        HitBench<V, Vectors> bench;
+        for (Size i = 0; i < n; ++i) {
+            CsrChain<V, Vectors, Term> chain;
+            chain.run_row(rows[i], centres.values + first * centres.d, first, bench);
+            for (int v = 0; v < Vectors; ++v)
+                chain.sum[v] = V::add(chain.sum[v], V::load(centres.start + first + v * V::lanes));
+            store_scores<V, Vectors>(chain.sum, first, centres.k, out + i * centres.k);
+        }
+    });
+}
+
+}  // namespace exactmeans

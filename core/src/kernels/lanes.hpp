@@ -1,0 +1,99 @@
+// What kernels over lanes of centres share, written once in terms of a vector type V (simd types in
+// the files for each instruction set): the best of a lane, the best of all, and the terms of a
+// score.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "exactmeans/kernels.hpp"
+
+namespace exactmeans {
+
+// Lowest and second lowest score seen so far in each lane, and which centre the lowest belongs to.
+// Centre numbers travel as reals, which hold them exactly up to 2^24.
+template <class V>
+struct LaneBest {
+    V score, centre, second;
+
+    static LaneBest none() {
+        const V inf = V::splat(std::numeric_limits<typename V::Real>::infinity());
+        return {inf, V::splat(0), inf};
+    }
+    template <bool WithSecond>
+    void take(V candidate, V number) {
+        if constexpr (WithSecond) second = V::min(second, V::max(score, candidate));
+        const auto lower = V::less(candidate, score);
+        score = V::select(lower, candidate, score);
+        centre = V::select(lower, number, centre);
+    }
+};
+
+// The best of all lanes, the lowest centre on ties.
+template <class V, bool WithSecond>
+inline void reduce_lanes(const LaneBest<V>& best, Size i, const Nearest<typename V::Real>& out) {
+    using R = typename V::Real;
+    const V inf = V::splat(std::numeric_limits<R>::infinity());
+    const R low = V::lowest(best.score);
+    const R label = V::lowest(V::select(V::equal(best.score, V::splat(low)), best.centre, inf));
+    out.label[i] = std::int32_t(label);
+    out.score[i] = low;
+    if constexpr (WithSecond) {
+        // Lanes start at centre 0, so several may name the winner; all but the first of them are
+        // empty.
+        const auto winner = V::equal(best.centre, V::splat(label));
+        out.second[i] = V::lowest(V::min(best.second, V::select(winner, inf, best.score)));
+    }
+}
+
+// What a feature adds to the chain of a score. The packed centre has its sign turned.
+template <class V>
+struct Product {
+    static V add(V x, V minus_c, V sum) { return V::fma(x, minus_c, sum); }
+};
+template <class V>
+inline V magnitude(V a) {
+    return V::max(a, V::sub(V::splat(0), a));
+}
+// |x - c|
+template <class V>
+struct Gap {
+    static V add(V x, V minus_c, V sum) { return V::add(sum, magnitude(V::add(x, minus_c))); }
+};
+// |x - c| - |c|: the start of a CSR row's score has |c| of all features.
+template <class V>
+struct StoredGap {
+    static V add(V x, V minus_c, V sum) {
+        return V::add(sum, V::sub(magnitude(V::add(x, minus_c)), magnitude(minus_c)));
+    }
+};
+
+// Writes the scores of one row against a panel, without the lanes that only fill it up.
+template <class V, int Vectors>
+inline void store_scores(const V* score, Size first, Size k, typename V::Real* row) {
+    typename V::Real lanes[Vectors * V::lanes];
+    for (int v = 0; v < Vectors; ++v) score[v].store(lanes + v * V::lanes);
+    for (Size l = 0; l < Vectors * V::lanes && first + l < k; ++l) row[first + l] = lanes[l];
+}
+
+template <class V>
+void lowest_two(const typename V::Real* scores, Size n, Size k,
+                const Nearest<typename V::Real>& out) {
+    using R = typename V::Real;
+    const Size whole = k / V::lanes * V::lanes;
+    for (Size i = 0; i < n; ++i, scores += k) {
+        LaneBest<V> best = LaneBest<V>::none();
+        V number = V::iota();
+        for (Size j = 0; j < whole; j += V::lanes) {
+            best.template take<true>(V::load(scores + j), number);
+            number = V::add(number, V::splat(R(V::lanes)));
+        }
+        R rest[V::lanes];
+        for (Size l = 0; l < V::lanes; ++l)
+            rest[l] = whole + l < k ? scores[whole + l] : std::numeric_limits<R>::infinity();
+        best.template take<true>(V::load(rest), number);
+        reduce_lanes<V, true>(best, i, out);
+    }
+}
+
+}  // namespace exactmeans
