@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from . import larger, operations, probes, report, seeding, sparse_scale
+from . import larger, minibatch, operations, probes, report, seeding, sparse_scale
 from .peers import PEERS
 from .race import Row, race
 from .suites import RACES, Case
@@ -20,6 +20,7 @@ SUITES = (
     "seeding_quality",
     "memory",
     "larger_than_memory",
+    "minibatch",
     "operations",
     "sparse_scale",
 )
@@ -33,6 +34,8 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield probes.memory(options.ours or "exactmeans", options.threads, options.quick)
     elif suite == "larger_than_memory":
         yield larger.larger_than_memory(options.threads, options.quick)
+    elif suite == "minibatch":
+        yield from minibatch.minibatch(options.threads, options.quick, options.only or "")
     elif suite == "seeding_quality":
         yield from seeding.quality(options.threads, options.quick)
     elif suite == "operations":

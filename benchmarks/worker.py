@@ -113,13 +113,13 @@ def _serve(pipe: Connection, name: str, case: Case, threads: int) -> None:
             elif seeds:
                 seconds, (centres, rows) = _timed(seeds)
                 if want_answer:  # which rows, and what they leave of the potential
-                    answer = replace(_judge(X, Fitted(None, centres)), labels=rows)
+                    answer = replace(judge(X, Fitted(None, centres)), labels=rows)
             else:
                 seconds, fitted = _timed(lambda: peer.fit(X, work))
                 if case.op == "iteration":
                     seconds -= _timed(lambda: peer.fit(X, fewer))[0]
                     seconds /= case.iters[1] - case.iters[0]
-                answer = _judge(X, fitted) if want_answer else None
+                answer = judge(X, fitted) if want_answer else None
             pipe.send((seconds, answer if want_answer else None))
     except EOFError:
         return
@@ -143,7 +143,7 @@ def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
             return min(times), outcome
 
 
-def _judge(X: Any, fitted: Fitted) -> Answer:
+def judge(X: Any, fitted: Fitted) -> Answer:
     """The answer in one common measure: float64, computed here, outside the clock."""
     centres = fitted.centres
     C = np.asarray(centres.toarray() if sp.issparse(centres) else centres, np.float64)

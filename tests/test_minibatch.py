@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
@@ -140,12 +141,34 @@ def test_starving_centres_are_fed() -> None:
 def test_sgd_stops_when_the_inertia_does_not_fall() -> None:
     X = blobs(2000)
     patient = MiniBatchKMeans(6, random_state=0, max_no_improvement=None, max_iter=3).fit(X)
-    assert patient.n_steps_ == 3 * 2000 // 1024
+    assert patient.n_steps_ == 3 * 2
+    assert patient.n_iter_ == 3
     hasty = MiniBatchKMeans(6, random_state=0, max_no_improvement=1, batch_size=50).fit(X)
     assert hasty.n_steps_ < 100 * 2000 // 50
     assert "did not fall" in hasty.explain()
     settled = MiniBatchKMeans(6, random_state=0, tol=0.1, max_no_improvement=None).fit(X)
     assert "less than tol" in settled.explain()
+
+
+@pytest.mark.parametrize("n", [150, 1100])
+def test_all_rows_take_part_in_each_pass(n: int) -> None:
+    """In batches of one size, as many passes as were asked for, however few rows there are."""
+    model = MiniBatchKMeans(6, random_state=0, max_no_improvement=None, max_iter=7).fit(blobs(n))
+    assert model.n_iter_ == 7
+    batches = -(-n // 1024)
+    sizes = [record.distances // 6 for record in model.history_]
+    assert sizes == [n // batches] * batches * 7
+
+
+def test_verbose_sgd_tells_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    options: dict[str, Any] = {"random_state": 0, "batch_size": 50, "max_iter": 2, "verbose": 1}
+    model = MiniBatchKMeans(6, **options, max_no_improvement=None).fit(blobs())
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_steps_ == 2 * 18
+    for step, line in enumerate(lines, 1):
+        assert re.match(rf"run 0 iteration {step}: inertia [\d.e+]+, [\d.e+]+ rows/s,", line)
+        assert re.search(r"at most \d+ s left$", line)
+    assert lines[-1].endswith("at most 0 s left")
 
 
 def test_weight_zero_rows_do_not_pull() -> None:

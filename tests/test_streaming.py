@@ -264,6 +264,67 @@ def test_an_iteration_is_one_pass(tmp_path: Path) -> None:
     assert passes[7] - passes[2] == 5
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("init", "most"),
+    [("given", 0), ("random", 1), ("k-means||", 13), ("k-means++", 60)],
+)
+def test_how_often_a_file_is_read(
+    init: str, most: float, weighted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three times before seeding, once by an iteration, and once for the final labels and costs.
+
+    Seeds by k-means|| take two passes a round, and a few; the others one or two each.
+    """
+    monkeypatch.setattr(LocalEngine, "keep", lambda *_: 0)
+    X = datasets.blobs(3000, 3, 30, spread=6.0, seed=4)
+    weights = some_weights(3000) if weighted else None
+    for iterations in (1, 3):
+        source = open_blocks(Slices(X), block_rows=150)
+        model = KMeans(30, init=X[:30] if init == "given" else init, n_init=1, random_state=0)
+        model.set_params(max_iter=iterations, tol=0, checkpoint=tmp_path / f"{iterations}")
+        model.fit(source, sample_weight=weights)
+        seeding = model._passes - 3 - iterations - 1
+        assert most / 2 <= seeding <= most
+    assert f"passes over blocks that are not in memory: {model._passes:.3g};" in model.explain()
+
+
+def test_answers_take_one_pass() -> None:
+    X = datasets.blobs(600, 3, 8, spread=6.0, seed=4)
+    model = KMeans(8, init=X[:8]).fit(X)
+    for ask in (model.predict, model.score, model.transform):
+        rows = Slices(X)
+        source = open_blocks(rows, block_rows=100)
+        rows.asked.clear()
+        ask(source)
+        # The first block twice, to see what it is.
+        assert sorted(rows.asked) == [0, 0, 100, 200, 300, 400, 500]
+
+
+class Slices:
+    """Something with a shape that can be sliced."""
+
+    def __init__(self, X: NDArray[Any]) -> None:
+        self._X, self.shape = X, X.shape
+        self.asked: list[int] = []
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        self.asked.append(rows.start)
+        return self._X[rows].copy()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_blocks_that_need_more_words_than_the_first(weighted: bool) -> None:
+    """Sums of whole numbers take one word, those of later blocks several."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.integers(-4, 4, (200, 3)), rng.normal(size=(300, 3))])
+    X[400:] *= 2.0 ** rng.integers(-60, 2, (100, 1))
+    weights = rng.integers(1, 3, 500).astype(float) if weighted else None
+    for rows in (X, Csr(X)):
+        model = cases.fit(Counted(rows, 100), X[:5], weights, tol=1e-3)
+        assert bits(model) == bits(cases.fit(rows, X[:5], weights, tol=1e-3))
+
+
 def test_only_blocks_with_wanted_rows_are_read() -> None:
     X = datasets.blobs(100, 3, 4)
     source = Counted(X, 20)

@@ -112,7 +112,8 @@ void bind_seed(nb::module_& m) {
                  require(Size(values.shape(0)) == points.d(), "the point has another width");
                  points.stage_point(values.data());
              })
-        .def("accept", &SeedPoints::accept);
+        .def("accept", &SeedPoints::accept)
+        .def("retract", &SeedPoints::retract);
     nb::class_<SeedBlock>(m, "SeedBlock")
         .def_static("make", &seed_block<false>, nb::keep_alive<0, 1>())
         .def_static("passing", &seed_block<true>)

@@ -143,14 +143,16 @@ def settled_run(
     again: bool,
 ) -> Run:
     """The outcome; `again`: label all rows once more, so that labels fit the final centres."""
-    engine = problem.engine
-    extra = engine.assign(centroids).distances if again else 0
+    engine, exponent = problem.engine, problem.frame.cost_exponent
     final = from_core(centroids.centres, (k, engine.d))
-    inertia, _ = engine.scatter(final, problem.frame.cost_exponent, labelled=True)
+    if again:
+        extra, inertia = engine.cost(centroids, final, exponent)
+    else:
+        extra, inertia = 0, engine.scatter(final, exponent, labelled=True)[0]
     return Run(
         centres=final,
         labels=engine.labels(),
-        inertia=unscaled(inertia, problem.frame.cost_exponent),
+        inertia=unscaled(inertia, exponent),
         history=history,
         stopped=stopped,
         distances=sum(record.distances for record in history) + extra,

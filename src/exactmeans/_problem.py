@@ -99,22 +99,12 @@ def unscaled(squared: float, exponent: int) -> float:
 
 
 def analyse(engine: Engine, tol: float) -> Problem:
-    """Look at the data three times: size, scatter, mean."""
+    """Look at the data three times: size, mean, scatter."""
     plain = engine.examine()
     exponent = _core.safe_exponent(plain.largest, engine.dtype == np.float32)
     if engine.metric.directed:
-        return _analyse_directions(engine, tol, exponent)
-    plain_grid = _grid(engine, plain.bounds, weighted=False)
-    counts = _core.Grid(np.ones(1), engine.n)
-    grid, weight_grid = plain_grid, counts
-    if engine.weighted:
-        weighted = engine.survey(weighted=True)
-        largest = max(weighted.bounds.max(), weighted.largest_weight) * engine.n
-        if not largest < 2.0**1000:
-            raise ValueError("sample_weight must leave sums within float64, but it is too large.")
-        grid = _grid(engine, weighted.bounds, weighted=True)
-        weight_grid = engine.weight_grid()
-
+        return _analyse_directions(engine, tol, plain, exponent)
+    grid, weight_grid = _grids(engine, plain)
     if engine.sparse:
         # Scatter is measured about 0, from which rows are as far as their few values say.
         origin, shift = np.empty(0), None
@@ -122,10 +112,12 @@ def analyse(engine: Engine, tol: float) -> Problem:
         scatter, plain_scatter = engine.squares(zero, exponent)
         variance = 0.0
         if tol > 0:
-            mean = _mean(engine, plain_grid, counts)
+            mean = _mean(engine, plain, grid)
             variance = _variance_about(mean, plain_scatter, engine, exponent)
+        else:
+            grid.words = engine.words_needed(grid, weighted=True)
     else:
-        mean = _mean(engine, plain_grid, counts)
+        mean = _mean(engine, plain, grid)
         origin = np.asarray(mean[0])
         scatter, plain_scatter = engine.squares(mean, exponent)
         variance = plain_scatter / engine.n
@@ -143,24 +135,18 @@ def analyse(engine: Engine, tol: float) -> Problem:
     )
 
 
-def _analyse_directions(engine: Engine, tol: float, packing: int) -> Problem:
+def _analyse_directions(engine: Engine, tol: float, plain: _core.Survey, packing: int) -> Problem:
     """Rows count as unit vectors, whose lengths and scatter about 0 are known."""
-    counts = _core.Grid(np.ones(1), engine.n)
-    survey = engine.survey(weighted=True)
-    largest = max(survey.bounds.max(), survey.largest_weight) * engine.n
-    if not largest < 2.0**1000:
-        raise ValueError("sample_weight must leave sums within float64, but it is too large.")
-    grid = _grid(engine, survey.bounds, weighted=True)
+    grid, weight_grid = _grids(engine, plain)
     variance = 0.0
     if tol > 0:
-        plain = grid
-        if engine.weighted:
-            plain = _grid(engine, engine.survey(weighted=False).bounds, weighted=False)
-        mean = _mean(engine, plain, counts)
+        mean = _mean(engine, plain, grid)
         values = mean.data if engine.sparse else mean[0]
         share = engine.directions() / engine.n
         variance = max(0.0, share - math.fsum(values * values))
-    frame, weight_grid = Frame(0, None, engine.metric.name, packing), engine.weight_grid()
+    else:
+        grid.words = engine.words_needed(grid, weighted=True)
+    frame = Frame(0, None, engine.metric.name, packing)
     engine.agree(frame, grid, weight_grid)
     return Problem(
         engine=engine,
@@ -193,7 +179,8 @@ def centre_of_all(engine: Engine) -> Double:
 def _weighted_mean(engine: Engine) -> Double:
     """The mean of the rows by their weights, to the last bit whatever the order of the rows."""
     weighted = engine.weighted
-    grid = _grid(engine, engine.survey(weighted=weighted).bounds, weighted=weighted)
+    grid = _core.Grid(engine.survey(weighted=weighted).bounds, engine.n)
+    grid.words = engine.words_needed(grid, weighted=weighted)
     sums = _core.Sums(1, engine.d, grid, engine.weight_grid())
     engine.add_all(sums, weighted=weighted)
     mean = np.empty((1, engine.d))
@@ -201,16 +188,26 @@ def _weighted_mean(engine: Engine) -> Double:
     return np.asarray(mean[0])
 
 
-def _grid(engine: Engine, bounds: Double, *, weighted: bool) -> _core.Grid:
-    grid = _core.Grid(bounds, engine.n)
-    grid.words = engine.words_needed(grid, weighted=weighted)
-    return grid
+def sums_of(engine: Engine, k: int) -> _core.Sums:
+    """Exact sums for clusters of these rows, if nothing else of the problem is needed."""
+    grid, weight_grid = _grids(engine, engine.survey(weighted=False))
+    grid.words = engine.words_needed(grid, weighted=True)
+    return _core.Sums(k, engine.d, grid, weight_grid, sparse=engine.sparse)
 
 
-def _mean(engine: Engine, grid: _core.Grid, counts: _core.Grid) -> Matrix:
-    """The unweighted mean of the rows, as one float64 row."""
-    sums = _core.Sums(1, engine.d, grid, counts, sparse=engine.sparse)
-    engine.add_all(sums)
+def _grids(engine: Engine, plain: _core.Survey) -> tuple[_core.Grid, _core.Grid]:
+    """What rows and their weights are added up on; the first grid has to get its words yet."""
+    survey = engine.survey(weighted=True) if engine.weighted else plain
+    largest = max(survey.bounds.max(), survey.largest_weight) * engine.n
+    if engine.weighted and not largest < 2.0**1000:
+        raise ValueError("sample_weight must leave sums within float64, but it is too large.")
+    return _core.Grid(survey.bounds, engine.n), engine.weight_grid()
+
+
+def _mean(engine: Engine, plain: _core.Survey, grid: _core.Grid) -> Matrix:
+    """The unweighted mean of the rows, as one float64 row; gives the grid its words as well."""
+    own = _core.Grid(plain.bounds, engine.n) if engine.weighted else grid
+    sums = engine.total(own, weighted=grid if engine.weighted else None)
     if engine.sparse:
         return from_core(sums.sparse_average(False), (1, engine.d))
     mean = np.empty((1, engine.d))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -35,19 +34,21 @@ Callback = Callable[[Iteration], Any]
 class Progress:
     """What `verbose=1` shows: a line per iteration, or a bar if rich is there and can draw one."""
 
-    def __init__(self, verbose: Any, max_iter: Any) -> None:
-        self.rows = 0
-        self._verbose, self._max_iter = bool(verbose), max_iter
+    def __init__(self, verbose: Any) -> None:
+        self.rows = 0  # that an iteration looks at
+        self.relabels = True  # are changed labels counted?
+        self.runs, self.most = 1, 1  # runs, and the most iterations of each
+        self._verbose = bool(verbose)
         self._bar: Any = None
         self._task: Any = None
-        self._last = 0.0
+        self._run, self._before = -1, 0  # which is shown, and its iterations that are not
+        self._last = 0.0  # seconds of the run before
 
     @property
     def callbacks(self) -> list[Callback]:
         return [self.show] if self._verbose else []
 
     def __enter__(self) -> Progress:
-        self._last = time.perf_counter()
         if self._verbose and importlib.util.find_spec("rich"):
             from rich.console import Console
             from rich.progress import BarColumn, TextColumn
@@ -60,6 +61,7 @@ class Progress:
                 columns = (TextColumn("run {task.fields[run]} iteration {task.completed}"),)
                 text = TextColumn("{task.description}")
                 self._bar = Bar(*columns, BarColumn(bar_width=20), text, console=console)
+                self._task = self._bar.add_task("choosing initial centres", total=None, run=0)
                 self._bar.start()
         return self
 
@@ -68,19 +70,21 @@ class Progress:
             self._bar.stop()
 
     def show(self, record: Iteration) -> None:
-        now = time.perf_counter()
-        took, self._last = max(now - self._last, 1e-9), now
-        left = (self._max_iter - record.iteration) * record.seconds / record.iteration
+        if record.run != self._run:
+            self._run, self._before, self._last = record.run, record.iteration - 1, 0.0
+        took, self._last = max(record.seconds - self._last, 1e-9), record.seconds
+        to_come = self.most * (self.runs - record.run) - record.iteration
+        left = to_come * record.seconds / (record.iteration - self._before)
+        changed = f"{record.changed} rows changed, " if self.relabels else ""
         text = (
-            f"inertia {record.inertia:.6g}, {record.changed} rows changed, "
+            f"inertia {record.inertia:.6g}, {changed}"
             f"{self.rows / took:.3g} rows/s, {record.seconds:.2f} s, at most {left:.0f} s left"
         )
         if self._bar is None:
             print(f"run {record.run} iteration {record.iteration}: {text}", flush=True)
             return
-        if self._task is None:
-            self._task = self._bar.add_task("", total=self._max_iter, run=0)
-        self._bar.update(self._task, completed=record.iteration, description=text, run=record.run)
+        now = {"completed": record.iteration, "total": self.most, "run": record.run}
+        self._bar.update(self._task, description=text, **now)
 
 
 class TakesCallbacks:

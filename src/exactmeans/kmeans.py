@@ -36,6 +36,7 @@ from exactmeans.callbacks import (
     TakesCallbacks,
     Tasks,
 )
+from exactmeans.engines.digest import Digest
 from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
 from exactmeans.seeding import check_init, check_options, choose
@@ -212,7 +213,7 @@ class KMeans(
         -------
         self
         """
-        with restored_on_error(self), Progress(self.verbose, self.max_iter) as progress:
+        with restored_on_error(self), Progress(self.verbose) as progress:
             if Tasks.wanted(self):
                 Tasks.managed(type(self)._fit)(self, X, y, sample_weight, progress)
             else:
@@ -254,6 +255,7 @@ class KMeans(
         staying = engine.keep(room - choice.bytes_needed)
         choice = replace(choice, bytes_needed=choice.bytes_needed + staying)
         init, n_init = self._init(k, engine)
+        progress.runs, progress.most = n_init, max_iter
         options = check_options(self.init_options, init)
         rng = self._generator(init)
         kept = self._open_checkpoint(engine)
@@ -350,9 +352,11 @@ class KMeans(
         -------
         score : float
         """
-        engine = self._assigned(X, sample_weight)
+        check_is_fitted(self)
+        engine, centres = self._engine(X, sample_weight), self._centres()
         exponent = self._frame.cost_exponent
-        inertia, _ = engine.scatter(self._centres(), exponent, labelled=True)
+        engine.start("lloyd", centres.shape[0])
+        _, inertia = engine.cost(self._frame.centroids(centres, engine), centres, exponent)
         return -unscaled(inertia, exponent)
 
     def explain(self) -> str:
@@ -361,8 +365,8 @@ class KMeans(
         n, k = len(self.labels_), self.cluster_centers_.shape[0]
         plain = n * k * (self.n_iter_ + (self.history_[-1].changed > 0))
         passes = [
-            f"passes over blocks that are not in memory: {self._passes}; {self._unread} times a "
-            "block was not read, since no label in it could change"
+            f"passes over blocks that are not in memory: {self._passes:.3g}; {self._unread} times "
+            "a block was not read, since no label in it could change"
         ]
         shift = "shifted to the mean" if self._frame.shift is not None else "used as given"
         return "\n".join(
@@ -416,7 +420,10 @@ class KMeans(
         weights = check.check_weights(sample_weight, n)
         if isinstance(blocks, check.Stream) or len(blocks) > 1:
             metric.refuse_blocks()
-        return LocalEngine(blocks, weights, check.check_n_jobs(self.n_jobs), metric, self.zero_rows)
+        n_jobs = check.check_n_jobs(self.n_jobs)
+        engine = LocalEngine(blocks, weights, n_jobs, metric, self.zero_rows)
+        engine.digest = None if self.checkpoint is None else Digest()
+        return engine
 
     def _callbacks(self) -> list[Callback]:
         given = self.callbacks

@@ -16,7 +16,7 @@ from exactmeans import _algorithms, _core, _metrics
 from exactmeans import _validation as check
 from exactmeans._centres import for_users, from_core, lengths_of, normalise
 from exactmeans._fit import Run, first_centroids, is_true, settled_run
-from exactmeans._problem import FAINT, Frame, Problem, analyse, unscaled
+from exactmeans._problem import FAINT, Frame, Problem, analyse, sums_of, unscaled
 from exactmeans._update import lend_rows
 from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
 from exactmeans.engines.engine import Engine
@@ -174,8 +174,11 @@ class MiniBatchKMeans(KMeans):
         engine = self._whole_engine(
             check.as_blocks(self, X, reset=True, dtype=dtype), k, sample_weight
         )
-        progress.rows = engine.n if self.method == "memoized" else self.batch_size
-        most = max_iter if self.method == "memoized" else self._steps(engine, max_iter)
+        cuts = self._cuts(engine)
+        batches = sum(cuts)
+        progress.rows = engine.n if self.method == "memoized" else engine.n // batches
+        most = max_iter if self.method == "memoized" else max_iter * batches
+        progress.most, progress.relabels = most, self.method == "memoized"
         tasks = Tasks.opened(self, most, X, y, sample_weight)
         init, n_init = self._init(k, engine)
         options = check_options(self.init_options, init)
@@ -192,10 +195,10 @@ class MiniBatchKMeans(KMeans):
             tolerance = analyse(engine, tol).tolerance if tol > 0 else 0.0
             sgd = Sgd(start, np.zeros(k), float(self.reassignment_ratio))
             history = sgd.run(
-                self._batches(engine, rng),
-                self._steps(engine, max_iter),
+                _batches(engine, cuts, rng),
+                most,
                 rng,
-                self._patience(engine, tolerance),
+                Patience(min(1.0, 2.0 / batches), tolerance, self.max_no_improvement),
                 callbacks,
                 tasks,
             )
@@ -209,9 +212,7 @@ class MiniBatchKMeans(KMeans):
         self._counts, self._lengths = counts, lengths
         self._random_state = rng
         self.n_steps_ = steps
-        self.n_iter_ = max(1, -(-steps * self.batch_size // engine.n))
-        if self.method == "memoized":
-            self.n_iter_ = len(outcome.history)
+        self.n_iter_ = len(outcome.history) if self.method == "memoized" else -(-steps // batches)
         if not self.compute_labels:
             del self.labels_, self.inertia_
         if tasks is not None:
@@ -254,9 +255,9 @@ class MiniBatchKMeans(KMeans):
         exponent = _core.safe_exponent(largest, engine.dtype == np.float32)
         best: State | None = None
         least = np.inf
+        problem = analyse(sample, 0.0)
+        whole = analyse(engine, 0.0) if callable(init) else problem
         for _ in range(n_init):
-            problem = analyse(sample, 0.0)
-            whole = analyse(engine, 0.0) if callable(init) else problem
             centres = self._initial_centres(init, options, whole, X, k, rng)
             state = State.at(problem.frame.scaled(exponent), centres)
             inertia = state.cost(sample)
@@ -265,23 +266,10 @@ class MiniBatchKMeans(KMeans):
         assert best is not None
         return best
 
-    def _batches(self, engine: LocalEngine, rng: Any) -> Iterator[LocalEngine]:
-        """Batches for ever: all rows in each pass, block by block, in random order within one."""
+    def _cuts(self, engine: LocalEngine) -> list[int]:
+        """How many batches each block is cut into."""
         counted = engine.counted()
-        while True:
-            for part in engine.walk():
-                order = rng.permutation(part.n)
-                for begin in range(0, part.n, self.batch_size):
-                    ids = np.sort(order[begin : begin + self.batch_size])
-                    if counted is None or counted[part.begin + ids].any():
-                        yield engine.alone(part.block[ids], part.begin + ids)
-
-    def _steps(self, engine: LocalEngine, max_iter: int) -> int:
-        return max(1, max_iter * engine.n // self.batch_size)
-
-    def _patience(self, engine: LocalEngine, tolerance: float) -> Patience:
-        smooth = min(1.0, 2.0 * self.batch_size / (engine.n + 1))
-        return Patience(smooth, tolerance, self.max_no_improvement)
+        return [-(-len(_usable(counted, *span)) // self.batch_size) for span in engine.spans]
 
     def _partial_fit(self, X: Any, sample_weight: Any) -> None:
         k = self._check_parameters()
@@ -309,11 +297,9 @@ class MiniBatchKMeans(KMeans):
         self._n_features_out = k
         self.n_steps_ += 1
         if self.compute_labels:
-            assigned = self._assigned(X, sample_weight)
-            self.labels_ = assigned.labels()
-            exponent = state.frame.cost_exponent
-            inertia, _ = assigned.scatter(self._centres(), exponent, labelled=True)
-            self.inertia_ = unscaled(inertia, exponent)
+            inertia = sgd.state.cost(engine)
+            self.labels_ = engine.labels()
+            self.inertia_ = unscaled(inertia, state.frame.cost_exponent)
 
 
 # Gradient steps -----------------------------------------------------------------------------------
@@ -337,14 +323,11 @@ class State:
         directed = _metrics.METRICS[frame.metric].directed
         return State(frame, centres, np.ones(centres.shape[0]) if directed else None)
 
-    def assign(self, engine: LocalEngine) -> None:
-        engine.start("lloyd", self.centres.shape[0])
-        engine.assign(self.frame.centroids(self.centres, engine))
-
     def cost(self, engine: LocalEngine) -> float:
         """Inertia of these rows, on the frame's scale; labels them."""
-        self.assign(engine)
-        return engine.scatter(self.centres, self.frame.cost_exponent, labelled=True)[0]
+        engine.start("lloyd", self.centres.shape[0])
+        centroids = self.frame.centroids(self.centres, engine)
+        return engine.cost(centroids, self.centres, self.frame.cost_exponent)[1]
 
     def pulled(self, means: check.Matrix, pull: NDArray[Any]) -> State:
         """Centres on their way to the means: all the way where pull is 1."""
@@ -462,8 +445,7 @@ class Sgd:
     ) -> check.Matrix:
         """Put centres that few rows come to on rows of the batch; at most half a batch of them."""
         starving = np.flatnonzero(self.counts < self.ratio * self.counts.max())
-        counted = batch.counted()
-        usable = np.arange(batch.n) if counted is None else np.flatnonzero(counted)
+        usable = _usable(batch.counted(), 0, batch.n)
         starving = starving[np.argsort(self.counts[starving], kind="stable")][: len(usable) // 2]
         if not len(starving):
             return means
@@ -489,10 +471,33 @@ class Sgd:
         )
 
 
+def _usable(counted: check.Double | None, begin: int, end: int) -> NDArray[np.intp]:
+    """Rows from `begin` to `end` that count for centres."""
+    if counted is None:
+        return np.arange(begin, end)
+    return begin + np.flatnonzero(counted[begin:end])
+
+
+def _batches(
+    engine: LocalEngine, cuts: list[int], rng: np.random.RandomState
+) -> Iterator[LocalEngine]:
+    """Batches for ever: all rows in each pass, block by block, in random order within one.
+
+    The batches of a block are of one size, for a short one at the end would tell little of the
+    inertia and count as much as others.
+    """
+    counted = engine.counted()
+    while True:
+        for part in engine.walk(lambda part: cuts[part.number] > 0):
+            order = rng.permutation(_usable(counted, part.begin, part.end))
+            for some in np.array_split(order, cuts[part.number]):
+                ids = np.sort(some)
+                yield engine.alone(part.block[ids - part.begin], ids)
+
+
 def _sample(engine: LocalEngine, size: int, rng: np.random.RandomState) -> LocalEngine:
     """Random rows, of those that count if there are enough."""
-    counted = engine.counted()
-    usable = np.arange(engine.n) if counted is None else np.flatnonzero(counted)
+    usable = _usable(engine.counted(), 0, engine.n)
     ids = np.sort(rng.choice(usable, min(size, len(usable)), replace=False))
     if len(ids) < size:
         rest = np.setdiff1d(np.arange(engine.n), usable)
@@ -519,7 +524,7 @@ def _mean_lengths(engine: LocalEngine, outcome: Run, counts: check.Double) -> ch
 
 def _batch_means(batch: LocalEngine, k: int) -> tuple[check.Matrix, NDArray[np.float64]]:
     """Exact means and weights of the clusters in a batch."""
-    sums = analyse(batch, 0.0).sums(k)
+    sums = sums_of(batch, k)
     batch.sum_up(sums, batch.n)
     if batch.sparse:
         return from_core(sums.sparse_average(False), (k, batch.d)), sums.weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,9 @@ class _ArrowRows(CutRows):
         self._batches: Iterator[Any] = iter(())
         self._rest: NDArray[Any] = np.empty((0, self._d), dtype=self.dtype)
 
+    @abstractmethod
     def _open(self, path: Path, piece: int) -> Iterator[Any]:
         """Batches of a piece, from its beginning."""
-        raise NotImplementedError
 
     def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         """Blocks come in order, as a rule, so the batches are kept open from one to the next."""

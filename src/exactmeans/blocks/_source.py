@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -68,7 +69,7 @@ class ReusedRoom(Room):
         return np.frombuffer(self._memory, dtype, count, begin).reshape(shape)
 
 
-class CutRows:
+class CutRows(ABC):
     """Rows whose cut is known before any is read.
 
     A BlockSource need not have `edges`, `dtype` and `sparse`; without them, estimators read every
@@ -101,11 +102,11 @@ class CutRows:
         rows = self._rows(block, int(self.edges[block]), int(self.edges[block + 1]), room or Room())
         return rows if self._columns is None else rows[:, self._columns]
 
+    @abstractmethod
     def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         """Rows [begin, end), which are block number `block`, with all columns; large arrays from
         `room`, where that is easy.
         """
-        raise NotImplementedError
 
     def select(self, columns: Columns | None) -> CutRows:
         """Read only these columns from now on."""

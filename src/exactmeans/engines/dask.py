@@ -194,6 +194,15 @@ class DaskEngine:
         grid.words = self.ask("weight_words", grid)
         return grid
 
+    def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
+        grid.words = self.words_needed(grid, weighted=False)
+        if weighted is not None:
+            weighted.words = self.words_needed(weighted, weighted=True)
+        counts = _core.Grid(np.ones(1), self.n)
+        sums = _core.Sums(1, self.d, grid, counts, sparse=self.sparse)
+        self.add_all(sums)
+        return sums
+
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
         sums.absorb(self.ask("add_all", sums.blank, weighted)[1])
 
@@ -276,6 +285,10 @@ class DaskEngine:
         result: Tally = tally
         return result
 
+    def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
+        distances = self.assign(centroids).distances
+        return distances, self.scatter(points, exponent, labelled=True)[0]
+
     def sum_up(self, sums: _core.Sums, changed: int) -> None:
         """They have followed."""
 
@@ -306,9 +319,6 @@ class DaskEngine:
             for at, place in enumerate(places):
                 blocks[place] = self._client.submit(_item, site, at, pure=False)
         return Labelling(self._client, sites, blocks, self.lengths)
-
-    def fingerprint(self) -> str:
-        raise NotImplementedError
 
     def close(self) -> None:
         """Let the workers forget."""

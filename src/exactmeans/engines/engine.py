@@ -71,6 +71,12 @@ class Engine(Protocol):
     def weight_grid(self) -> _core.Grid:
         """The grid of exact sums of weights, or of counts."""
 
+    def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
+        """The sum of all rows without their weights, as cluster 0, on a grid without words so far.
+
+        The grid gets the words that it needs, and so does that of weighted rows.
+        """
+
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
         """Put every row into cluster 0 of `sums`."""
 
@@ -98,9 +104,6 @@ class Engine(Protocol):
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> Any:
         """The rows as seeding sees them: engines/seeding.py lists what that offers."""
 
-    def fingerprint(self) -> str:
-        """A digest of all rows and weights, in order; the same however they are cut."""
-
     def merge_copies(self) -> int | None:
         """Permission to compare one row for all that equal it; how many are left, if it is used."""
 
@@ -120,6 +123,9 @@ class Engine(Protocol):
 
     def assign(self, centroids: _core.Centroids) -> Tally:
         """Label every row."""
+
+    def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
+        """Label every row and add up what it costs at its point: (distances computed, cost)."""
 
     def sum_up(self, sums: _core.Sums, changed: int) -> None:
         """Make the sums stand for the labels."""

@@ -6,7 +6,6 @@ on; what is kept of them is a few numbers per row.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
 from collections import deque
@@ -34,6 +33,7 @@ from exactmeans._validation import (
     rows_of,
 )
 from exactmeans.blocks._source import ReusedRoom
+from exactmeans.engines.digest import Digest
 from exactmeans.engines.engine import FarRow, Tally
 from exactmeans.engines.seeding import LocalSeeding, add_weights, weight_sums
 
@@ -87,6 +87,13 @@ def _holding(ids: NDArray[np.intp]) -> Callable[[Part], bool]:
 
 def _unlabelled(n: int) -> Labels:
     return np.full(n, -1, dtype=np.int32)
+
+
+def _label(part: Part, centroids: _core.Centroids, n_jobs: int) -> tuple[int, int, int]:
+    """Rows with a new label, distances computed, and rows whose label was certain without any."""
+    if part.kinds is None:
+        return part.assigner.assign(part.rows, centroids, part.labels, n_jobs)
+    return part.kinds.assign(part.assigner, centroids, part.labels, n_jobs)
 
 
 @dataclass
@@ -172,8 +179,9 @@ class LocalEngine:
         self.streamed = isinstance(blocks, Stream)
         self.nonzeros = 0
         self.room: int | None = None  # bytes that centres may take as a dense matrix
-        self.passes = 0  # over the blocks that are not in memory
+        self.passes = 0.0  # over the blocks that are not in memory; parts of one count as such
         self.unread = 0  # blocks that passes did without
+        self.digest: Digest | None = None  # one that is to be taken when rows are first looked at
         self._zero_rows = zero_rows
         n = blocks.n if isinstance(blocks, Stream) else sum(b.shape[0] for b in blocks)
         # Lengths of the rows, where only directions count; known of blocks that have been held.
@@ -239,7 +247,7 @@ class LocalEngine:
         if not away:
             yield from parts
             return
-        self.passes += 1
+        self._count(len(away))
         with ThreadPoolExecutor(1, "exactmeans-read") as reader:
             ahead, rooms = iter(away), cycle(self._rooms)
             coming = reader.submit(self._read, next(ahead), next(rooms))
@@ -272,7 +280,7 @@ class LocalEngine:
         if not threads or not any(part.held is None for part in parts):
             return [work(part, self.n_jobs) for part in self.walk(wanted)]
         self._put_back()
-        self.passes += 1
+        self._count(sum(part.held is None for part in parts))
         turn = threading.Lock()
         done: list[T] = []
         failed: list[tuple[int, BaseException]] = []
@@ -305,11 +313,17 @@ class LocalEngine:
             raise min(failed, key=lambda at: at[0])[1]
         return done
 
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Where blocks begin and end."""
+        return [(part.begin, part.end) for part in self._parts]
+
     def loaded(self, row: int) -> Part:
         """The part with this row, in memory until another is asked for."""
         part = next(part for part in self._parts if part.begin <= row < part.end)
         if part.held is None:
             self._put_back()
+            self._count(1)
             part.held = self._read(part)
             self._spare = part
         return part
@@ -318,6 +332,9 @@ class LocalEngine:
         if self._spare is not None and not self._spare.stays:
             self._spare.held = None
         self._spare = None
+
+    def _count(self, reads: int) -> None:
+        self.passes += reads / sum(part.held is None for part in self._parts)
 
     def keep(self, budget: float) -> int:
         """Let blocks stay in memory as far as this goes; returns the bytes of those that may."""
@@ -373,6 +390,8 @@ class LocalEngine:
                 self.nonzeros += part.block.nnz if self.sparse else part.block.size
             if counts is not None:
                 part.plain.count_features(counts)
+            if self.digest is not None:
+                self.digest.add(part.block)
             for weighted in (False, True) if self.weights is not None else (False,):
                 survey = self._rows(part, weighted).survey(self.n_jobs)
                 if part.number:
@@ -387,6 +406,28 @@ class LocalEngine:
     def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
         """How many words of the grid the exact sums take."""
         return max(self.each(lambda p, jobs: self._rows(p, weighted).words_needed(grid, jobs)))
+
+    def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
+        """The sum of all rows without their weights, as cluster 0; gives the grids their words.
+
+        In one pass, unless some block needs more words than the first.
+        """
+        words, counts = grid.words, _core.Grid(np.ones(1), self.n)
+        sums: _core.Sums | None = None
+        for part in self.walk():
+            words = max(words, part.plain.words_needed(grid, self.n_jobs))
+            if weighted is not None:
+                more = part.rows.words_needed(weighted, self.n_jobs)
+                weighted.words = max(weighted.words, more)
+            if sums is None:
+                grid.words = words
+                sums = _core.Sums(1, self.d, grid, counts, sparse=self.sparse)
+            if words == grid.words:
+                sums.relabel(part.plain, None, _unlabelled(part.n), self.n_jobs)
+        if sums is None or words > grid.words:
+            grid.words = words
+            return self.total(grid)
+        return sums
 
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
         """Put every row into cluster 0 of `sums`."""
@@ -519,21 +560,9 @@ class LocalEngine:
 
     def fingerprint(self) -> str:
         """A digest of all rows and weights, in order; the same however they are cut."""
-        seen = hashlib.blake2b(f"{self.n} {self.d} {self.dtype} {self.sparse}".encode())
-        values, features, lengths = hashlib.blake2b(), hashlib.blake2b(), hashlib.blake2b()
-        for part in self.walk():
-            if self.sparse:
-                entries = part.block.indptr[-1]
-                values.update(np.ascontiguousarray(part.block.data[:entries]).data)
-                features.update(part.block.indices[:entries].astype(np.int64).data)
-                lengths.update(np.diff(part.block.indptr).astype(np.int64).data)
-                continue
-            for begin in range(0, part.n, 1024):
-                values.update(np.ascontiguousarray(part.block[begin : begin + 1024]).data)
-        seen.update(values.digest() + features.digest() + lengths.digest())
-        if self.weights is not None:
-            seen.update(self.weights.data)
-        return seen.hexdigest()[:32]
+        self.survey(weighted=False)
+        assert self.digest is not None
+        return self.digest.word(f"{self.n} {self.d} {self.dtype} {self.sparse}", self.weights)
 
     def alone(self, rows: Matrix, ids: NDArray[np.intp]) -> LocalEngine:
         """Some rows as a data set of their own, with their weights."""
@@ -614,10 +643,7 @@ class LocalEngine:
         summing = threading.Lock()
 
         def label(part: Part, n_jobs: int) -> tuple[int, int, int]:
-            if part.kinds is None:
-                tally = part.assigner.assign(part.rows, centroids, part.labels, n_jobs)
-            else:
-                tally = part.kinds.assign(part.assigner, centroids, part.labels, n_jobs)
+            tally = _label(part, centroids, n_jobs)
             if self._followed is not None:
                 with summing:
                     self._followed.relabel(part.rows, part.labels, part.summed, n_jobs)
@@ -627,6 +653,20 @@ class LocalEngine:
         tallies += [(0, 0, part.n) for part in self._parts if part.number in settled]
         changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
         return Tally(changed, distances, skipped, len(settled))
+
+    def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
+        """Label every row and add up what it costs at its point: (distances computed, cost)."""
+        total, distances = _core.ExactSum(), 0
+        own_points = for_core(like_rows(points, sparse=self.sparse))
+
+        def price(part: Part, n_jobs: int) -> tuple[int, _core.ExactSum]:
+            _, own, _ = _label(part, centroids, n_jobs)
+            return own, part.rows.scatter(own_points, part.labels, exponent, n_jobs)[0]
+
+        for own, cost in self.each(price):
+            distances += own
+            total.add(cost)
+        return distances, total.value
 
     def sum_up(self, sums: _core.Sums, changed: int) -> None:
         """Make the sums stand for the labels: by the changed rows only, or from nothing."""

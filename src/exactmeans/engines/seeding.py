@@ -49,6 +49,8 @@ class _Engine(Protocol):
     def walk(self, wanted: Callable[[Any], bool] | None = None) -> Iterator[Any]: ...
     def loaded(self, row: int) -> Any: ...
     def take(self, ids: NDArray[np.intp]) -> Matrix: ...
+    def pick(self, ids: NDArray[np.intp]) -> Matrix: ...
+    def alone(self, rows: Matrix, ids: NDArray[np.intp]) -> Any: ...
 
 
 @dataclass
@@ -92,11 +94,7 @@ class LocalSeeding:
         self._alpha = alpha
         self._points, self._late = self._new_points(), self._new_points()
         self._late_rows: list[int] = []
-        make = _core.SeedBlock.passing if engine.streamed else _core.SeedBlock.make
-        self._parts = [
-            _Part(part.begin, part.end, make(part.rows, alpha, exponent, n_jobs))
-            for part in engine.walk()
-        ]
+        self._parts: list[_Part] = []
         self._bound = 0.0
         self._total = (0.0, 0.0)
         self._seen = 0
@@ -117,8 +115,12 @@ class LocalSeeding:
             self._points.stage_point(seed)
         else:
             self._stage([seed])
-        for block in self._visit():
-            block.absorb(self._points, self.n_jobs)
+        make = _core.SeedBlock.passing if self._engine.streamed else _core.SeedBlock.make
+        for part in self._engine.walk():
+            block = make(part.rows, self._alpha, self._exponent, self.n_jobs)
+            self._parts.append(_Part(part.begin, part.end, block))
+            with self._attached(part):
+                block.absorb(self._points, self.n_jobs)
         self._points.accept(0)
         self._first_grid()
 
@@ -158,6 +160,9 @@ class LocalSeeding:
 
     def absorb(self, rows: list[int]) -> None:
         """All of these rows become seeds."""
+        if self._engine.streamed and rows:
+            self._absorb_in_one_pass(rows)
+            return
         for begin in range(0, len(rows), _BATCH):
             batch = rows[begin : begin + _BATCH]
             self._stage(batch)
@@ -167,6 +172,22 @@ class LocalSeeding:
                 block.absorb(self._points, self.n_jobs)
             for candidate in range(len(batch)):
                 self._points.accept(candidate)
+        self._refine_grid()
+
+    def _absorb_in_one_pass(self, rows: list[int]) -> None:
+        """The same batches, all of them for one block after the other."""
+        ids, places = np.unique(np.array(rows, dtype=np.intp), return_inverse=True)
+        few = self._engine.alone(self._engine.pick(ids), ids).loaded(0).rows
+        known = self.seeds
+        for block in self._visit():
+            self._points.retract(known)
+            for begin in range(0, len(rows), _BATCH):
+                batch = places[begin : begin + _BATCH].tolist()
+                self._points.unstage()
+                self._points.stage(few, batch)
+                block.absorb(self._points, self.n_jobs)
+                for candidate in range(len(batch)):
+                    self._points.accept(candidate)
         self._refine_grid()
 
     def farthest(self) -> int:

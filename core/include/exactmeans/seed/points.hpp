@@ -83,6 +83,17 @@ public:
         gaps_known_ = false;
     }
 
+    // Only the first seeds stay.
+    void retract(Size seeds) {
+        if (seeds < 0 || seeds > seeds_) throw std::invalid_argument("there are fewer seeds");
+        seeds_ = seeds;
+        if (sparse_)
+            seeds_sparse_.resize(std::size_t(seeds));
+        else
+            seeds_dense_.resize(std::size_t(seeds * pitch_));
+        gaps_known_ = false;
+    }
+
     SeedPanel panel(Size first, Size count) const {
         return {staged_dense_.data() + first * pitch_, count, d_, pitch_, scale_};
     }
