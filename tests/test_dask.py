@@ -68,13 +68,13 @@ def mortal() -> Iterator[Any]:
         yield three
 
 
-@pytest.fixture(scope="module")
-def crowd() -> Iterator[Any]:
-    """Ten workers in this process: more than are asked directly."""
+@contextmanager
+def in_this_process(workers: int, threads: int = 1) -> Iterator[Any]:
+    """A cluster without processes, which nobody uses who does not ask for it."""
     with (
         distributed.LocalCluster(
-            n_workers=10,
-            threads_per_worker=1,
+            n_workers=workers,
+            threads_per_worker=threads,
             processes=False,
             dashboard_address=None,
             worker_dashboard_address=None,
@@ -82,6 +82,13 @@ def crowd() -> Iterator[Any]:
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Iterator[Any]:
+    """Ten workers: more than are asked directly."""
+    with in_this_process(10) as ten:
+        yield ten
 
 
 def rows(n: int = 1500, d: int = 5, dtype: str = "float64") -> NDArray[Any]:
@@ -333,16 +340,7 @@ def test_threads_are_those_of_the_worker(
             super().__init__(blocks, weights, n_jobs, metric)
 
     monkeypatch.setattr(site, "LocalEngine", Spied)
-    with (
-        distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=3,
-            processes=False,
-            dashboard_address=None,
-            worker_dashboard_address=None,
-        ) as cluster,
-        distributed.Client(cluster),
-    ):
+    with in_this_process(1, threads=3) as one, one.as_current():
         X = rows(90)
         KMeans(3, init=X[:3], n_jobs=n_jobs).fit(da.from_array(X, chunks=(30, 5)))
     assert used == [threads]

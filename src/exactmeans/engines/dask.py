@@ -34,7 +34,9 @@ Labels = NDArray[np.int32]
 
 
 def _labels(site: Site, ask: Ask, log: list[Ask]) -> list[Labels]:
-    labels: list[Labels] = site.answer(ask, log)
+    if site.at != ask.since:
+        site.recall(log)
+    labels: list[Labels] = site.answer(ask)
     return labels
 
 
@@ -129,8 +131,6 @@ class DaskEngine:
             raise ValueError(f"X must have blocks of one width, but they have {wide} columns.")
         if len({look.sparse for look in full}) > 1:
             raise ValueError("X must have blocks that are all dense or all sparse.")
-        if self._weighted and not any(look.any_weight for look in full):
-            raise ValueError("sample_weight must not be zero for every row.")
         self.d, self.sparse = full[0].columns, full[0].sparse
         self.dtype: np.dtype[Any] = np.result_type(*(look.dtype for look in full if look.dtype))
         self.lengths = [look.rows for look in looks]
@@ -144,6 +144,8 @@ class DaskEngine:
         self._sites.keep([number for number, own in rows.items() if own])
         self.most_rows = max(rows.values())
         self.tell("open", self.dtype, self.begins, self.metric)
+        if self._weighted and not self.ask("largest_weight"):
+            raise ValueError("sample_weight must not be zero for every row.")
 
     # -- before the first iteration ------------------------------------------------------------
 
@@ -312,7 +314,9 @@ class DaskEngine:
     def labels(self) -> Labelling:
         """Left where they are; made again from the centres if they get lost."""
         ask = Ask("labels", (), self._sites.at, self._sites.at)
-        sites = self._sites.map(_labels, ask=ask, log=self._sites.held(self._sites.log))
+        # Sums are of no use to whoever begins again, and weights may be gone.
+        log = [*self._sites.log[:2], replace(self._sites.log[2], what="label")]
+        sites = self._sites.map(_labels, ask=ask, log=self._sites.held(log))
         distributed.wait(sites)  # before anything else changes the state
         blocks: list[Any] = [np.empty(0, dtype=np.int32)] * len(self.lengths)
         for places, site in zip(self._sites.places.values(), sites, strict=True):

@@ -183,9 +183,9 @@ class LocalEngine:
         self.unread = 0  # blocks that passes did without
         self.digest: Digest | None = None  # one that is to be taken when rows are first looked at
         self._zero_rows = zero_rows
-        n = blocks.n if isinstance(blocks, Stream) else sum(b.shape[0] for b in blocks)
+        self.n = blocks.n if isinstance(blocks, Stream) else sum(b.shape[0] for b in blocks)
         # Lengths of the rows, where only directions count; known of blocks that have been held.
-        self.norms: Double | None = np.empty(n) if metric.directed else None
+        self.norms: Double | None = np.empty(self.n) if metric.directed else None
         self._measured: set[int] = set()
         self._slots: NDArray[np.uint32] | None = None
         self._counts: NDArray[np.int64] | None = None
@@ -196,12 +196,11 @@ class LocalEngine:
         self._rooms = (ReusedRoom(), ReusedRoom())  # for the block at hand and the one that comes
         if isinstance(blocks, Stream):
             self._stream = blocks
-            self.n, self.d, self.sparse = blocks.n, blocks.d, blocks.sparse
+            self.d, self.sparse = blocks.d, blocks.sparse
             self.dtype: np.dtype[Any] = blocks.dtype
             ends = list(pairwise(blocks.edges))
             self._parts = [Part(b, *ends[b], stays=False) for b in range(len(blocks))]
             return
-        self.n = sum(block.shape[0] for block in blocks)
         self.d = blocks[0].shape[1]
         self.dtype = blocks[0].dtype
         self.sparse = bool(sp.issparse(blocks[0]))

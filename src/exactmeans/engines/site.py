@@ -67,34 +67,30 @@ class Look:
     dtype: np.dtype[Any] | None  # None if there are no rows
     sparse: bool
     values: int
-    any_weight: bool
 
 
 def make_site(
     number: int, places: list[int], chunks: list[Any], weights: list[Any] | None, how: Any
 ) -> Site:
-    """`places`: which of all blocks these are; `how`: dtype and n_jobs as the user gave them."""
-    dtype, n_jobs = how
+    """`places`: which of all blocks these are; `how`: dtype and n_jobs as the user gave them, and
+    whether weights are still to come."""
+    dtype, n_jobs, awaits = how
     estimator = BaseEstimator()
-    blocks: list[Matrix | None] = []
+    blocks: list[Matrix] = []
     looks: dict[int, Look] = {}
-    kept: list[Double] | None = None if weights is None else []
-    for at, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
+    for place, chunk in zip(places, chunks, strict=True):
         if getattr(chunk, "shape", (1,))[0] == 0:
-            own = None if weights is None else check_weights(weights[at], 0, part=True)
-            looks[place] = Look(0, chunk.shape[1], None, bool(sp.issparse(chunk)), 0, False)
+            looks[place] = Look(0, chunk.shape[1], None, bool(sp.issparse(chunk)), 0)
             continue
         block = as_matrix(estimator, chunk, reset=True, dtype=dtype)
-        own = None if weights is None else check_weights(weights[at], block.shape[0], part=True)
-        if kept is not None and own is not None:
-            kept.append(own)
         sparse = bool(sp.issparse(block))
-        values = block.nnz if sparse else block.size
-        some = own is None or bool(own.any())
         n, d = block.shape
-        looks[place] = Look(n, d, block.dtype, sparse, values, some)
+        looks[place] = Look(n, d, block.dtype, sparse, block.nnz if sparse else block.size)
         blocks.append(block)
-    return Site(number, blocks, kept, n_jobs, looks)
+    site = Site(number, blocks, None, n_jobs, looks, awaits)
+    if weights is not None:
+        site.weigh(weights)
+    return site
 
 
 @dataclass
@@ -104,6 +100,7 @@ class Site:
     weights: list[Double] | None
     n_jobs: int | None
     looks: dict[int, Look]  # by place among all blocks of all sites
+    awaits: bool  # weights, which are sent
     at: int = field(default=-1, init=False)
     engine: LocalEngine = field(init=False)
     _begins: NDArray[np.int64] = field(init=False)  # of all blocks of all sites
@@ -114,7 +111,7 @@ class Site:
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Without what can be made again, and cannot travel."""
-        return (self.number, self.blocks, self.weights, self.n_jobs, self.looks)
+        return (self.number, self.blocks, self.weights, self.n_jobs, self.looks, self.awaits)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
@@ -124,16 +121,21 @@ class Site:
         rows = sum(look.rows for look in self.looks.values())
         return own + rows * (16 if self.weights is None else 24)
 
-    def answer(self, ask: Ask, log: Sequence[Ask] | None) -> Any:
-        """With a log, lost state is made again; without, None says that it is lost."""
-        if self.at != ask.since:
-            if log is None:
-                return None
-            for past in log:
-                self._do(past)
-        return self._do(ask)
+    def weigh(self, weights: list[Any]) -> None:
+        """By block, those without rows too."""
+        looks = zip(weights, self.looks.values(), strict=True)
+        own = [check_weights(given, look.rows, part=True) for given, look in looks]
+        self.weights = [w for w in own if w is not None and len(w)]
+        self.awaits = False
 
-    def _do(self, ask: Ask) -> Any:
+    def recall(self, log: Sequence[Ask], weights: list[Any] | None = None) -> None:
+        """Come to the state that these questions led to."""
+        if weights is not None:
+            self.weigh(weights)
+        for past in log:
+            self.answer(past)
+
+    def answer(self, ask: Ask) -> Any:
         self.at = -1  # if it fails half-way
         answer: Callable[..., Any] = getattr(self, ask.what)
         value = answer(*ask.arguments)
@@ -247,6 +249,12 @@ class Site:
 
     def assign(self, centres: Centres) -> tuple[Tally, Blank, _core.Exported]:
         """Label all rows; what that changes in the sums."""
+        tally = self.label(centres)
+        self._sums.reset()
+        self.engine.add_changes(self._sums)
+        return tally, self._blank, self._sums.export()
+
+    def label(self, centres: Centres) -> Tally:
         engine = self.engine
         if self._centroids is None:
             self._centroids = self._frame.centroids(centres.rows, engine)
@@ -256,10 +264,7 @@ class Site:
         elif centres.moved is None or len(centres.moved):
             self._centres = put(self._centres, centres)
             engine.moved(self._centroids.move(for_core(self._centres), engine.n_jobs))
-        tally = engine.assign(self._centroids)
-        self._sums.reset()
-        engine.add_changes(self._sums)
-        return tally, self._blank, self._sums.export()
+        return engine.assign(self._centroids)
 
     def use(self, algorithm: str) -> None:
         self.engine.use(algorithm)

@@ -7,16 +7,18 @@ Nothing here, nor on the scheduler, holds anything of the size of the data.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import pickle
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import distributed
 import numpy as np
 import scipy.sparse as sp
 from dask.delayed import Delayed
+from distributed.protocol import to_serialize
 
 from exactmeans.engines.local import bytes_of
 from exactmeans.engines.merge import merged
@@ -44,15 +46,27 @@ class Desk:
         return pickle.dumps(_answer(self._site, *pickle.loads(question)), 5)
 
 
-def _answer(site: Site, ask: Ask, log: list[Ask] | None = None) -> Reply:
-    known = site.at == ask.since or log is not None
-    value = site.answer(ask, log)
-    return Reply(value) if known else Reply(lost=(site.number,))
+def _answer(
+    site: Site, ask: Ask, log: list[Ask] | None = None, weights: list[Any] | None = None
+) -> Reply:
+    """With a log, lost state is made again, with these weights if they are not the site's own."""
+    if site.at != ask.since or site.awaits:
+        if log is None:
+            return Reply(lost=(site.number,))
+        site.recall(log, weights)
+    return Reply(site.answer(ask))
 
 
 def _hold(thing: Any) -> Any:
     """Workers pass it on among each other, and the scheduler can have it made again."""
     return thing
+
+
+class _Place(NamedTuple):
+    """Where a desk is."""
+
+    future: Any
+    worker: str
 
 
 # The sites ----------------------------------------------------------------------------------------
@@ -64,14 +78,16 @@ class Sites:
     def __init__(self, client: Any, pieces: list[Any], weights: list[Any] | None, how: Any) -> None:
         """Blocks, delayed or futures; their weights, which may be arrays; see make_site for `how`.
 
-        Of a weight that is an array there is no more than the one copy that its site needs: it is
-        sent again if that is lost.
+        Weights that are arrays are sent to sites that miss them: no task depends on what would be
+        gone with a worker.
         """
         self._client, self._how = client, how
         self._pieces, self._weights = pieces, weights
+        self._sent = weights is not None and isinstance(weights[0], np.ndarray)
         self._sites: dict[int, Any] = {}
         self._loads: list[Any] = []  # futures of what sites are made of, if they are ours
-        self._desks: dict[int, Any] = {}
+        self._desks: dict[int, _Place | None] = {}
+        self._direct = False  # can workers be reached from here?
         self.at = -1
         self.log: list[Ask] = []
         try:
@@ -94,25 +110,23 @@ class Sites:
         _release(self._loads)
 
     def _site(self, number: int, chunks: list[Any], workers: list[str] | None) -> Any:
-        weights: Any = None
-        if self._weights is not None:
-            weights = [self._weights[place] for place in self.places[number]]
-            if isinstance(weights[0], np.ndarray):
-                (weights,) = self._client.scatter([weights], workers=workers, hash=False)
-                self._loads.append(weights)
-            else:
-                weights = self._futures(weights)
+        weights = None if self._sent else self._weights_of(number)
         return self._client.submit(
             make_site,
             number,
             self.places[number],
             chunks,
-            weights,
-            self._how,
+            weights and self._futures(weights),
+            (*self._how, self._sent),
             workers=workers,
             allow_other_workers=workers is not None,
             pure=False,
         )
+
+    def _weights_of(self, number: int) -> list[Any] | None:
+        if self._weights is None:
+            return None
+        return [self._weights[place] for place in self.places[number]]
 
     def _futures(self, pieces: list[Any]) -> list[Any]:
         """Of all; those that are some already stay what they are."""
@@ -177,35 +191,59 @@ class Sites:
     def _by_desks(
         self, what: str, ask: Ask, numbers: tuple[int, ...], log: list[Ask] | None
     ) -> Reply:
-        calls: list[Any] = []
-        question = pickle.dumps((ask, log), 5)
-        for number in numbers:
-            try:
-                desk = self._desks[number]
-                calls.append(desk and desk.answer(question))
-            except RuntimeError:  # Dask knows already that its worker is gone
-                calls.append(None)
+        if log is None or not self._sent:
+            questions = [pickle.dumps((ask, log), 5)] * len(numbers)
+        else:
+            questions = [pickle.dumps((ask, log, self._weights_of(n)), 5) for n in numbers]
         replies = []
-        for number, call in zip(numbers, calls, strict=True):
-            reply = None
-            if call is not None:
-                # KeyError: another worker is at its address now.
-                with contextlib.suppress(OSError, KeyError):
-                    reply = pickle.loads(call.result())
-            if reply is None:
+        # Not distributed.Actor: in the end, one thread is woken once, for all answers.
+        answers = self._client.sync(self._call_all, numbers, questions)
+        for number, answer in zip(numbers, answers, strict=True):
+            if answer is None:
                 self._desks[number] = None
-            replies.append(reply or Reply(lost=(number,)))
+                replies.append(Reply(lost=(number,)))
+            elif answer["status"] == "OK":
+                replies.append(pickle.loads(answer["result"]))
+            else:
+                raise answer["exception"]
         return merged(what, replies)
+
+    async def _call_all(self, numbers: tuple[int, ...], questions: list[bytes]) -> list[Any]:
+        calls = map(self._call, numbers, map(to_serialize, questions))
+        return await asyncio.gather(*calls)
+
+    async def _call(self, number: int, question: Any) -> Any:
+        """What Dask says to a question to an actor; None if that is gone."""
+        desk = self._desks[number]
+        if desk is None or desk.future.status != "finished":
+            return None
+        call = {"actor": desk.future.key, "function": "answer", "args": [question]}
+        try:
+            if self._direct:
+                return await self._client.rpc(desk.worker).actor_execute(**call)
+            message = {"op": "actor_execute", **call}
+            return await self._client.scheduler.proxy(worker=desk.worker, msg=message)
+        except (OSError, KeyError):  # KeyError: another worker is at its address now
+            return None
 
     def _by_tasks(
         self, what: str, ask: Ask, numbers: tuple[int, ...], log: list[Ask] | None
     ) -> Reply:
         """Put answers together where they are, then the last few here."""
         given: Any = self.held(ask) if len(numbers) * _size(ask) > _SMALL else ask
-        past = None if log is None else self.held(log)
-        replies = self.map(_answer, numbers, ask=given, log=past)
-        started = list(replies)
+        started: list[Any] = []
         try:
+            if log is None:
+                replies = self.map(_answer, numbers, ask=given)
+            else:
+                past = self.held(log)
+                weights = [self._scattered(number) for number in numbers]
+                sites = [self._sites[number] for number in numbers]
+                replies = [
+                    self._client.submit(_answer, site, given, past, own, pure=False)
+                    for site, own in zip(sites, weights, strict=True)
+                ]
+            started += replies
             while len(replies) > FAN_IN:
                 batches = [replies[b : b + FAN_IN] for b in range(0, len(replies), FAN_IN)]
                 replies = [
@@ -234,7 +272,7 @@ class Sites:
     # -- what was lost -------------------------------------------------------------------------
 
     def _mend(self, numbers: tuple[int, ...]) -> None:
-        """Dask makes sites again, but for those with weights that it was given and lost."""
+        """Dask makes sites again, but for those of blocks that it was given and lost."""
         self._wait(numbers)  # what became of them may not be known yet
         for number in numbers:
             if self._sites[number].status in ("cancelled", "lost"):
@@ -248,6 +286,11 @@ class Sites:
             where = [list(found.get(site.key, ())) or None for site in sites]
             self._open_desks(dict(zip(gone, where, strict=True)))
         _release(self._loads)
+
+    def _scattered(self, number: int) -> Any:
+        """Weights that a site has to be sent, on some worker."""
+        weights = self._weights_of(number) if self._sent else None
+        return weights and self._client.scatter([weights], hash=False)[0]
 
     def _wait(self, numbers: Iterable[int]) -> None:
         with contextlib.suppress(distributed.CancelledError):
@@ -268,18 +311,27 @@ class Sites:
             )
             for number, where in workers.items()
         }
-        self._loads += desks.values()
         with contextlib.suppress(distributed.CancelledError):
             distributed.wait(list(desks.values()))
         for number in desks:
             if self._sites[number].status == "error":
                 self._sites[number].result()  # raises
         found = self._client.who_has(list(desks.values())) if desks else {}
-        # Not what desk.result() gives, which may belong to another client.
-        with self._client.as_current():
-            for number, desk in desks.items():
-                at = found.get(desk.key)  # nowhere if that worker has just died
-                self._desks[number] = distributed.Actor(Desk, at[0], desk.key) if at else None
+        for number, desk in desks.items():
+            at = found.get(desk.key)  # nowhere if that worker has just died
+            self._desks[number] = _Place(desk, at[0]) if at else None
+        self._direct = self._client.sync(self._reachable)
+
+    async def _reachable(self) -> bool:
+        """Are the workers, from this process? By way of the scheduler, a call is a connection."""
+        if self._client.direct_to_workers is not None:
+            return bool(self._client.direct_to_workers)
+        with contextlib.suppress(OSError):  # a timeout is one
+            for desk in self._desks.values():
+                if desk is not None:
+                    await asyncio.wait_for(self._client.rpc(desk.worker).identity(), 1)
+            return True
+        return False
 
 
 def _release(futures: Any) -> None:
