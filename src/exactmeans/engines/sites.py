@@ -1,25 +1,26 @@
 """The sites of a Dask cluster, one per worker: made, asked, and made again when a worker dies.
 
-A few sites are asked one by one, as Dask actors, which takes no work of the scheduler. Many are
+A few sites are asked over lines, without Dask. Many, and those that cannot be called from here, are
 asked by a task each, and what they answer is put together on the workers in a tree of fixed shape.
 Nothing here, nor on the scheduler, holds anything of the size of the data.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import pickle
+import secrets
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import distributed
 import numpy as np
 import scipy.sparse as sp
 from dask.delayed import Delayed
-from distributed.protocol import to_serialize
+from distributed.comm import get_address_host
 
+from exactmeans.engines.line import TOKEN_BYTES, Address, Line, listen
 from exactmeans.engines.local import bytes_of
 from exactmeans.engines.merge import merged
 from exactmeans.engines.site import Ask, Centres, Reply, Site, make_site
@@ -30,20 +31,6 @@ _ATTEMPTS = 6  # to put a question to a site whose workers keep dying
 
 
 # What runs on workers -----------------------------------------------------------------------------
-
-
-class Desk:
-    """Where a site is asked directly. A Dask actor: it dies with its worker, the site does not.
-
-    Questions and answers are pickled, once for all sites and outside Dask's event loops, on which
-    every message waits for every other.
-    """
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    def answer(self, question: bytes) -> bytes:
-        return pickle.dumps(_answer(self._site, *pickle.loads(question)), 5)
 
 
 def _answer(
@@ -57,16 +44,25 @@ def _answer(
     return Reply(site.answer(ask))
 
 
+def _open_line(site: Site, token: bytes) -> Address:
+    """Where the site can be called."""
+
+    def answer(question: bytes) -> bytes:
+        try:
+            return pickle.dumps(_answer(site, *pickle.loads(question)), 5)
+        except Exception as error:
+            return pickle.dumps(error, 5)
+
+    address = distributed.get_worker().address
+    kind = address.partition("://")[0]
+    if kind not in ("tcp", "inproc"):
+        raise OSError("Others may encrypt what they send.")
+    return listen(get_address_host(address) if kind == "tcp" else "127.0.0.1", token, answer)
+
+
 def _hold(thing: Any) -> Any:
     """Workers pass it on among each other, and the scheduler can have it made again."""
     return thing
-
-
-class _Place(NamedTuple):
-    """Where a desk is."""
-
-    future: Any
-    worker: str
 
 
 # The sites ----------------------------------------------------------------------------------------
@@ -86,8 +82,8 @@ class Sites:
         self._sent = weights is not None and isinstance(weights[0], np.ndarray)
         self._sites: dict[int, Any] = {}
         self._loads: list[Any] = []  # futures of what sites are made of, if they are ours
-        self._desks: dict[int, _Place | None] = {}
-        self._direct = False  # can workers be reached from here?
+        self._called = True  # over lines, not by tasks
+        self._lines: dict[int, Line] = {}  # none to a site whose worker is gone
         self.at = -1
         self.log: list[Ask] = []
         try:
@@ -106,7 +102,10 @@ class Sites:
             number: self._site(number, [chunks[place] for place in places], [worker])
             for number, (worker, places) in enumerate(groups)
         }
-        self._open_desks({number: [worker] for number, (worker, _) in enumerate(groups)})
+        self._called = len(groups) <= FAN_IN
+        if self._called:
+            with contextlib.suppress(distributed.CancelledError):  # somebody died: see put
+                self._open_lines({n: [worker] for n, (worker, _) in enumerate(groups)})
         _release(self._loads)
 
     def _site(self, number: int, chunks: list[Any], workers: list[str] | None) -> Any:
@@ -137,13 +136,13 @@ class Sites:
 
     def keep(self, numbers: Iterable[int]) -> None:
         """The others have no rows."""
-        for things in (self.places, self._sites, self._desks):
-            for number in things.keys() - set(numbers):
-                del things[number]
+        for number in self._sites.keys() - set(numbers):
+            del self.places[number], self._sites[number]
+            self._hang_up(number)
 
     def close(self) -> None:
         """Let the workers forget, and drop what they have not begun."""
-        self._desks.clear()
+        self._hang_up(*self._lines)
         _release(self._loads)
         _release(self._sites.values())
         self._sites = {}
@@ -174,8 +173,8 @@ class Sites:
         for _ in range(_ATTEMPTS):
             try:
                 reply = (
-                    self._by_desks(what, ask, missing, log)
-                    if self._desks
+                    self._by_lines(what, ask, missing, log)
+                    if self._called
                     else self._by_tasks(what, ask, missing, log)
                 )
             except distributed.CancelledError:
@@ -188,43 +187,32 @@ class Sites:
                 self._mend(missing)
         raise RuntimeError(f"Workers died {_ATTEMPTS} times in a row: is their memory too small?")
 
-    def _by_desks(
+    def _by_lines(
         self, what: str, ask: Ask, numbers: tuple[int, ...], log: list[Ask] | None
     ) -> Reply:
-        if log is None or not self._sent:
-            questions = [pickle.dumps((ask, log), 5)] * len(numbers)
-        else:
-            questions = [pickle.dumps((ask, log, self._weights_of(n)), 5) for n in numbers]
+        question = pickle.dumps((ask, log), 5)
+        for number in numbers:
+            if log is not None and self._sent:
+                question = pickle.dumps((ask, log, self._weights_of(number)), 5)
+            self._over(number, Line.send, question)
         replies = []
-        # Not distributed.Actor: in the end, one thread is woken once, for all answers.
-        answers = self._client.sync(self._call_all, numbers, questions)
-        for number, answer in zip(numbers, answers, strict=True):
-            if answer is None:
-                self._desks[number] = None
-                replies.append(Reply(lost=(number,)))
-            elif answer["status"] == "OK":
-                replies.append(pickle.loads(answer["result"]))
-            else:
-                raise answer["exception"]
+        for number in numbers:
+            answer = self._over(number, Line.receive)
+            reply = Reply(lost=(number,)) if answer is None else pickle.loads(answer)
+            if isinstance(reply, Exception):
+                raise reply
+            replies.append(reply)
         return merged(what, replies)
 
-    async def _call_all(self, numbers: tuple[int, ...], questions: list[bytes]) -> list[Any]:
-        calls = map(self._call, numbers, map(to_serialize, questions))
-        return await asyncio.gather(*calls)
-
-    async def _call(self, number: int, question: Any) -> Any:
-        """What Dask says to a question to an actor; None if that is gone."""
-        desk = self._desks[number]
-        if desk is None or desk.future.status != "finished":
-            return None
-        call = {"actor": desk.future.key, "function": "answer", "args": [question]}
-        try:
-            if self._direct:
-                return await self._client.rpc(desk.worker).actor_execute(**call)
-            message = {"op": "actor_execute", **call}
-            return await self._client.scheduler.proxy(worker=desk.worker, msg=message)
-        except (OSError, KeyError):  # KeyError: another worker is at its address now
-            return None
+    def _over(self, number: int, act: Callable[..., Any], *arguments: Any) -> Any:
+        """Use the line to a site; None if there is none, or none any more: its worker is gone."""
+        line = self._lines.get(number)
+        if line is not None:
+            try:
+                return act(line, *arguments)
+            except OSError:
+                self._hang_up(number)
+        return None
 
     def _by_tasks(
         self, what: str, ask: Ask, numbers: tuple[int, ...], log: list[Ask] | None
@@ -278,13 +266,13 @@ class Sites:
             if self._sites[number].status in ("cancelled", "lost"):
                 chunks = self._futures([self._pieces[place] for place in self.places[number]])
                 self._sites[number] = self._site(number, chunks, None)
-        gone = [number for number in numbers if number in self._desks and not self._desks[number]]
-        if gone:
+        gone = [number for number in numbers if number not in self._lines]
+        if self._called and gone:
             self._wait(gone)
             sites = [self._sites[number] for number in gone]
             found = self._client.who_has(sites)
             where = [list(found.get(site.key, ())) or None for site in sites]
-            self._open_desks(dict(zip(gone, where, strict=True)))
+            self._open_lines(dict(zip(gone, where, strict=True)))
         _release(self._loads)
 
     def _scattered(self, number: int) -> Any:
@@ -296,42 +284,31 @@ class Sites:
         with contextlib.suppress(distributed.CancelledError):
             distributed.wait([self._sites[number] for number in numbers])
 
-    def _open_desks(self, workers: dict[int, list[str] | None]) -> None:
-        """Where the sites are; only as many as one process should talk to."""
-        if len(self._sites) > FAN_IN:
-            return
-        desks = {
-            number: self._client.submit(
-                Desk,
+    def _open_lines(self, workers: dict[int, list[str] | None]) -> None:
+        """To where the sites are; if one cannot be called, none is."""
+        token = secrets.token_bytes(TOKEN_BYTES)
+        opened = [
+            self._client.submit(
+                _open_line,
                 self._sites[number],
+                token,
                 workers=where,
                 allow_other_workers=where is not None,
-                actor=True,
                 pure=False,
             )
             for number, where in workers.items()
-        }
-        with contextlib.suppress(distributed.CancelledError):
-            distributed.wait(list(desks.values()))
-        for number in desks:
-            if self._sites[number].status == "error":
-                self._sites[number].result()  # raises
-        found = self._client.who_has(list(desks.values())) if desks else {}
-        for number, desk in desks.items():
-            at = found.get(desk.key)  # nowhere if that worker has just died
-            self._desks[number] = _Place(desk, at[0]) if at else None
-        self._direct = self._client.sync(self._reachable)
+        ]
+        try:
+            for number, address in zip(workers, self._client.gather(opened), strict=True):
+                self._lines[number] = Line(address, token)
+        except OSError:
+            self._hang_up(*self._lines)
+            self._called = False
 
-    async def _reachable(self) -> bool:
-        """Are the workers, from this process? By way of the scheduler, a call is a connection."""
-        if self._client.direct_to_workers is not None:
-            return bool(self._client.direct_to_workers)
-        with contextlib.suppress(OSError):  # a timeout is one
-            for desk in self._desks.values():
-                if desk is not None:
-                    await asyncio.wait_for(self._client.rpc(desk.worker).identity(), 1)
-            return True
-        return False
+    def _hang_up(self, *numbers: int) -> None:
+        for number in numbers:
+            if number in self._lines:
+                self._lines.pop(number).close()
 
 
 def _release(futures: Any) -> None:
