@@ -477,4 +477,4 @@ def test_one_row_of_many_is_drawn_in_pieces(at_once: int, monkeypatch: pytest.Mo
         for seed in range(20):
             place = np.random.RandomState(seed).random_sample()
             drawn = np.random.RandomState(seed).choice(n, p=np.ones(n) / n)
-            assert seeding._one_of(n, place) == drawn
+            assert seeding._one_of_many(n, place) == drawn

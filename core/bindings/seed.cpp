@@ -78,6 +78,30 @@ std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs)
     return out;
 }
 
+// A step of greedy k-means++ where all rows are here: of those at these shares of the total, the
+// one that leaves least becomes a seed, the first of several. Gives its number.
+Size greedy(SeedBlock& block, SeedPoints& points, const Block& rows,
+            const Array<const double, 1>& shares, int n_jobs) {
+    must_be_attached(block);
+    require(shares.shape(0) > 0, "there must be a candidate");
+    std::vector<Size> drawn;
+    const double total = block.total().high + block.total().low;
+    for (std::size_t s = 0; s < shares.shape(0); ++s)
+        drawn.push_back(std::min(block.find({}, shares.data()[s] * total), block.n() - 1));
+    points.unstage();
+    stage(points, rows, drawn);
+    return unlocked(n_jobs, [&](const Threads& threads) {
+        const std::vector<Mass> left = block.totals_left(points, threads);
+        const auto least = std::min_element(
+            left.begin(), left.end(),
+            [](const Mass& a, const Mass& b) { return a.high + a.low < b.high + b.low; });
+        const Size best = Size(least - left.begin());
+        block.accept(points, best, threads);
+        points.accept(best);
+        return drawn[std::size_t(best)];
+    });
+}
+
 // points: the origin and a step along each axis, in the data's units.
 void project(SeedBlock& block, const Array<const double, 2>& points, double step, int exponent,
              int n_jobs) {
@@ -138,6 +162,7 @@ void bind_seed(nb::module_& m) {
         .def_prop_ro("total", [](const SeedBlock& block) { return words(block.total()); })
         .def("find", &find)
         .def("totals_left", &totals_left)
+        .def("greedy", &greedy)
         .def("accept",
              [](SeedBlock& block, SeedPoints& points, Size s, int n_jobs) {
                  if (!block.remembers(s)) must_be_attached(block);

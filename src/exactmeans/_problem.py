@@ -197,10 +197,12 @@ def sums_of(engine: Engine, k: int) -> _core.Sums:
 
 def _grids(engine: Engine, plain: _core.Survey) -> tuple[_core.Grid, _core.Grid]:
     """What rows and their weights are added up on; the first grid has to get its words yet."""
-    survey = engine.survey(weighted=True) if engine.weighted else plain
-    largest = max(survey.bounds.max(), survey.largest_weight) * engine.n
-    if engine.weighted and not largest < 2.0**1000:
-        raise ValueError("sample_weight must leave sums within float64, but it is too large.")
+    survey = plain
+    if engine.weighted:
+        survey = engine.survey(weighted=True)
+        largest = max(survey.bounds.max(), survey.largest_weight) * engine.n
+        if not largest < 2.0**1000:
+            raise ValueError("sample_weight must leave sums within float64, but it is too large.")
     return _core.Grid(survey.bounds, engine.n), engine.weight_grid()
 
 

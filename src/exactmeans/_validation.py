@@ -8,6 +8,7 @@ import numbers
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -398,6 +399,7 @@ def check_memory_limit(limit: Any) -> int | None:
     return int(bytes_)
 
 
+@cache
 def memory_of_machine() -> int:
     """Bytes that this process may hope for: the machine's, or its container's."""
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -248,12 +248,12 @@ class KMeans(
         )
         if _algorithms.may_merge(algorithm, work, memory_limit):
             work = replace(work, kinds=engine.merge_copies())
-        here = replace(work, n=engine.most_rows)
+        here = work if engine.most_rows == work.n else replace(work, n=engine.most_rows)
         choice = _algorithms.choose(algorithm, here, memory_limit)
         # A quarter is left to the allocator, which does not give back all that is freed.
         room = (memory_limit or check.memory_of_machine() // 4) * 3 // 4
-        staying = engine.keep(room - choice.bytes_needed)
-        choice = replace(choice, bytes_needed=choice.bytes_needed + staying)
+        if staying := engine.keep(room - choice.bytes_needed):
+            choice = replace(choice, bytes_needed=choice.bytes_needed + staying)
         init, n_init = self._init(k, engine)
         progress.runs, progress.most = n_init, max_iter
         options = check_options(self.init_options, init)

@@ -390,11 +390,7 @@ def plus_plus(
     seeding = engine.seeding(exponent, candidates=k * trials)
     seeding.start(int(indices[0]))
     for j in range(1, k):
-        drawn = seeding.draw(rng.random_sample(trials))
-        left = seeding.potentials(drawn)
-        best = left.index(min(left))
-        seeding.accept(best)
-        indices[j] = drawn[best]
+        indices[j] = seeding.greedy(rng.random_sample(trials))
     return indices
 
 
@@ -532,10 +528,11 @@ def random_rows(engine: Engine, k: int, rng: np.random.RandomState) -> NDArray[n
 
 def one_row(engine: Engine, rng: np.random.RandomState) -> int:
     """What rng.choice(n, p=...) gives, without its checks, which take longer than small fits."""
-    weights, place = engine.counted(), rng.random_sample()
-    if weights is None:
-        return _one_of(engine.n, place)
-    reached = (weights / weights.sum()).cumsum()
+    weights, place, n = engine.counted(), rng.random_sample(), engine.n
+    if weights is None and n > _AT_ONCE:
+        return _one_of_many(n, place)
+    chances = np.full(n, 1 / n) if weights is None else weights / weights.sum()
+    reached = chances.cumsum()
     reached /= reached[-1]
     return int(reached.searchsorted(place, side="right"))
 
@@ -543,8 +540,8 @@ def one_row(engine: Engine, rng: np.random.RandomState) -> int:
 _AT_ONCE = 2**20
 
 
-def _one_of(n: int, place: float) -> int:
-    """The same for rows that all weigh 1, of which there may be more than memory for chances."""
+def _one_of_many(n: int, place: float) -> int:
+    """The same for rows that all weigh 1, if there may be more than memory for chances."""
     chances = np.full(min(n, _AT_ONCE) + 1, 1 / n)
     before = [0.0]  # running totals, by the additions that cumsum makes
     for begin in range(0, n, _AT_ONCE):

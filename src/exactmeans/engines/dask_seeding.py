@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans._validation import Double, Matrix
-from exactmeans.engines.seeding import FALL
+from exactmeans.engines.seeding import FALL, best_of_drawn
 
 Words = tuple[float, float]
 
@@ -73,6 +73,10 @@ class DaskSeeding:
         self._totals = self._engine.tell("seed", "accept", candidate)
         self.seeds += 1
         self._refine_grid()
+
+    def greedy(self, places: Double) -> int:
+        """Draw candidates, make a seed of the one that leaves least, and say which row it is."""
+        return best_of_drawn(self, places)
 
     def absorb(self, rows: list[int]) -> None:
         """All of these rows become seeds."""

@@ -96,6 +96,13 @@ def _label(part: Part, centroids: _core.Centroids, n_jobs: int) -> tuple[int, in
     return part.kinds.assign(part.assigner, centroids, part.labels, n_jobs)
 
 
+def _added_up(tallies: list[tuple[int, int, int]], unread: int = 0) -> Tally:
+    if len(tallies) == 1:
+        return Tally(*tallies[0], unread)
+    changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
+    return Tally(changed, distances, skipped, unread)
+
+
 @dataclass
 class Held:
     """A block in memory, as the core sees it."""
@@ -240,8 +247,11 @@ class LocalEngine:
 
     def walk(self, wanted: Callable[[Part], bool] | None = None) -> Iterator[Part]:
         """Parts in order, each in memory while its turn lasts; the next is read meanwhile."""
+        parts = self._parts if wanted is None else [part for part in self._parts if wanted(part)]
+        return self._walk(parts) if self.streamed else iter(parts)
+
+    def _walk(self, parts: list[Part]) -> Iterator[Part]:
         self._put_back()
-        parts = [part for part in self._parts if wanted is None or wanted(part)]
         away = [part for part in parts if part.held is None]
         if not away:
             yield from parts
@@ -275,9 +285,11 @@ class LocalEngine:
         nobody waits for all others at the end of each.
         """
         threads = self.n_jobs - 1
-        parts = deque(part for part in self._parts if wanted is None or wanted(part))
-        if not threads or not any(part.held is None for part in parts):
+        if not self.streamed or not threads:
             return [work(part, self.n_jobs) for part in self.walk(wanted)]
+        parts = deque(part for part in self._parts if wanted is None or wanted(part))
+        if not any(part.held is None for part in parts):
+            return [work(part, self.n_jobs) for part in parts]
         self._put_back()
         self._count(sum(part.held is None for part in parts))
         turn = threading.Lock()
@@ -515,6 +527,8 @@ class LocalEngine:
             rows.has_sorted_indices = rows.has_canonical_format = False  # flags may be out of date
             rows.sum_duplicates()
             return rows
+        if len(self._parts) == 1 and not self.streamed:
+            return np.asarray(self._parts[0].block[ids])
         out = np.empty((len(ids), self.d), dtype=self.dtype)
         for part in self.walk(_holding(ids)):
             here = np.flatnonzero((ids >= part.begin) & (ids < part.end))
@@ -631,6 +645,9 @@ class LocalEngine:
 
     def assign(self, centroids: _core.Centroids) -> Tally:
         """Label every row. Blocks in which no label can change are not read for it."""
+        if not self.streamed:
+            tallies = [_label(part, centroids, self.n_jobs) for part in self._parts]
+            return _added_up(tallies)
 
         def certain(part: Part) -> bool:
             if part.held is not None:
@@ -650,8 +667,7 @@ class LocalEngine:
 
         tallies = self.each(label, lambda part: part.number not in settled)
         tallies += [(0, 0, part.n) for part in self._parts if part.number in settled]
-        changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
-        return Tally(changed, distances, skipped, len(settled))
+        return _added_up(tallies, len(settled))
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
         """Label every row and add up what it costs at its point: (distances computed, cost)."""

@@ -58,6 +58,7 @@ class _Part:
     begin: int
     end: int
     block: _core.SeedBlock
+    rows: _core.Rows | None  # those that are always in memory
 
 
 class LocalSeeding:
@@ -118,7 +119,8 @@ class LocalSeeding:
         make = _core.SeedBlock.passing if self._engine.streamed else _core.SeedBlock.make
         for part in self._engine.walk():
             block = make(part.rows, self._alpha, self._exponent, self.n_jobs)
-            self._parts.append(_Part(part.begin, part.end, block))
+            rows = None if self._engine.streamed else part.rows
+            self._parts.append(_Part(part.begin, part.end, block, rows))
             with self._attached(part):
                 block.absorb(self._points, self.n_jobs)
         self._points.accept(0)
@@ -157,6 +159,15 @@ class LocalSeeding:
             block.accept(self._points, candidate, self.n_jobs)
         self._points.accept(candidate)
         self._refine_grid()
+
+    def greedy(self, places: Double) -> int:
+        """Draw candidates, make a seed of the one that leaves least, and say which row it is."""
+        part = self._parts[0]
+        if len(self._parts) > 1 or part.rows is None or self._probes:
+            return best_of_drawn(self, places)
+        row = part.block.greedy(self._points, part.rows, places, self.n_jobs)
+        self._refine_grid()
+        return row
 
     def absorb(self, rows: list[int]) -> None:
         """All of these rows become seeds."""
@@ -296,6 +307,9 @@ class LocalSeeding:
         self, wanted: Callable[[_core.SeedBlock], bool] | None = None
     ) -> Iterator[_core.SeedBlock]:
         """Blocks with their rows at hand."""
+        if not self._engine.streamed:
+            yield from (own.block for own in self._parts if wanted is None or wanted(own.block))
+            return
         chosen = None if wanted is None else (lambda part: wanted(self._parts[part.number].block))
         for part in self._engine.walk(chosen):
             with self._attached(part):
@@ -338,6 +352,23 @@ class LocalSeeding:
         self._total = (0.0, 0.0)
         for part in self._parts:
             self._total = _plus(self._total, part.block.total)
+
+
+class Draws(Protocol):
+    """What a step of greedy k-means++ takes."""
+
+    def draw(self, places: Double) -> list[int]: ...
+    def potentials(self, rows: list[int]) -> list[float]: ...
+    def accept(self, candidate: int) -> None: ...
+
+
+def best_of_drawn(seeding: Draws, places: Double) -> int:
+    """`greedy` by steps, wherever the rows are."""
+    drawn = seeding.draw(places)
+    left = seeding.potentials(drawn)
+    best = left.index(min(left))
+    seeding.accept(best)
+    return drawn[best]
 
 
 def weight_sums(k: int, weight_grid: _core.Grid) -> tuple[int, int, _core.Grid, _core.Grid, bool]:
