@@ -7,7 +7,6 @@ more. SciPy runs on one thread; GraphBLAS on as many as it is given.
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .probes import fastest
 from .race import Row
 from .worker import Child, ContenderError
 
@@ -51,7 +51,7 @@ def _measure(
         rows = []
         for operation in OPERATIONS:
             case = f"{operation}, densities {of_x:g} and {of_c:g}"
-            best = {name: _best(calls[operation]) for name, calls in contenders.items()}
+            best = {name: fastest(calls[operation], 5) for name, calls in contenders.items()}
             for name, seconds in best.items():
                 row = Row(case, name, 1e3 * seconds, "ms")
                 if name != "exactmeans":
@@ -126,13 +126,3 @@ def graphblas(X: Any, C: Any, labels: Any, threads: int) -> Calls:
         "X_S c": lambda: some.mxm(first.T, times).new(),
         "B X": lambda: B.mxm(x, times).new(),
     }
-
-
-def _best(call: Callable[[], Any], times: int = 5) -> float:
-    call()
-    seconds = []
-    for _ in range(times):
-        begin = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds)

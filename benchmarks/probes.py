@@ -129,7 +129,7 @@ def _limits(pipe: Connection, threads: int, quick: bool) -> None:
     for dtype in ("float32", "float64"):
         a = np.random.default_rng(0).standard_normal((size, size)).astype(dtype)
         out = np.empty_like(a)
-        best = _best(partial(np.matmul, a, a, out=out))
+        best = fastest(partial(np.matmul, a, a, out=out))
         rows.append(Row(f"GEMM {size}^3 {dtype}", "numpy", 2 * size**3 / best / 1e9, "GFLOP/s"))
     n = (8 if quick else 32) * 2**20  # far beyond the last cache
     a, b, c = np.ones(n), np.ones(n), np.ones(n)
@@ -143,8 +143,8 @@ def _limits(pipe: Connection, threads: int, quick: bool) -> None:
         def add() -> None:
             list(pool.map(lambda s: np.add(b[s], c[s], out=a[s]), slices))
 
-        rows.append(Row("copy a = b", "numpy", 16 * n / _best(copy) / 1e9, "GB/s"))
-        rows.append(Row("add a = b + c", "numpy", 24 * n / _best(add) / 1e9, "GB/s"))
+        rows.append(Row("copy a = b", "numpy", 16 * n / fastest(copy) / 1e9, "GB/s"))
+        rows.append(Row("add a = b + c", "numpy", 24 * n / fastest(add) / 1e9, "GB/s"))
     try:
         probe: Any = getattr(importlib.import_module("exactmeans._core"), "roofline", None)
     except ImportError as error:
@@ -155,7 +155,7 @@ def _limits(pipe: Connection, threads: int, quick: bool) -> None:
     pipe.send(rows)
 
 
-def _best(call: Callable[[], Any], times: int = 7) -> float:
+def fastest(call: Callable[[], Any], times: int = 7) -> float:
     """The fastest of several: limits are what is possible, not what is usual."""
     call()
     seconds = []
