@@ -132,12 +132,27 @@ private:
 template <class R, class I>
 void pile_up(Pile& pile, const Grid& grid, const CsrRows<R, I>& x, Size i, double sign) {
     const auto row = x.row(i);
-    const double factor = sign * x.pull(i);
-    for (Size t = 0; t < row.nonzeros; ++t) {
-        const Size f = Size(row.index[t]);
-        double* words = pile.at(f);
-        cut(grid, f, contribution(factor, double(row.value[t]), grid.scale()),
-            [&](int w, double part) { words[w] += part; });
+    const double factor = sign * x.pull(i), scale = grid.scale();
+    const auto each = [&](auto add) {
+        for (Size t = 0; t < row.nonzeros; ++t) {
+            const Size f = Size(row.index[t]);
+            add(pile.at(f), f, contribution(factor, double(row.value[t]), scale));
+        }
+    };
+    if (grid.words() == 1) {
+        each([](double* words, Size, double value) { words[0] += value; });
+    } else if (grid.words() == 2) {
+        const double* magic = grid.magic_row(0);
+        const Size step = grid.per_column() ? 1 : 0;
+        each([=](double* words, Size f, double value) {
+            const double m = magic[f * step], part = (value + m) - m;
+            words[0] += part;
+            words[1] += value - part;
+        });
+    } else {
+        each([&](double* words, Size f, double value) {
+            cut(grid, f, value, [&](int w, double part) { words[w] += part; });
+        });
     }
 }
 
