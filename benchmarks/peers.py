@@ -290,7 +290,7 @@ PEERS: dict[str, Callable[[int], Peer]] = {
     "exactmeans": partial(ExactMeans, algorithm="lloyd"),
     **{
         f"exactmeans-{name}": partial(ExactMeans, algorithm=name)
-        for name in ("auto", "elkan", "hamerly", "yinyang", "kdtree")
+        for name in ("auto", "elkan", "hamerly", "yinyang", "kdtree", "pca")
     },
     **{
         name: partial(ExactMeans, algorithm=way, metric="cosine", zero_rows="keep")

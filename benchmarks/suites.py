@@ -146,13 +146,17 @@ RACES["dask"] = [
 # auto beside each algorithm it could have taken: at most a tenth slower than any.
 GRID = {"birch1": 2, "letter": 16, "covtype": 54, "glove": 100, "mnist": 784}
 OWN = ("exactmeans", "exactmeans-elkan", "exactmeans-hamerly", "exactmeans-yinyang")
+FITTING = {
+    **{data: ("exactmeans-kdtree",) for data, d in GRID.items() if d <= 16},
+    **{data: ("exactmeans-pca",) for data, d in GRID.items() if d >= 100},
+}
 RACES["algorithms"] = [
     replace(
-        whole(data, k, "float32", (*OWN, *(("exactmeans-kdtree",) if d <= 16 else ())), 30),
+        whole(data, k, "float32", (*OWN, *FITTING.get(data, ())), 30),
         targets={"exactmeans": 0.9},
         rows=20_000 if data == "mnist" else None,
     )
-    for data, d in GRID.items()
+    for data in GRID
     for k in (20, 100, 1000)
 ]
 

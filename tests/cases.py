@@ -27,11 +27,11 @@ Rows: TypeAlias = Any  # an array, a CSR matrix, or blocks of them
 Weights: TypeAlias = NDArray[np.float64] | None
 
 #: Every algorithm of the core; each must give plain Lloyd's bits on all cases below.
-ALGORITHMS = ("lloyd", "elkan", "hamerly", "yinyang", "kdtree", "products")
+ALGORITHMS = ("lloyd", "elkan", "hamerly", "yinyang", "kdtree", "products", "pca")
 #: Those that take rows of a family.
 ABLE = {
     "dense": tuple(name for name in ALGORITHMS if name != "products"),
-    "csr": tuple(name for name in ALGORITHMS if name != "kdtree"),
+    "csr": tuple(name for name in ALGORITHMS if name not in ("kdtree", "pca")),
 }
 
 

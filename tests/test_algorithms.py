@@ -125,6 +125,41 @@ def test_products_are_changed_with_the_centres() -> None:
     assert kept.history_[-1].skipped > 0.9 * X.shape[0]
 
 
+LONG = Workload(n=60_000, d=784, k=1000, sparse=False, itemsize=4, width=784.0)
+
+
+def test_shadows_are_tried_where_rows_are_long_and_memory_allows() -> None:
+    needed = LONG.bytes_needed("pca")
+    assert auto(LONG) == auto(LONG, needed)
+    assert (auto(LONG).algorithm, auto(LONG).probe, auto(LONG).bytes_needed) == (
+        "yinyang",
+        True,
+        needed,
+    )
+    assert needed == LONG.bytes_needed("yinyang") + 60_000 * 4 * (48 + 4)
+    assert not auto(LONG, needed - 1).probe
+    assert auto(LONG, needed - 1).bytes_needed == LONG.bytes_needed("yinyang")
+    for other in ({"d": 100, "width": 100.0}, {"k": 40}, {"reading": 10**6}, {"metric": "cosine"}):
+        assert not auto(replace(LONG, **other)).probe
+
+
+@pytest.mark.parametrize("dtype", cases.DTYPES)
+def test_a_probe_decides_about_shadows(dtype: str) -> None:
+    rng = np.random.default_rng(8)
+    flat = rng.normal(size=(3000, 200))
+    thin = flat[:, :6] @ rng.normal(size=(6, 200)) + 0.01 * flat
+    for rows, expected in ((thin, "pca"), (flat, "yinyang")):
+        X = rows.astype(dtype)
+        plain, chosen = (fit(X, start(X, 128), algorithm=name) for name in ("lloyd", "auto"))
+        assert bits(plain) == bits(chosen)
+        assert chosen.history_[0].algorithm == expected
+        told = "auto: principal coordinates leave" in chosen.explain()
+        assert told == (expected == "pca")
+        if expected == "pca":
+            assert chosen.history_[0].distances < 0.35 * 3000 * 128
+            assert chosen.n_distances_ < fit(X, start(X, 128), algorithm="yinyang").n_distances_
+
+
 def test_a_given_algorithm_stays() -> None:
     policy = Policy(_algorithms.choose("yinyang", WIDE, None), WIDE)
     for iteration in range(1, 9):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from exactmeans import _core
 from exactmeans._metrics import METRICS
-from exactmeans.engines.engine import Tally
+from exactmeans._validation import rows_of
+from exactmeans.engines.engine import Engine, Tally
 
 _TRAITS = {traits["name"]: traits for traits in _core.algorithms()}
 NAMES = ("auto", *_TRAITS)
@@ -90,6 +93,8 @@ class Workload:
         # and a row that is not settled costs bounds, a place in some lists and a cache miss or two.
         per_distance = 2 * self.width if self.sparse else self.width + 24
         per_row = 6400 / self.itemsize
+        if algorithm == "pca":  # every centre's shadow, at most
+            per_row += SHADOW * self.k
         return (
             tally.distances * per_distance + (self.n - tally.skipped) * per_row + 40 * self.compared
         )
@@ -109,6 +114,7 @@ class Choice:
     adaptive: bool = False  # lloyd may take over while bounds do not pay
     kinds: int | None = None  # rows that differ, if only those are compared
     late: bool = False  # products may take over when few labels change
+    probe: bool = False  # pca takes the place of yinyang if a few rows say so
 
 
 #: From the one that prunes most to the one that needs no memory.
@@ -165,7 +171,18 @@ def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
     late = algorithm in ("yinyang", "hamerly") and _may_keep_products(work, memory_limit)
     if late:
         needed = max(needed, work.bytes_needed("products"))
-    return Choice(algorithm, f"auto: {why}", needed, adaptive=True, late=late, kinds=work.kinds)
+    probe = algorithm == "yinyang" and _may_project(work, memory_limit)
+    if probe:
+        needed = max(needed, work.bytes_needed("pca"))
+    return Choice(
+        algorithm,
+        f"auto: {why}",
+        needed,
+        adaptive=True,
+        late=late,
+        probe=probe,
+        kinds=work.kinds,
+    )
 
 
 def _may_keep_products(work: Workload, memory_limit: int | None) -> bool:
@@ -174,6 +191,12 @@ def _may_keep_products(work: Workload, memory_limit: int | None) -> bool:
     if memory_limit is None:
         return 4 * work.n * work.k <= KEPT
     return work.bytes_needed("products") <= memory_limit
+
+
+def _may_project(work: Workload, memory_limit: int | None) -> bool:
+    if "pca" not in able(work) or work.reading or work.d < PROJECTED or work.k < 64:
+        return False
+    return memory_limit is None or work.bytes_needed("pca") <= memory_limit
 
 
 def _best(work: Workload) -> tuple[str, str]:
@@ -200,6 +223,10 @@ def _refuse_too_large(
         )
 
 
+SHADOW = 60  # multiply-adds that comparing a row with a centre's shadow comes to (shadows.hpp)
+PROJECTED = 128  # features from which a few principal coordinates may stand for all
+PROBE = 1024  # rows that are asked whether they do
+LEFT = 0.35  # share of centres that they may leave
 LISTS = 2**25  # bytes of centres from which rare features have lists (layout.hpp)
 KEPT = 2**29  # bytes of products that nobody minds
 SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds
@@ -207,6 +234,16 @@ TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hol
 LONG_ROW = 3000  # values of all centres from which bounds are worth keeping from the start
 PROMISING = {True: 0.1, False: 0.02}  # else: from this share of new labels on (sparse, dense)
 LAST = 0.001  # from this share on where a plain pass is cheap: texts are far from every centre
+
+
+def share_left(engine: Engine, centroids: _core.Centroids, k: int) -> float:
+    """The share of distances that a few rows, labelled by `pca`, would have computed."""
+    n = min(PROBE, engine.n)
+    rows = engine.pick(np.linspace(0, engine.n - 1, n).astype(np.intp))
+    labels = np.full(n, -1, dtype=np.int32)
+    assigner = _core.Assigner("pca", engine.dtype == np.float32, n, k)
+    _, distances, _ = assigner.assign(rows_of(rows, None), centroids, labels, engine.n_jobs)
+    return distances / (n * k)
 
 
 class Policy:
@@ -228,6 +265,16 @@ class Policy:
         self._changed_at_entry = promising * work.n if patient else math.inf
         #: (first iteration, algorithm, why)
         self.stages = [(1, self.algorithm, "most rows move at first" if patient else choice.why)]
+
+    def begin(self, engine: Engine, centroids: _core.Centroids) -> None:
+        """Take note of where the centres begin."""
+        if not self._choice.probe:
+            return
+        left = share_left(engine, centroids, self._work.k)
+        if left <= LEFT:
+            why = f"auto: principal coordinates leave {left:.0%} of the centres to be compared"
+            self._choice = replace(self._choice, algorithm="pca")
+            self.algorithm, self.stages = "pca", [(1, "pca", why)]
 
     def after(self, iteration: int, tally: Tally) -> None:
         """Take note of an iteration; `algorithm` is what the next one should use."""

@@ -70,6 +70,7 @@ def lloyd_loop(
     def now() -> Matrix:
         return from_core(centroids.centres, (k, d))
 
+    policy.begin(engine, centroids)
     engine.start(policy.algorithm, k)
     update = update_of(problem, k)
     history = list(done[:-1])

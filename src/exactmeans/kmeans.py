@@ -84,7 +84,7 @@ class KMeans(
         Makes the choice of initial centres reproducible.
     copy_x : bool, default=True
         Accepted for compatibility: the data is never modified.
-    algorithm : {'auto', 'lloyd', 'elkan', 'hamerly', 'yinyang', 'kdtree', 'products'}
+    algorithm : {'auto', 'lloyd', 'elkan', 'hamerly', 'yinyang', 'kdtree', 'products', 'pca'}
         How to find the nearest centres. The choice changes time and memory, never the result;
         the default is 'auto'.
     metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'

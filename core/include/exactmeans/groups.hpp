@@ -91,6 +91,7 @@ public:
     std::int32_t centre(Size place) const { return centre_[std::size_t(place)]; }
     std::int32_t group(Size j) const { return group_[std::size_t(j)]; }
     Size size(Size group) const { return last(group) - first(group); }
+    Size first(Size group) const { return places().panel(group).first; }
     // Is centre j left out, as a copy of a lower one?
     bool copy(Size j) const { return copy_[std::size_t(j)]; }
 
@@ -107,7 +108,6 @@ public:
 
 private:
     Panels<R> places() const { return {nullptr, nullptr, k_, d_, count_}; }
-    Size first(Size p) const { return places().panel(p).first; }
     Size last(Size p) const {
         const auto panel = places().panel(p);
         return std::min(k_, panel.first + panel.width());

@@ -2,7 +2,8 @@
 // own centre, and a lower bound per group of the distance to that group's other centres. A row
 // whose bounds stay apart is settled; any other is compared with its own group and then with those
 // groups only that are still in reach. Bounds hold with the drift of their group since they were
-// set (drift.hpp), so rows that nobody looks at cost nothing.
+// set (drift.hpp), so rows that nobody looks at cost nothing. If `Sifted`, shadows are compared
+// before rows are (shadows.hpp).
 //
 // A Grouping<R> offers count, group, size, centre, copy as Groups does, and
 //     Panels panels() const                            what rows are looked up in
@@ -20,10 +21,11 @@
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/drift.hpp"
 #include "exactmeans/gaps.hpp"
+#include "exactmeans/shadows.hpp"
 
 namespace exactmeans {
 
-template <class R, class Grouping>
+template <class R, class Grouping, bool Sifted = false>
 class ByGroup {
 public:
     using Real = R;
@@ -44,6 +46,10 @@ public:
         dense_ = is_dense<Rows>;
         gaps_pay_ = gaps_pay(work.x, k_);
         look_at_centres(work.centroids, threads);
+        if constexpr (Sifted) {
+            if (!shadows_) shadows_ = std::make_unique<Shadows<R>>(work, unit_, threads);
+            shadows_->update(*groups_, work.centroids, threads);
+        }
     }
 
     // Is every label certain to stay? Needs no rows, but that they were labelled before.
@@ -209,8 +215,9 @@ private:
         Tally tally;
 
         std::vector<R> score{}, second{};
-        std::vector<std::int32_t> label{};
+        std::vector<std::int32_t> label{}, home{};
         std::vector<Size> some{};
+        typename Shadows<R>::Buffers shadows{};
         std::vector<std::vector<std::int32_t>> picks{};
 
         Tally run(Size begin, Size end) {
@@ -224,12 +231,16 @@ private:
             label.assign(count, std::numeric_limits<std::int32_t>::max());
             picks.resize(std::size_t(own.groups_->count()));
             open.resize(std::size_t(own.pitch_));
-            if (work.labels[id[0]] < 0) {
+            if (work.labels[id[0]] < 0 && !Sifted) {
                 compare_one_by_one();
             } else {
+                find_homes();
                 compare_with_own_group();
                 pick_other_groups();
-                for (Size g = 0; g < own.groups_->count(); ++g) compare(g, picks[std::size_t(g)]);
+                for (Size g = 0; g < own.groups_->count(); ++g) {
+                    if constexpr (Sifted) sift(g, picks[std::size_t(g)]);
+                    compare(g, picks[std::size_t(g)]);
+                }
             }
             keep();
             return tally;
@@ -298,11 +309,49 @@ private:
                 limit[std::size_t(renewed[t])] = (bound[t] + reach[t]) * up32;
         }
 
-        void compare_with_own_group() {
-            for (std::size_t t = 0; t < id.size(); ++t) {
-                const Size g = own.groups_->group(work.labels[id[t]]);
-                picks[std::size_t(g)].push_back(std::int32_t(t));
+        // The group to begin with: that of the label, or the one whose shadows come nearest.
+        void find_homes() {
+            home.resize(id.size());
+            if (work.labels[id[0]] >= 0) {
+                for (std::size_t t = 0; t < id.size(); ++t)
+                    home[t] = own.groups_->group(work.labels[id[t]]);
+                return;
             }
+            if constexpr (Sifted) {
+                std::vector<float> least(id.size(), infinity);
+                for (Size g = 0; g < own.groups_->count(); ++g) {
+                    own.shadows_->compare(g, id, shadows);
+                    for (std::size_t t = 0; t < id.size(); ++t) {
+                        own.lower_[std::size_t(id[t] * own.pitch_ + g)] =
+                            own.drift_.store_lower(g, shadows.far[t]);
+                        if (!(shadows.far[t] < least[t])) continue;
+                        least[t] = shadows.far[t];
+                        home[t] = std::int32_t(g);
+                    }
+                }
+            }
+        }
+
+        // Leaves of the picked rows those that the shadow of the group does not rule out.
+        void sift(Size g, std::vector<std::int32_t>& picked) {
+            if (picked.empty()) return;
+            some.resize(picked.size());
+            for (std::size_t t = 0; t < picked.size(); ++t) some[t] = id[std::size_t(picked[t])];
+            own.shadows_->compare(g, some, shadows);
+            std::size_t left = 0;
+            for (std::size_t t = 0; t < picked.size(); ++t) {
+                if (shadows.far[t] > reach[std::size_t(picked[t])])
+                    own.lower_[std::size_t(some[t] * own.pitch_ + g)] =
+                        own.drift_.store_lower(g, shadows.far[t]);
+                else
+                    picked[left++] = picked[t];
+            }
+            picked.resize(left);
+        }
+
+        void compare_with_own_group() {
+            for (std::size_t t = 0; t < id.size(); ++t)
+                picks[std::size_t(home[t])].push_back(std::int32_t(t));
             for (std::size_t g = 0; g < picks.size(); ++g) {
                 compare(Size(g), picks[g]);
                 picks[g].clear();
@@ -319,12 +368,11 @@ private:
                 float least;
                 const Size found = bound_kernels().within(lowers(id[t], label[t], bound[t]),
                                                           own.pitch_, reach[t], open.data(), least);
-                const std::int32_t mine = own.groups_->group(work.labels[id[t]]);
                 for (Size f = 0; f < found; ++f) {
                     const std::int32_t g = open[std::size_t(f)];
                     // Where nothing can be told apart, entries that only fill vectors are in reach
                     // too.
-                    if (g != mine && g < own.groups_->count())
+                    if (g != home[t] && g < own.groups_->count())
                         picks[std::size_t(g)].push_back(std::int32_t(t));
                 }
             }
@@ -362,6 +410,7 @@ private:
     std::vector<float> lower_, upper_, least_;
     Drift own_, others_, drift_{0};
     std::unique_ptr<Gaps<R>> gaps_;
+    std::unique_ptr<Shadows<R>> shadows_;
     std::vector<char> copy_;  // centres that the bounds leave out
 };
 
