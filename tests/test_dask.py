@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import pickle
+import secrets
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,8 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
 from exactmeans.dask import KMeans  # noqa: E402
-from exactmeans.engines import site  # noqa: E402
+from exactmeans.engines import site, sites  # noqa: E402
+from exactmeans.engines.line import TOKEN_BYTES, Line, listen  # noqa: E402
 from exactmeans.engines.local import LocalEngine  # noqa: E402
 from exactmeans.engines.merge import merged  # noqa: E402
 from exactmeans.engines.site import Centres, Reply, put  # noqa: E402
@@ -46,9 +50,9 @@ def processes(workers: int) -> Iterator[Any]:
             n_workers=workers,
             threads_per_worker=1,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address=":0",
             memory_limit="1GB",
-            worker_dashboard_address=None,
+            worker_dashboard_address=":0",
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -76,8 +80,8 @@ def in_this_process(workers: int, threads: int = 1) -> Iterator[Any]:
             n_workers=workers,
             threads_per_worker=threads,
             processes=False,
-            dashboard_address=None,
-            worker_dashboard_address=None,
+            dashboard_address=":0",
+            worker_dashboard_address=":0",
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
@@ -486,13 +490,61 @@ def test_weights_that_die_with_a_worker_are_sent_again(mortal: Any) -> None:
     same(model, local)
 
 
-def test_labels_outlive_their_worker(mortal: Any) -> None:
+@pytest.mark.parametrize("weighted", [False, True])
+def test_labels_outlive_their_worker(mortal: Any, weighted: bool) -> None:
+    """Those of weighted rows too: no label depends on a weight, so none is needed again."""
     X = rows()
-    model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)))
+    weights = np.random.default_rng(0).random(1500) if weighted else None
+    model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
     kill_a_worker(mortal)
-    np.testing.assert_array_equal(
-        model.labels_.compute(), exactmeans.KMeans(K, init=X[:K]).fit(X).labels_
-    )
+    local = exactmeans.KMeans(K, init=X[:K]).fit(X, sample_weight=weights)
+    np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
+
+
+def test_blocks_that_nothing_makes_again(mortal: Any) -> None:
+    X = rows()
+    futures = mortal.scatter(np.array_split(X, 3))
+
+    def die(record: exactmeans.Iteration) -> None:
+        if record.iteration == 2:
+            kill_a_worker(mortal)
+
+    with pytest.raises(RuntimeError, match="died with their worker"):
+        KMeans(K, init=X[:K], tol=0, callbacks=die).fit(futures)
+
+
+def test_sites_that_cannot_be_called(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here, or without Dask's encryption: they are asked by tasks, for the same bits."""
+
+    def refuse(address: Any, token: bytes) -> Any:
+        raise ConnectionRefusedError
+
+    X, weights = rows(), np.random.default_rng(0).random(1500)
+    local = exactmeans.KMeans(K, init=X[:K]).fit(X, sample_weight=weights)
+    monkeypatch.setattr(sites, "Line", refuse)
+    model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
+    same(model, local)
+
+
+def test_strangers_are_not_listened_to() -> None:
+    asked = []
+
+    def answer(question: Any) -> bytes:
+        asked.append(bytes(question))
+        return bytes(question)[::-1]
+
+    token = secrets.token_bytes(TOKEN_BYTES)
+    address = listen("127.0.0.1", token, answer)
+    stranger = Line(address, bytes(TOKEN_BYTES))
+    with pytest.raises(ConnectionError):
+        stranger.receive()
+    stranger.close()
+    line = Line(address, token)
+    for question in (b"abc", b"", bytes(10**6)):
+        line.send(question)
+        assert line.receive() == question[::-1]
+    line.close()
+    assert asked == [b"abc", b"", bytes(10**6)]
 
 
 def test_state_that_is_gone_is_made_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -564,6 +616,36 @@ def test_ctrl_c_while_blocks_are_computed(client: Any) -> None:
 def _slow_rows(number: int) -> NDArray[Any]:
     time.sleep(0.4)
     return rows(50)
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_a_fit_in_a_task(client: Any, aside: bool) -> None:
+    """On a worker with one thread, which the blocks need, too."""
+    got = client.submit(_fit_in_a_task, aside, pure=False).result(timeout=60)
+    np.testing.assert_array_equal(got, exactmeans.KMeans(K, init=rows()[:K]).fit(rows()).labels_)
+
+
+def _fit_in_a_task(aside: bool) -> Any:
+    with distributed.worker_client() if aside else nullcontext():
+        model = KMeans(K, init=rows()[:K]).fit(da.from_array(rows(), chunks=(400, 5)))
+        return model.labels_.compute()
+
+
+def test_asynchronous_clients_are_refused() -> None:
+    async def fit() -> None:
+        cluster = distributed.LocalCluster(
+            n_workers=1, processes=False, dashboard_address=":0", asynchronous=True
+        )
+        async with cluster, distributed.Client(cluster, asynchronous=True):
+            with pytest.raises(ValueError, match="asynchronous client"):
+                KMeans(2).fit(da.ones((9, 2)))
+
+    asyncio.run(fit())
+
+
+def test_parameters_are_those_of_the_local_estimator() -> None:
+    own, local = (list(signature(each).parameters) for each in (KMeans, exactmeans.KMeans))
+    assert own == local
 
 
 def test_a_second_client(client: Any) -> None:

@@ -5,10 +5,11 @@ Needs `pip install exactmeans[dask]`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,7 +156,8 @@ class KMeans(kmeans.KMeans):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         try:
-            super()._fit(X, y, sample_weight, progress)
+            with _aside() if _is_lazy(X) else contextlib.nullcontext():
+                super()._fit(X, y, sample_weight, progress)
         finally:  # after Ctrl-C, too, when somebody may still look at this frame
             engine = self.__dict__.pop("_engine_in_use", None)
             if engine is not None:
@@ -212,7 +214,7 @@ class KMeans(kmeans.KMeans):
 
     @staticmethod
     def _distinct(labels: Any) -> int:
-        return labels.distinct() if isinstance(labels, Labelling) else len(np.unique(labels))
+        return labels.distinct if isinstance(labels, Labelling) else len(np.unique(labels))
 
     def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Any) -> None:
         super()._keep(best, frame, choice, engine)
@@ -296,13 +298,29 @@ def client_of(X: Any) -> Any:
     futures = [x for x in X if isinstance(x, distributed.Future)] if isinstance(X, list) else []
     futures = futures or distributed.futures_of(X)
     if futures:
-        return futures[0].client
-    if dask.config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
+        client = futures[0].client
+    elif dask.config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
         return None
+    else:
+        try:
+            client = distributed.get_client()
+        except ValueError:
+            return None
+    if client.asynchronous:
+        raise ValueError("X must not belong to an asynchronous client: a fit cannot be awaited.")
+    return client
+
+
+@contextlib.contextmanager
+def _aside() -> Iterator[None]:
+    """A task that waits for other tasks leaves its thread to them meanwhile."""
     try:
-        return distributed.get_client()
-    except ValueError:
-        return None
+        distributed.get_worker()
+    except ValueError:  # not in a task
+        yield
+        return
+    with distributed.worker_client():
+        yield
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@
 #include "exactmeans/layout.hpp"
 #include "exactmeans/movement.hpp"
 #include "exactmeans/parallel.hpp"
+#include "exactmeans/spares.hpp"
 #include "exactmeans/sparse.hpp"
 
 namespace exactmeans {
@@ -42,6 +43,8 @@ public:
     Size d() const { return d_; }
     bool sparse() const { return !sparse_.empty(); }
     const Frame<R>& frame() const { return frame_; }
+    // For whoever compares rows with these centres again and again.
+    Spares& spares() const { return spares_; }
     const R* master() const { return master_.data(); }
     const R* master(Size j) const { return master_.data() + j * d_; }
     const std::vector<SparseVector<R>>& sparse_master() const { return sparse_; }
@@ -294,6 +297,7 @@ private:
     mutable std::mutex layout_mutex_;
     mutable Layout<R> layout_;
     mutable std::any other_layout_;
+    mutable Spares spares_;
     mutable std::vector<R> from_zero_;
 };
 

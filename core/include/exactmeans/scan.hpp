@@ -43,6 +43,16 @@ struct Work {
     RowSlack slack(Size i) const { return slacks.of(x, centroids, i); }
 };
 
+// Lists that an algorithm makes of a range of rows, kept for the next one.
+template <class R>
+struct RangeRoom {
+    std::vector<Size> id, some;
+    std::vector<float> bound, reach;
+    std::vector<std::int32_t> open, label;
+    std::vector<R> score, second;
+    std::vector<std::vector<std::int32_t>> picks;
+};
+
 // One thread's buffers for such comparisons. Results of row ids[t] (or begin + t) stand at [t].
 template <class Rows>
 class Scan {
@@ -101,6 +111,7 @@ public:
     std::vector<R> score;
     std::vector<R> second;
     CoarseScan<R> coarse;
+    RangeRoom<R> room;
 
 private:
     void nearest_by(const Work<Rows>& work, Size begin, const Size* ids, Size count,

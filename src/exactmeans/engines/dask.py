@@ -55,10 +55,7 @@ class Labelling:
     sites: list[Any]
     blocks: list[Any]
     lengths: list[int]
-
-    def distinct(self) -> int:
-        here = self.client.gather(self.client.map(_names, self.sites, pure=False))
-        return len(np.unique(np.concatenate(here)))
+    distinct: int
 
     def same_clustering(self, other: Labelling, k: int) -> bool:
         """Equal but for the names of the clusters?"""
@@ -72,10 +69,6 @@ class Labelling:
                 return False
             name[known] = own[known]
         return True
-
-
-def _names(labels: list[Labels]) -> Labels:
-    return np.unique(np.concatenate(labels))
 
 
 def _renaming(a: list[Labels], b: list[Labels], k: int) -> Labels | None:
@@ -322,7 +315,7 @@ class DaskEngine:
         for places, site in zip(self._sites.places.values(), sites, strict=True):
             for at, place in enumerate(places):
                 blocks[place] = self._client.submit(_item, site, at, pure=False)
-        return Labelling(self._client, sites, blocks, self.lengths)
+        return Labelling(self._client, sites, blocks, self.lengths, len(set(self.ask("names"))))
 
     def close(self) -> None:
         """Let the workers forget."""

@@ -287,6 +287,10 @@ class Site:
         full = iter([part.labels.copy() for part in self.engine.walk()])
         return [next(full) if look.rows else np.empty(0, np.int32) for look in self.looks.values()]
 
+    def names(self) -> list[int]:
+        """Labels that some row has."""
+        return [int(label) for label in np.unique(self.engine.labels())]
+
     # -- seeding -------------------------------------------------------------------------------
 
     def seed(self, what: str, *arguments: Any) -> Any:

@@ -265,6 +265,10 @@ class Sites:
         for number in numbers:
             if self._sites[number].status in ("cancelled", "lost"):
                 chunks = self._futures([self._pieces[place] for place in self.places[number]])
+                if any(chunk.status == "cancelled" for chunk in chunks):
+                    raise RuntimeError(
+                        "X has blocks that died with their worker, and no task makes them again."
+                    )
                 self._sites[number] = self._site(number, chunks, None)
         gone = [number for number in numbers if number not in self._lines]
         if self._called and gone:

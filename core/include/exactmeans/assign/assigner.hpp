@@ -96,7 +96,8 @@ private:
             Work<Rows> work(x, centroids, labels, *slacks_);
             algorithm_.start(work, threads);
             const Size step = range_rows(x, centroids.k(), threads.n_jobs);
-            std::vector<Scan<Rows>> scans(static_cast<std::size_t>(threads.n_jobs));
+            auto scans = centroids.spares().template take<std::vector<Scan<Rows>>>();
+            scans.resize(static_cast<std::size_t>(threads.n_jobs));
             std::vector<Tally> tallies(scans.size());
             threads.ranges(x.n, step, [&](Size begin, Size end, int worker) {
                 tallies[std::size_t(worker)] +=
@@ -104,6 +105,7 @@ private:
             });
             Tally all;
             for (const Tally& tally : tallies) all += tally;
+            centroids.spares().give(std::move(scans));
             return all;
         }
     }

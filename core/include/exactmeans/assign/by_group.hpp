@@ -57,7 +57,8 @@ public:
                  const std::int32_t* labels, const Threads& threads) {
         if (lower_.empty()) return false;
         look_at_centres(centroids, threads);
-        Unsettled rows{*this, labels, slacks.margins()};
+        RangeRoom<R> room;
+        Unsettled rows{*this, labels, slacks.margins(), room};
         for (Size begin = 0; begin < n_; begin += 4096) {
             rows.find(begin, std::min(n_, begin + 4096));
             if (!rows.id.empty()) return false;
@@ -68,7 +69,7 @@ public:
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         const ScoredRows<R> scored = work.slacks.scored();
-        Range<Rows> range{{*this, work.labels, scored.margins}, work, scan, scored, {}};
+        Range<Rows> range{{*this, work.labels, scored.margins, scan.room}, work, scan, scored, {}};
         return range.run(begin, end);
     }
 
@@ -157,10 +158,11 @@ private:
         ByGroup& own;
         const std::int32_t* labels;
         Margins margins;
+        RangeRoom<R>& room;
 
-        std::vector<Size> id{};
-        std::vector<float> bound{}, reach{};
-        std::vector<std::int32_t> open{};
+        std::vector<Size>& id = room.id;
+        std::vector<float>&bound = room.bound, &reach = room.reach;
+        std::vector<std::int32_t>& open = room.open;
 
         // Of row i, which is at most `near` away from centre j.
         Lowers lowers(Size i, Size j, float near) const {
@@ -208,17 +210,18 @@ private:
     template <class Rows>
     struct Range : Unsettled {
         using Unsettled::own, Unsettled::id, Unsettled::bound, Unsettled::reach, Unsettled::open,
-            Unsettled::lowers, Unsettled::find_reach;
+            Unsettled::room, Unsettled::lowers, Unsettled::find_reach;
         const Work<Rows>& work;
         Scan<Rows>& scan;
         ScoredRows<R> scored;
         Tally tally;
 
-        std::vector<R> score{}, second{};
-        std::vector<std::int32_t> label{}, home{};
-        std::vector<Size> some{};
+        std::vector<R>&score = room.score, &second = room.second;
+        std::vector<std::int32_t>& label = room.label;
+        std::vector<Size>& some = room.some;
+        std::vector<std::vector<std::int32_t>>& picks = room.picks;
+        std::vector<std::int32_t> home{};
         typename Shadows<R>::Buffers shadows{};
-        std::vector<std::vector<std::int32_t>> picks{};
 
         Tally run(Size begin, Size end) {
             this->find(begin, end);
@@ -237,10 +240,7 @@ private:
                 find_homes();
                 compare_with_own_group();
                 pick_other_groups();
-                for (Size g = 0; g < own.groups_->count(); ++g) {
-                    if constexpr (Sifted) sift(g, picks[std::size_t(g)]);
-                    compare(g, picks[std::size_t(g)]);
-                }
+                compare_with_picks<Sifted>();
             }
             keep();
             return tally;
@@ -352,7 +352,13 @@ private:
         void compare_with_own_group() {
             for (std::size_t t = 0; t < id.size(); ++t)
                 picks[std::size_t(home[t])].push_back(std::int32_t(t));
+            compare_with_picks<false>();
+        }
+
+        template <bool Sift>
+        void compare_with_picks() {
             for (std::size_t g = 0; g < picks.size(); ++g) {
+                if constexpr (Sift) sift(Size(g), picks[g]);
                 compare(Size(g), picks[g]);
                 picks[g].clear();
             }
