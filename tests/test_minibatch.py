@@ -22,7 +22,7 @@ import datasets
 import exactmeans
 import metric_oracle as metrics
 import oracle
-from exactmeans import Iteration, KMeans, MiniBatchKMeans, open_blocks
+from exactmeans import Iteration, KMeans, MiniBatchKMeans, _sgd, open_blocks
 
 METHODS = ["sgd", "memoized"]
 Csr: Any = sp.csr_matrix
@@ -432,3 +432,58 @@ def test_directions_that_are_missing() -> None:
     np.testing.assert_array_equal(model.cluster_centers_, [[1.0, 0.0]])
     model.partial_fit(np.array([[0.0, 5.0]]))
     np.testing.assert_array_equal(model.cluster_centers_, [[0.0, 1.0]])
+
+
+# Sparse rows --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("k", [6, 40])
+def test_steps_in_the_features_of_a_batch_are_those_in_all(
+    dtype: str, metric: str, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of the rows a centre stands for, or the centres themselves: the same clusterings."""
+    X = datasets.load("sparse_unit").astype(dtype)
+    X = Csr(X[np.diff(X.indptr) > 0])
+    weights = metrics.some_weights(X.shape[0])
+    X.data *= np.random.default_rng(0).uniform(0.5, 2, X.nnz)  # lengths without ties
+    X[70] *= 0
+    # Centres that are put on rows tie with others there, if there are as many as rows in a batch.
+    ratio = 0.2 if k == 6 else 0.0
+    options: dict[str, Any] = {"metric": metric, "batch_size": 50, "reassignment_ratio": ratio}
+    options |= {"random_state": 3, "max_no_improvement": None, "max_iter": 2, "init": X[:k]}
+    options |= {"zero_rows": "keep"}
+    models = []
+    for room in (2**29, 0):
+        monkeypatch.setattr(_sgd, "COMFORTABLE", room)
+        models.append(MiniBatchKMeans(k, n_init=1, **options).fit(X, sample_weight=weights))
+    thin, whole = models
+    close = 1e-5 if dtype == "float32" else 1e-11
+    np.testing.assert_allclose(
+        cases.dense(thin.cluster_centers_), cases.dense(whole.cluster_centers_), atol=close
+    )
+    np.testing.assert_array_equal(thin.labels_, whole.labels_)
+    for ours, theirs in zip(thin.history_, whole.history_, strict=True):
+        assert ours.inertia == pytest.approx(theirs.inertia, rel=close)
+        assert ours.shift == pytest.approx(theirs.shift, rel=100 * close, abs=close)
+    for model in models:
+        model.partial_fit(X[:70])
+    np.testing.assert_array_equal(thin.labels_, whole.labels_)
+
+
+def test_rows_that_are_not_canonical() -> None:
+    """Entries out of order, entries twice, and rows without any."""
+    X = datasets.load("sparse_random").X
+    rows, columns = X.nonzero()
+    order = np.lexsort((np.random.default_rng(0).permutation(X.nnz), rows))
+    twice = np.repeat(order, 2)
+    messy = Csr((np.repeat(X.data, 2)[: 2 * X.nnz], np.zeros(2 * X.nnz), 2 * X.indptr), X.shape)
+    messy.data, messy.indices = np.asarray(X[rows, columns]).ravel()[twice] / 2, columns[twice]
+    before = messy.indices.copy()
+    options: dict[str, Any] = {"random_state": 0, "batch_size": 64, "init": X[:6], "n_init": 1}
+    a, b = (MiniBatchKMeans(6, **options).fit(rows) for rows in (X, messy))
+    np.testing.assert_allclose(a.cluster_centers_, b.cluster_centers_, atol=1e-12)
+    a.partial_fit(X), b.partial_fit(messy)
+    np.testing.assert_allclose(a.cluster_centers_, b.cluster_centers_, atol=1e-12)
+    np.testing.assert_array_equal(messy.indices, before)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from exactmeans import _algorithms, _core, _metrics
+from exactmeans import _algorithms, _core
 from exactmeans import _validation as check
-from exactmeans._centres import for_users, from_core, lengths_of, normalise
+from exactmeans._centres import for_users, from_core
 from exactmeans._fit import Run, first_centroids, is_true, settled_run
-from exactmeans._problem import FAINT, Frame, Problem, analyse, sums_of, unscaled
+from exactmeans._problem import Problem, analyse, unscaled
+from exactmeans._sgd import STAGES, Patience, Sgd, State, batches_of, sample_of, usable_rows
 from exactmeans._update import lend_rows
 from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
 from exactmeans.engines.engine import Engine
@@ -28,7 +27,6 @@ __all__ = ["MiniBatchKMeans"]
 
 _METHODS = ("sgd", "memoized")
 _METRICS = ("euclidean", "cosine")
-_STAGES = [(1, "lloyd", "batch by batch")]  # first iteration, algorithm, why
 
 
 class MiniBatchKMeans(KMeans):
@@ -193,16 +191,16 @@ class MiniBatchKMeans(KMeans):
         else:
             start = self._start(engine, init, options, X, k, n_init, rng)
             tolerance = analyse(engine, tol).tolerance if tol > 0 else 0.0
-            sgd = Sgd(start, np.zeros(k), float(self.reassignment_ratio))
+            sgd = Sgd.of(engine, start, np.zeros(k), float(self.reassignment_ratio))
             history = sgd.run(
-                _batches(engine, cuts, rng),
+                batches_of(engine, cuts, rng),
                 most,
                 rng,
                 Patience(min(1.0, 2.0 / batches), tolerance, self.max_no_improvement),
                 callbacks,
                 tasks,
             )
-            frame, counts, steps = sgd.state.frame, sgd.counts, len(history)
+            frame, counts, steps = sgd.frame, sgd.counts, len(history)
             lengths = sgd.state.lengths
             outcome = sgd.outcome(engine, history, label=self.compute_labels)
         size, width = engine.dtype.itemsize, engine.nonzeros / engine.n
@@ -237,7 +235,9 @@ class MiniBatchKMeans(KMeans):
         n_jobs = check.check_n_jobs(self.n_jobs)
         engine = LocalEngine(blocks, weights, n_jobs, self._metric(), self.zero_rows)
         engine.examine()
-        limit = check.check_memory_limit(self.memory_limit) or check.memory_of_machine() // 4
+        given = check.check_memory_limit(self.memory_limit)
+        engine.room = None if given is None else given // 4
+        limit = given or check.memory_of_machine() // 4
         engine.keep(limit * 3 // 4 - engine.reading_bytes - 60 * n)
         return engine
 
@@ -250,7 +250,7 @@ class MiniBatchKMeans(KMeans):
     ) -> State:
         """The best of several initial centres, as judged by a sample of the rows."""
         size = self.init_size or max(3 * self.batch_size, 3 * k)
-        sample = _sample(engine, min(engine.n, max(size, k)), rng)
+        sample = sample_of(engine, min(engine.n, max(size, k)), rng)
         largest = engine.survey(weighted=False).largest
         exponent = _core.safe_exponent(largest, engine.dtype == np.float32)
         best: State | None = None
@@ -269,7 +269,7 @@ class MiniBatchKMeans(KMeans):
     def _cuts(self, engine: LocalEngine) -> list[int]:
         """How many batches each block is cut into."""
         counted = engine.counted()
-        return [-(-len(_usable(counted, *span)) // self.batch_size) for span in engine.spans]
+        return [-(-len(usable_rows(counted, *span)) // self.batch_size) for span in engine.spans]
 
     def _partial_fit(self, X: Any, sample_weight: Any) -> None:
         k = self._check_parameters()
@@ -288,285 +288,19 @@ class MiniBatchKMeans(KMeans):
             engine.examine()
             state = State(self._frame, self._centres(), self._lengths)
             counts = self._counts.copy()
-        sgd = Sgd(state, counts, float(self.reassignment_ratio))
-        sgd.since = getattr(self, "_since", 0)
+        ratio, since = float(self.reassignment_ratio), getattr(self, "_since", 0)
+        sgd = Sgd.of(engine, state, counts, ratio, since)
         sgd.step(engine, self._random_state)
-        self.cluster_centers_ = for_users(sgd.state.centres, self.sparse_centers)
+        state = sgd.state
+        self.cluster_centers_ = for_users(state.centres, self.sparse_centers)
         self._frame, self._counts, self._since = state.frame, sgd.counts, sgd.since
-        self._lengths = sgd.state.lengths
+        self._lengths = state.lengths
         self._n_features_out = k
         self.n_steps_ += 1
         if self.compute_labels:
-            inertia = sgd.state.cost(engine)
+            inertia = state.cost(engine)
             self.labels_ = engine.labels()
             self.inertia_ = unscaled(inertia, state.frame.cost_exponent)
-
-
-# Gradient steps -----------------------------------------------------------------------------------
-
-
-@dataclass
-class State:
-    """Centres, and how rows are compared with them.
-
-    Where only directions count, a centre is a unit vector and stands for a mean of such, which is
-    shorter: `lengths` are those of the means.
-    """
-
-    frame: Frame
-    centres: check.Matrix
-    lengths: check.Double | None
-
-    @staticmethod
-    def at(frame: Frame, centres: check.Matrix) -> State:
-        """Initial centres."""
-        directed = _metrics.METRICS[frame.metric].directed
-        return State(frame, centres, np.ones(centres.shape[0]) if directed else None)
-
-    def cost(self, engine: LocalEngine) -> float:
-        """Inertia of these rows, on the frame's scale; labels them."""
-        engine.start("lloyd", self.centres.shape[0])
-        centroids = self.frame.centroids(self.centres, engine)
-        return engine.cost(centroids, self.centres, self.frame.cost_exponent)[1]
-
-    def pulled(self, means: check.Matrix, pull: NDArray[Any]) -> State:
-        """Centres on their way to the means: all the way where pull is 1."""
-        if self.lengths is None:
-            return replace(self, centres=_pulled(self.centres, means, pull))
-        before = _scaled(self.centres.astype(np.float64), self.lengths)
-        after = _pulled(before, means, pull)
-        lengths = lengths_of(after)
-        lost = np.flatnonzero(lengths <= FAINT)  # means without a direction: centres stay
-        if len(lost):
-            after = _replaced(after, lost, self.centres[lost])
-        normalise(after)
-        return State(self.frame, after.astype(self.centres.dtype), lengths)
-
-
-@dataclass
-class Patience:
-    """When to stop: smoothed inertia that does not fall, or centres that hardly move."""
-
-    smooth: float  # how much the last batch counts
-    tolerance: float
-    most: int | None
-    inertia: float = np.nan
-    shift2: float = np.nan
-    least: float = np.inf
-    waited: int = 0
-
-    def stop(self, inertia: float, shift2: float) -> str | None:
-        first = np.isnan(self.inertia)
-        keep = 0.0 if first else 1 - self.smooth
-        self.inertia = inertia if first else keep * self.inertia + self.smooth * inertia
-        self.shift2 = shift2 if first else keep * self.shift2 + self.smooth * shift2
-        if self.tolerance > 0 and self.shift2 <= self.tolerance:
-            return "the centres moved less than tol"
-        self.waited = 0 if self.inertia < self.least else self.waited + 1
-        self.least = min(self.least, self.inertia)
-        if self.most is not None and self.waited >= self.most:
-            return "the inertia did not fall any more"
-        return None
-
-
-@dataclass
-class Sgd:
-    """Each batch pulls the centres it is nearest to, by 1 / (weight seen so far).
-
-    So a centre is the mean of all rows that it was nearest to when they came by (Bottou & Bengio
-    1995; Sculley 2010). Means of a batch are exact, so threads do not matter.
-    """
-
-    state: State
-    counts: NDArray[np.float64]
-    ratio: float
-    since: int = 0  # rows since starving centres were looked for
-
-    def run(
-        self,
-        batches: Iterator[LocalEngine],
-        steps: int,
-        rng: np.random.RandomState,
-        patience: Patience,
-        callbacks: Sequence[Callback],
-        tasks: Tasks | None,
-    ) -> list[Iteration]:
-        history: list[Iteration] = []
-        began = time.perf_counter()
-        self.stopped = "max_iter reached"
-        frame = self.state.frame
-        for step in range(1, steps + 1):
-            if tasks is not None:
-                tasks.begin(frame, lambda: self.state.centres)
-            batch = next(batches)
-            inertia, shift2 = self.step(batch, rng)
-            stop = patience.stop(inertia, shift2)
-            record = Iteration(
-                run=0,
-                iteration=step,
-                inertia=unscaled(patience.inertia, frame.cost_exponent),
-                shift=unscaled(shift2, frame.exponent),
-                changed=0,
-                distances=batch.n * len(self.counts),
-                skipped=0,
-                algorithm="lloyd",
-                seconds=time.perf_counter() - began,
-            )
-            history.append(record)
-            asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
-            if tasks is not None and tasks.end(frame, lambda: self.state.centres):
-                asked_to_stop = True
-            if asked_to_stop:
-                stop = stop or "a callback asked to"
-            if stop:
-                self.stopped = stop
-                break
-        batches.close()  # type: ignore[attr-defined]
-        return history
-
-    def step(self, batch: LocalEngine, rng: np.random.RandomState) -> tuple[float, float]:
-        """Move the centres; returns inertia per weight before, and squared distances moved."""
-        cost = self.state.cost(batch)
-        means, weights = _batch_means(batch, len(self.counts))
-        self.counts += weights
-        pull = np.divide(weights, self.counts, out=np.zeros_like(weights), where=weights > 0)
-        self.since += batch.n
-        if self.ratio > 0 and (self.since >= 10 * len(self.counts) or not self.counts.all()):
-            self.since = 0
-            means = self._feed(batch, means, pull, rng)
-        before = self.state
-        self.state = before.pulled(means, pull)
-        total = batch.n if batch.weights is None else batch.weights.sum()
-        exponent = before.frame.exponent
-        return cost / total, _distance2(before.centres, self.state.centres, exponent)
-
-    def _feed(
-        self, batch: LocalEngine, means: check.Matrix, pull: NDArray[Any], rng: Any
-    ) -> check.Matrix:
-        """Put centres that few rows come to on rows of the batch; at most half a batch of them."""
-        starving = np.flatnonzero(self.counts < self.ratio * self.counts.max())
-        usable = _usable(batch.counted(), 0, batch.n)
-        starving = starving[np.argsort(self.counts[starving], kind="stable")][: len(usable) // 2]
-        if not len(starving):
-            return means
-        rows = np.sort(rng.choice(usable, len(starving), replace=False))
-        fed = np.setdiff1d(np.arange(len(self.counts)), starving)
-        self.counts[starving] = self.counts[fed].min() if len(fed) else 1.0
-        pull[starving] = 1.0
-        return _replaced(means, np.sort(starving), batch.take(rows))
-
-    def outcome(self, engine: LocalEngine, history: list[Iteration], *, label: bool) -> Run:
-        inertia = np.nan
-        if label:
-            inertia = unscaled(self.state.cost(engine), self.state.frame.cost_exponent)
-        k = len(self.counts)
-        return Run(
-            centres=self.state.centres,
-            labels=engine.labels() if label else np.arange(k, dtype=np.int32),
-            inertia=inertia,
-            history=history,
-            stopped=self.stopped,
-            distances=sum(record.distances for record in history) + label * engine.n * k,
-            stages=_STAGES,
-        )
-
-
-def _usable(counted: check.Double | None, begin: int, end: int) -> NDArray[np.intp]:
-    """Rows from `begin` to `end` that count for centres."""
-    if counted is None:
-        return np.arange(begin, end)
-    return begin + np.flatnonzero(counted[begin:end])
-
-
-def _batches(
-    engine: LocalEngine, cuts: list[int], rng: np.random.RandomState
-) -> Iterator[LocalEngine]:
-    """Batches for ever: all rows in each pass, block by block, in random order within one.
-
-    The batches of a block are of one size, for a short one at the end would tell little of the
-    inertia and count as much as others.
-    """
-    counted = engine.counted()
-    while True:
-        for part in engine.walk(lambda part: cuts[part.number] > 0):
-            order = rng.permutation(_usable(counted, part.begin, part.end))
-            for some in np.array_split(order, cuts[part.number]):
-                ids = np.sort(some)
-                yield engine.alone(part.block[ids - part.begin], ids)
-
-
-def _sample(engine: LocalEngine, size: int, rng: np.random.RandomState) -> LocalEngine:
-    """Random rows, of those that count if there are enough."""
-    usable = _usable(engine.counted(), 0, engine.n)
-    ids = np.sort(rng.choice(usable, min(size, len(usable)), replace=False))
-    if len(ids) < size:
-        rest = np.setdiff1d(np.arange(engine.n), usable)
-        ids = np.sort(np.concatenate([ids, rest[: size - len(ids)]]))
-    return engine.alone(engine.pick(ids), ids)
-
-
-def _weights_of(
-    labels: NDArray[np.int32], weights: check.Double | None, k: int
-) -> NDArray[np.float64]:
-    return np.asarray(np.bincount(labels, weights, k), dtype=np.float64)
-
-
-def _mean_lengths(engine: LocalEngine, outcome: Run, counts: check.Double) -> check.Double | None:
-    """Lengths of the means of unit rows whose directions the centres are: 1 less the mean cost."""
-    if not engine.metric.directed:
-        return None
-    costs = engine.own_distances(outcome.centres, 0)
-    if engine.weights is not None:
-        costs *= engine.weights
-    total = np.bincount(outcome.labels, costs, len(counts))
-    return 1 - np.divide(total, counts, out=np.ones_like(counts), where=counts > 0)
-
-
-def _batch_means(batch: LocalEngine, k: int) -> tuple[check.Matrix, NDArray[np.float64]]:
-    """Exact means and weights of the clusters in a batch."""
-    sums = sums_of(batch, k)
-    batch.sum_up(sums, batch.n)
-    if batch.sparse:
-        return from_core(sums.sparse_average(False), (k, batch.d)), sums.weights
-    means = np.empty((k, batch.d))
-    sums.average(means)
-    return means, sums.weights
-
-
-def _pulled(centres: check.Matrix, means: check.Matrix, pull: NDArray[Any]) -> check.Matrix:
-    """Centres on their way to the means: all the way where pull is 1."""
-    if not isinstance(centres, np.ndarray):
-        kept = sp.diags_array(1 - pull) @ centres.astype(np.float64)
-        moved = sp.csr_array(kept + sp.diags_array(pull) @ means)
-        moved.eliminate_zeros()
-        moved.sort_indices()
-        return moved.astype(centres.dtype)
-    share = pull[:, np.newaxis]
-    return np.where(share == 1, means, centres + share * (means - centres)).astype(centres.dtype)
-
-
-def _scaled(vectors: check.Matrix, lengths: check.Double) -> check.Matrix:
-    if isinstance(vectors, np.ndarray):
-        return vectors * lengths[:, np.newaxis]
-    return sp.csr_array(sp.diags_array(lengths) @ vectors)
-
-
-def _replaced(means: check.Matrix, which: NDArray[np.intp], rows: check.Matrix) -> check.Matrix:
-    """Means with some of them replaced."""
-    if isinstance(means, np.ndarray):
-        means[which] = rows
-        return means
-    keep = np.ones(means.shape[0])
-    keep[which] = 0
-    shape = (means.shape[0], len(which))
-    place = sp.csr_array((np.ones(len(which)), (which, np.arange(len(which)))), shape=shape)
-    return sp.csr_array(sp.diags_array(keep) @ means + place @ rows.astype(np.float64))
-
-
-def _distance2(a: check.Matrix, b: check.Matrix, exponent: int) -> float:
-    step = (b - a).astype(np.float64)
-    values = step.ravel() if isinstance(step, np.ndarray) else step.data
-    return float(np.square(np.ldexp(values, exponent)).sum())
 
 
 # Memoized -----------------------------------------------------------------------------------------
@@ -639,4 +373,21 @@ def memoized(
             stopped = "a callback asked to"
             break
     again = changed > 0 or movement.moved > 0 or shift2 > 0
-    return settled_run(problem, centroids, k, history, stopped, _STAGES, again=again), steps
+    return settled_run(problem, centroids, k, history, stopped, STAGES, again=again), steps
+
+
+def _weights_of(
+    labels: NDArray[np.int32], weights: check.Double | None, k: int
+) -> NDArray[np.float64]:
+    return np.asarray(np.bincount(labels, weights, k), dtype=np.float64)
+
+
+def _mean_lengths(engine: LocalEngine, outcome: Run, counts: check.Double) -> check.Double | None:
+    """Lengths of the means of unit rows whose directions the centres are: 1 less the mean cost."""
+    if not engine.metric.directed:
+        return None
+    costs = engine.own_distances(outcome.centres, 0)
+    if engine.weights is not None:
+        costs *= engine.weights
+    total = np.bincount(outcome.labels, costs, len(counts))
+    return 1 - np.divide(total, counts, out=np.ones_like(counts), where=counts > 0)
