@@ -180,7 +180,7 @@ private:
         Size total = 0;
         for (Size t = 0; t < count; ++t) total += x.row(begin + t * stride).nonzeros;
         rows_.resize(std::size_t(count));
-        slots_.resize(std::size_t(total));
+        slots_.resize(std::size_t(total + coarse_ahead));
         if constexpr (!is_single) values_.resize(std::size_t(total));
         std::uint32_t* to = slots_.data();
         float* to_value = values_.data();
@@ -201,6 +201,7 @@ private:
             rows_[std::size_t(t)] = {to, value, n, error(norm1_about(row.value, n), n)};
             to += n;
         }
+        std::fill_n(to, coarse_ahead, 0u);
     }
 
     // |x|_1, off by less than error() allows for.

@@ -16,9 +16,8 @@ inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres
 #pragma GCC unroll 32
     for (int v = 0; v < Vectors; ++v) sum[v] = V::splat(0);
     for (Size t = 0; t < row.nonzeros; ++t) {
-        const Size later = t + csr_ahead < row.nonzeros ? t + csr_ahead : t;
         const std::int16_t *centre = values + Size(row.index[t]) * width,
-                           *next = values + Size(row.index[later]) * width;
+                           *next = values + Size(row.index[t + coarse_ahead]) * width;
 #pragma GCC unroll 32
         for (Size l = 0; l < width; l += 32) __builtin_prefetch(next + l);
         const V x = V::splat(row.value[t]);
