@@ -515,6 +515,18 @@ def test_blocks_in_which_no_label_can_change_are_not_read(
     assert f"; {model._unread} times a block was not read" in model.explain()
 
 
+def test_auto_knows_what_reading_costs(tmp_path: Path) -> None:
+    """Few centres: comparing is done before the next block is there, with or without bounds."""
+    X = datasets.blobs(60_000, 40, 20, spread=6.0, seed=4).astype(np.float32)
+    options: dict[str, Any] = {"max_iter": 2, "random_state": 0, "init": "random", "n_init": 1}
+    told = []
+    for k in (12, 20):
+        model = KMeans(k, **options).fit(stored(X, tmp_path, 20_000))
+        told.append((model._choice.algorithm, "longer to read than to compare" in model.explain()))
+        assert KMeans(k, **options).fit(X)._choice.algorithm == "yinyang"
+    assert told == [("lloyd", True), ("yinyang", False)]
+
+
 def test_lloyd_reads_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalEngine, "keep", lambda *_: 0)
     X = in_order("dense64")

@@ -201,12 +201,14 @@ def _may_project(work: Workload, memory_limit: int | None) -> bool:
 
 def _best(work: Workload) -> tuple[str, str]:
     """The algorithm that should be fastest in the long run if memory does not matter."""
-    n, d, k = work.compared, work.d, work.k
+    n, d, k, size = work.compared, work.d, work.k, work.itemsize
     tree = not work.reading and d <= TREE_FEATURES and n >= 10_000 and k >= 32
     if tree and "kdtree" in able(work):
         return "kdtree", f"{d} features, {n:,} rows"
     if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:
         return "lloyd", "few distances, which bounds would not make fewer fast enough"
+    if work.reading and not work.sparse and k * (work.width + 6) < READING * work.width * size:
+        return "lloyd", "rows that are read again take longer to read than to compare"
     if "yinyang" not in able(work):
         return "lloyd", f"bounds do not hold for {work.metric} distances"
     return "yinyang", f"{k} clusters of {'sparse ' if work.sparse else ''}rows"
@@ -230,6 +232,7 @@ LEFT = 0.35  # share of centres that they may leave
 LISTS = 2**25  # bytes of centres from which rare features have lists (layout.hpp)
 KEPT = 2**29  # bytes of products that nobody minds
 SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds
+READING = 4  # multiply-adds that take as long as reading a byte that is in the page cache
 TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hold
 LONG_ROW = 3000  # values of all centres from which bounds are worth keeping from the start
 PROMISING = {True: 0.1, False: 0.02}  # else: from this share of new labels on (sparse, dense)
