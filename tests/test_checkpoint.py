@@ -93,6 +93,22 @@ def test_runs_and_draws_go_on(init: Any, seed: Any, tmp_path: Path) -> None:
         assert bits(model(tmp_path / "third").set_params(checkpoint=None).fit(X)) == bits(whole)
 
 
+def test_a_seed_that_was_drawn_is_kept(tmp_path: Path) -> None:
+    """Without a random_state, whatever NumPy's generator does meanwhile; nor is that disturbed."""
+    X, options = blobs(), {"n_init": 3, "init": "random", "tol": 0}
+    np.random.seed(77)
+    whole = KMeans(8, **options, checkpoint=tmp_path / "whole").fit(X)
+    np.random.seed(77)
+    model = KMeans(8, **options, checkpoint=tmp_path / "cut")
+    killed(model, X, (1, 2))
+    np.random.seed(1)
+    assert bits(model.fit(X)) == bits(whole)
+    after = np.random.uniform()
+    np.random.seed(1)
+    np.random.randint(2**31)  # drawn before the file is looked at
+    assert after == np.random.uniform()
+
+
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 def test_files_go_on_too(layout: str, tmp_path: Path) -> None:
     X: Any = blobs()
