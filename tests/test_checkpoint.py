@@ -95,7 +95,8 @@ def test_runs_and_draws_go_on(init: Any, seed: Any, tmp_path: Path) -> None:
 
 def test_a_seed_that_was_drawn_is_kept(tmp_path: Path) -> None:
     """Without a random_state, whatever NumPy's generator does meanwhile; nor is that disturbed."""
-    X, options = blobs(), {"n_init": 3, "init": "random", "tol": 0}
+    X = blobs()
+    options: dict[str, Any] = {"n_init": 3, "init": "random", "tol": 0}
     np.random.seed(77)
     whole = KMeans(8, **options, checkpoint=tmp_path / "whole").fit(X)
     np.random.seed(77)
