@@ -34,9 +34,7 @@ Labels = NDArray[np.int32]
 
 
 def _labels(site: Site, ask: Ask, log: list[Ask]) -> list[Labels]:
-    if site.at != ask.since:
-        site.recall(log)
-    labels: list[Labels] = site.answer(ask)
+    labels: list[Labels] = site.answer(ask, log, weighed=False).value
     return labels
 
 
@@ -105,6 +103,7 @@ class DaskEngine:
         self._counted: Double | None = None
         self.metric, self._zero_rows = metric, zero_rows
         self._followed: _core.Sums | None = None
+        self._wanted: list[Any] = []  # futures of labels, which may not have been taken yet
         self._sites = Sites(client, pieces, weights, (dtype, n_jobs))
         self.tell, self.ask = self._sites.tell, self._sites.ask
         try:
@@ -236,7 +235,7 @@ class DaskEngine:
         return rows
 
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> DaskSeeding:
-        self._sites.log = self._sites.log[:1]
+        self._forget()
         return DaskSeeding(self, exponent, alpha)
 
     # -- an iteration --------------------------------------------------------------------------
@@ -250,8 +249,14 @@ class DaskEngine:
     def start(self, algorithm: str, k: int) -> None:
         self._k = k
         self._known: Matrix | None = None
-        self._sites.log = self._sites.log[:1]
+        self._forget()
         self.tell("begin", algorithm, self._frame, (k, self.d, *self._grids, self.sparse))
+
+    def _forget(self) -> None:
+        """Sites begin again, once they have given the labels of a run before."""
+        distributed.wait(self._wanted)
+        self._wanted.clear()
+        self._sites.log = self._sites.log[:1]
 
     def follow(self, sums: _core.Sums | None) -> None:
         self._followed = sums
@@ -310,7 +315,7 @@ class DaskEngine:
         # Sums are of no use to whoever begins again, and weights may be gone.
         log = [*self._sites.log[:2], replace(self._sites.log[2], what="label")]
         sites = self._sites.map(_labels, ask=ask, log=self._sites.held(log))
-        distributed.wait(sites)  # before anything else changes the state
+        self._wanted += sites
         blocks: list[Any] = [np.empty(0, dtype=np.int32)] * len(self.lengths)
         for places, site in zip(self._sites.places.values(), sites, strict=True):
             for at, place in enumerate(places):

@@ -7,6 +7,7 @@ site only ever depends on its blocks and on what it is asked.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -105,6 +106,7 @@ class Site:
     engine: LocalEngine = field(init=False)
     _begins: NDArray[np.int64] = field(init=False)  # of all blocks of all sites
     _seeding: SiteSeeding | None = field(default=None, init=False)
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
         self.places = [place for place, look in self.looks.items() if look.rows]
@@ -128,14 +130,29 @@ class Site:
         self.weights = [w for w in own if w is not None and len(w)]
         self.awaits = False
 
-    def recall(self, log: Sequence[Ask], weights: list[Any] | None = None) -> None:
-        """Come to the state that these questions led to."""
-        if weights is not None:
-            self.weigh(weights)
-        for past in log:
-            self.answer(past)
+    def answer(
+        self,
+        ask: Ask,
+        log: Sequence[Ask] | None = None,
+        weights: list[Any] | None = None,
+        *,
+        weighed: bool = True,
+    ) -> Reply:
+        """With a log, state that is gone is made again, and weights that did not come before.
 
-    def answer(self, ask: Ask) -> Any:
+        `weighed`: are they needed? One question at a time: they come over a line and by tasks.
+        """
+        with self._turn:
+            if self.at != ask.since or (weighed and self.awaits):
+                if log is None:
+                    return Reply(lost=(self.number,))
+                if weights is not None:
+                    self.weigh(weights)
+                for past in log:
+                    self._do(past)
+            return Reply(self._do(ask))
+
+    def _do(self, ask: Ask) -> Any:
         self.at = -1  # if it fails half-way
         answer: Callable[..., Any] = getattr(self, ask.what)
         value = answer(*ask.arguments)

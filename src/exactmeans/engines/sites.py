@@ -36,12 +36,7 @@ _ATTEMPTS = 6  # to put a question to a site whose workers keep dying
 def _answer(
     site: Site, ask: Ask, log: list[Ask] | None = None, weights: list[Any] | None = None
 ) -> Reply:
-    """With a log, lost state is made again, with these weights if they are not the site's own."""
-    if site.at != ask.since or site.awaits:
-        if log is None:
-            return Reply(lost=(site.number,))
-        site.recall(log, weights)
-    return Reply(site.answer(ask))
+    return site.answer(ask, log, weights)
 
 
 def _open_line(site: Site, token: bytes) -> Address:
