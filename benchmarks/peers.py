@@ -259,10 +259,9 @@ class OnDask(Peer):
             distributed.LocalCluster(
                 n_workers=threads,
                 threads_per_worker=1,
-                dashboard_address=None,
+                dashboard_address=":0",
                 host="127.0.0.1",
-            ),
-            direct_to_workers=True,
+            )
         )
 
     def fit(self, X: Any, work: Work) -> Fitted:

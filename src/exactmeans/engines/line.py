@@ -19,8 +19,11 @@ Address = tuple[str, int]
 TOKEN_BYTES = 32
 _LENGTH = struct.Struct("<Q")
 _PATIENCE = 5.0  # seconds to connect
-# After as many seconds of silence, is the other side still there? Where systems can ask.
-_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+# A machine that is gone without a word is known to be after half a minute, where systems can tell.
+_KEEPALIVE = {
+    **{"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4},  # seconds: nothing was said
+    "TCP_USER_TIMEOUT": 30_000,  # milliseconds: what was said has not arrived
+}
 
 
 class Line:
