@@ -326,7 +326,9 @@ def _size(ask: Ask) -> int:
 
 def _by_worker(client: Any, chunks: list[Any]) -> list[tuple[str, list[int]]]:
     """Which blocks go to which worker: where they are, unless that has far more than its share."""
-    threads: dict[str, int] = client.nthreads()
+    threads: dict[str, int]
+    while not (threads := client.nthreads()):  # all have died, and others are to come
+        client.wait_for_workers(1)
     holders: dict[Any, Any] = client.who_has(chunks)
     share = len(chunks) / sum(threads.values())
     groups: dict[str, list[int]] = {}
