@@ -5,7 +5,7 @@
 // The rows of a few features stand in a balanced tree of boxes. On the way down a node drops
 // every centre that some other one beats in its whole box; where one centre is left, all rows of
 // the node get its label, and at a leaf the few that are left are compared with its rows.
-// Memory: a copy of the rows in the order of the tree, and eight bytes per row.
+// Memory: a copy of the rows and their labels in the order of the tree, and eight bytes per row.
 //
 //   paper                here
 //   kd-tree cell         box of a node: low and high per feature
@@ -33,7 +33,7 @@ public:
     using Real = R;
     static constexpr Traits traits{"kdtree", "boxes of rows lose candidates, for few features",
                                    true, false};
-    static Size bytes_per_row(Size, Size d, bool) { return d * Size(sizeof(R)) * 5 / 4 + 8; }
+    static Size bytes_per_row(Size, Size d, bool) { return d * Size(sizeof(R)) * 5 / 4 + 12; }
 
     Kdtree(Size n, Size k) : n_(n), k_(k) {
         while (n_ >> depth_ > leaf_rows) ++depth_;
@@ -114,6 +114,7 @@ private:
         std::iota(order_.begin(), order_.end(), 0);
         box_.resize(std::size_t(nodes * 2 * d));
         settled_.assign(std::size_t(nodes), -1);
+        label_.assign(std::size_t(n_), -1);
         pitch_ = ((n_ + leaves() - 1) / leaves() + lanes - 1) / lanes * lanes;
         tiles_.assign(std::size_t(leaves() * d * pitch_), R(0));
         const R* shift = work.centroids.frame().shift_or_null();
@@ -164,7 +165,8 @@ private:
             keys.emplace_back(value(i, widest), i);
         }
         const Size middle = rows_of(2 * v + 2).first;
-        std::nth_element(keys.begin(), keys.begin() + (middle - begin), keys.end());
+        std::nth_element(keys.begin(), keys.begin() + (middle - begin), keys.end(),
+                         [](const auto& a, const auto& b) { return a.first < b.first; });
         for (Size t = begin; t < end; ++t)
             order_[std::size_t(t)] = keys[std::size_t(t - begin)].second;
     }
@@ -266,11 +268,17 @@ private:
             tally.skipped += last - first;
             if (tree.settled_[std::size_t(v)] == j) return;
             tree.settled_[std::size_t(v)] = j;
-            for (Size t = first; t < last; ++t) {
-                std::int32_t& label = labels[tree.order_[std::size_t(t)]];
-                tally.changed += label != j;
-                label = j;
-            }
+            for (Size t = first; t < last; ++t) put(t, j);
+        }
+
+        // Labels are far apart in the order of the rows, and few of them change.
+        void put(Size t, std::int32_t j) {
+            std::int32_t& known = tree.label_[std::size_t(t)];
+            if (known == j) return;
+            known = j;
+            std::int32_t& label = labels[tree.order_[std::size_t(t)]];
+            tally.changed += label != j;
+            label = j;
         }
 
         // Rows of the node may part from here on.
@@ -291,18 +299,15 @@ private:
             kernels<R>().nearest_listed(tile, tree.pitch_, d, packed.data(), count, nearest.data());
             tally.distances += (last - first) * count;
             tree.settled_[std::size_t(v)] = -1;
-            for (Size t = first; t < last; ++t) {
-                const std::int32_t j = list[std::size_t(from + nearest[std::size_t(t - first)])];
-                std::int32_t& label = labels[tree.order_[std::size_t(t)]];
-                tally.changed += label != j;
-                label = j;
-            }
+            for (Size t = first; t < last; ++t)
+                put(t, list[std::size_t(from + nearest[std::size_t(t - first)])]);
         }
     };
 
     Size n_, k_, depth_ = 0, pitch_ = 0;
     bool holds_ = false;
     std::vector<std::int32_t> order_;    // rows in the order of the tree
+    std::vector<std::int32_t> label_;    // and the label that each of them was given
     std::vector<double> box_;            // low and high of each node, on the frame's scale
     std::vector<std::int32_t> settled_;  // the label that all rows of a node have, or -1
     std::vector<R> tiles_;               // rows of each leaf, feature by feature
