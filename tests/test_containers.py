@@ -444,3 +444,11 @@ class _Generated:
 
 def test_any_block_source() -> None:
     assert_same_model(fitted(_Generated()), fitted(blobs()))
+
+
+@pytest.mark.parametrize("shape", [(61, 3), (59, 3), (60, 4)])
+def test_a_source_must_be_of_its_shape(shape: tuple[int, int]) -> None:
+    source = _Generated()
+    source.shape = shape
+    with pytest.raises(ValueError, match=r"X must have the shape .* \(60, 3\), but it says"):
+        fitted(source)

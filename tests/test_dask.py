@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,18 @@ def test_seeds_of_the_local_estimator(client: Any, init: Any, weighted: bool) ->
     same(model.fit(chunks, sample_weight=weights), local.fit(X, sample_weight=weights))
     own = None if weights is None else da.from_array(weights, chunks=700)
     assert model.score(chunks, sample_weight=own) == local.score(X, sample_weight=weights)
+
+
+def test_saved_models_are_local_ones(client: Any, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    model = KMeans(5, random_state=0).fit(da.from_array(X, chunks=(100, 4)))
+    model.save(tmp_path / "model.safetensors")
+    again = exactmeans.load(tmp_path / "model.safetensors")
+    assert type(again) is exactmeans.KMeans
+    np.testing.assert_array_equal(again.cluster_centers_, model.cluster_centers_)
+    np.testing.assert_array_equal(again.predict(X), model.labels_.compute())
+    assert again.explain() == model.explain()
+    assert not hasattr(again, "labels_")
 
 
 def test_empty_clusters(client: Any) -> None:

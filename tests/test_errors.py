@@ -203,7 +203,7 @@ for value in ("kmeans", "K-MEANS++", "", "auto"):
         r"must be one of 'k-means\+\+', 'k-means\|\|', 'random', 'furthest'",
         init=value,
     )
-fit("None", "must ", init=None)
+fit("None", "must be an array of numbers", init=None)
 fit("number", "must ", init=3)
 fit("NaN", "must be finite", init=put(np.nan)[2:5])
 fit("inf", "must be finite", init=put(np.inf)[2:5])
@@ -230,7 +230,7 @@ add(
 
 # other parameters ---------------------------------------------------------------------------------
 for value in ("many", "", "AUTO"):
-    fit(repr(value), "must be .*'auto'", n_init=value)
+    fit(repr(value), "must be 'auto' or an int of at least 1", n_init=value)
 for value in (0, -1, 1.0, True, None):
     fit(repr(value), "must be .*int of at least 1", n_init=value)
 for value in (0, -5, 1.5, True, "300", None):

@@ -15,6 +15,7 @@ import pytest
 import scipy.sparse as sp
 import sklearn.cluster
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import cases
@@ -487,3 +488,18 @@ def test_rows_that_are_not_canonical() -> None:
     a.partial_fit(X), b.partial_fit(messy)
     np.testing.assert_allclose(a.cluster_centers_, b.cluster_centers_, atol=1e-12)
     np.testing.assert_array_equal(messy.indices, before)
+
+
+def test_partial_fit_keeps_the_number_of_clusters() -> None:
+    X = datasets.blobs(60, 3, 4, seed=21)
+    model = MiniBatchKMeans(4, random_state=0).partial_fit(X)
+    with pytest.raises(ValueError, match="n_clusters must stay 4"):
+        model.set_params(n_clusters=5).partial_fit(X)
+
+
+def test_explain_wants_a_fit() -> None:
+    X = datasets.blobs(60, 3, 4, seed=21)
+    model = MiniBatchKMeans(4, random_state=0).partial_fit(X)
+    with pytest.raises(NotFittedError, match="explain tells of a fit"):
+        model.explain()
+    assert "that plain Lloyd computes" not in MiniBatchKMeans(4, random_state=0).fit(X).explain()

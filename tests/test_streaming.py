@@ -248,7 +248,7 @@ def test_rooms_are_used_again() -> None:
 
 
 def least_limit(source: Any, **options: Any) -> int:
-    with pytest.raises(ValueError, match="memory_limit must be at least") as info:
+    with pytest.raises(ValueError, match=r"memory_limit must be at least .*block_rows") as info:
         KMeans(**{"n_clusters": 8, **options}, memory_limit=1000).fit(source)
     return int(str(info.value).split("at least ")[1].split(" ")[0].replace(",", ""))
 

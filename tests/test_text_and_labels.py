@@ -71,6 +71,9 @@ def test_top_terms_of_cosine_clusters() -> None:
     found = top_terms(model.cluster_centers_, rows.terms, 3)
     assert any("stars" in terms and "sky" in terms for terms in found)
     assert top_terms(sp.csr_array(model.cluster_centers_), rows.terms, 3) == found
+    for wrong in (model, model.cluster_centers_[:, 1:], model.cluster_centers_[0]):
+        with pytest.raises(ValueError, match="centres must be an array with a column for each"):
+            top_terms(wrong, rows.terms)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

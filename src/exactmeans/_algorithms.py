@@ -217,12 +217,19 @@ def _best(work: Workload) -> tuple[str, str]:
 def _refuse_too_large(
     algorithm: str, needed: int, work: Workload, memory_limit: int | None
 ) -> None:
-    if memory_limit is not None and needed > memory_limit:
-        raise ValueError(
-            f"memory_limit must be at least {needed:,} bytes for algorithm={algorithm!r} with "
-            f"{work.n:,} rows, {work.d:,} columns and {work.k:,} clusters, but it is "
-            f"{memory_limit:,}."
+    if memory_limit is None or needed <= memory_limit:
+        return
+    smaller = ""
+    if work.reading:
+        smaller = (
+            f"; {work.reading:,} bytes are for blocks, which open_blocks(..., block_rows=...) or "
+            "smaller row groups make smaller"
         )
+    raise ValueError(
+        f"memory_limit must be at least {needed:,} bytes for algorithm={algorithm!r} with "
+        f"{work.n:,} rows, {work.d:,} columns and {work.k:,} clusters, but it is "
+        f"{memory_limit:,}{smaller}."
+    )
 
 
 SHADOW = 60  # multiply-adds that comparing a row with a centre's shadow comes to (shadows.hpp)

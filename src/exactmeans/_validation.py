@@ -97,6 +97,11 @@ class Stream:
         self.edges: list[int] = [int(edge) for edge in edges]
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.n = self.edges[-1]
+        if (self.n, self.d) != tuple(source.shape):
+            raise ValueError(
+                f"X must have the shape that its blocks have, ({self.n}, {self.d}), but it says "
+                f"{tuple(source.shape)}."
+            )
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -297,7 +302,7 @@ def check_centres(
         values = centres.data
     else:
         values = centres = _reals(init, dtype)
-    if centres is None:
+    if centres is None or init is None:
         raise ValueError(f"{what} must be an array of numbers of shape ({k}, {d}).")
     if centres.ndim != 2 or centres.shape[0] != k:
         raise ValueError(
@@ -342,9 +347,11 @@ def check_real(name: str, value: Any, least: float) -> float:
     return float(value)
 
 
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+def check_choice(name: str, value: Any, choices: tuple[str, ...], other: str = "") -> str:
+    """One of some words; `other`: what else the argument may be, which the caller looks at."""
     if not isinstance(value, str) or value not in choices:
-        _refuse(name, value, "one of " + ", ".join(map(repr, choices)))
+        words = ", ".join(map(repr, choices))
+        _refuse(name, value, f"{words} or {other}" if other else f"one of {words}")
     return value
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,6 +137,21 @@ class KMeans(kmeans.KMeans):
             return super().transform(X)
         check_is_fitted(self)
         return self._lazily(X, _transform, (self._n_features_out,), self.cluster_centers_.dtype)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file, which `exactmeans.load` reads as a local KMeans.
+
+        Its `labels_` stay where the rows are: the file has none. Needs `exactmeans[io]`.
+
+        Parameters
+        ----------
+        path : str or path
+            Replaced at once, or not at all.
+        """
+        check_is_fitted(self)
+        from exactmeans.persistence import save
+
+        save(self, path, without=("labels_",))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the inertia of X at the fitted centres; computed at once."""

@@ -228,7 +228,7 @@ class KMeans(
         metric = self._metric()
         memory_limit = check.check_memory_limit(self.memory_limit)
         if not isinstance(self.sparse_centers, (bool, np.bool_)):
-            check.check_choice("sparse_centers", self.sparse_centers, ("auto",))
+            check.check_choice("sparse_centers", self.sparse_centers, ("auto",), "True or False")
         callbacks = [*progress.callbacks, *self._callbacks()]
         engine = self._engine_to_fit(X, sample_weight, k, metric)
         progress.rows = engine.n
@@ -361,13 +361,16 @@ class KMeans(
 
     def explain(self) -> str:
         """What ran, why, how much work it saved and what memory it took, in a few lines."""
-        check_is_fitted(self)
-        n, k = len(self.labels_), self.cluster_centers_.shape[0]
+        check_is_fitted(
+            self, "history_", msg="explain tells of a fit, but this %(name)s has none behind it."
+        )
+        n, k = self._n_rows, self.cluster_centers_.shape[0]
         plain = n * k * (self.n_iter_ + (self.history_[-1].changed > 0))
         passes = [
             f"passes over blocks that are not in memory: {self._passes:.3g}; {self._unread} times "
             "a block was not read, since no label in it could change"
         ]
+        share = f" of {plain} that plain Lloyd computes ({self.n_distances_ / plain:.1%})"
         shift = "shifted to the mean" if self._frame.shift is not None else "used as given"
         return "\n".join(
             [
@@ -385,8 +388,7 @@ class KMeans(
                 ),
                 f"threads: {self._n_jobs_used}, instruction set: {_core.active_isa()}",
                 f"iterations: {self.n_iter_}; stopped because {self._stopped}",
-                f"distances: {self.n_distances_} of {plain} that plain Lloyd computes "
-                f"({self.n_distances_ / plain:.1%})",
+                f"distances: {self.n_distances_}" + (share if self.n_distances_ <= plain else ""),
                 *(passes if self._passes else []),
                 f"memory beside the data: about {self._choice.bytes_needed / 1e6:.1f} MB",
             ]
@@ -447,7 +449,7 @@ class KMeans(
         elif named:
             init = check_init(init)
         if isinstance(self.n_init, str):
-            check.check_choice("n_init", self.n_init, ("auto",))
+            check.check_choice("n_init", self.n_init, ("auto",), "an int of at least 1")
             return init, 10 if callable(init) or (named and init == "random") else 1
         n_init = check.check_int("n_init", self.n_init, 1)
         if given and n_init != 1:
@@ -536,7 +538,7 @@ class KMeans(
         self.history_ = best.history
         self.n_distances_ = best.distances
         self.algorithm_ = best.stages[-1][1]
-        self._n_features_out = k
+        self._n_features_out, self._n_rows = k, engine.n
         self._frame = frame
         self._choice = choice
         self._stages = best.stages

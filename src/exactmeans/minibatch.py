@@ -274,6 +274,11 @@ class MiniBatchKMeans(KMeans):
     def _partial_fit(self, X: Any, sample_weight: Any) -> None:
         k = self._check_parameters()
         first = not hasattr(self, "cluster_centers_")
+        if not first and k != self._n_features_out:
+            raise ValueError(
+                f"n_clusters must stay {self._n_features_out}, since partial_fit goes on with the "
+                f"centres there are, but it is {k}."
+            )
         if first:
             dtype = check.check_dtype(self.dtype)
             blocks = check.as_blocks(self, X, reset=True, dtype=dtype)

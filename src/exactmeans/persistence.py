@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -77,8 +77,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model; `load` reads it."""
+def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = ()) -> None:
+    """Write a fitted model, `without` some of its attributes; `load` reads it."""
     tensors: Tensors = {}
     params = model.get_params(deep=False)
     content = {
@@ -91,7 +91,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "fitted": {
             name: encode(value, tensors, name)
             for name, value in vars(model).items()
-            if name not in params and name not in _NOT_KEPT
+            if name not in params and name not in (*_NOT_KEPT, *without)
         },
     }
     write(path, "model", content, tensors)

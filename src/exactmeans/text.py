@@ -117,8 +117,27 @@ def tfidf(
 
 
 def top_terms(centres: Any, terms: NDArray[Any], count: int = 10) -> list[list[str]]:
-    """The terms with the largest values in each centre, largest first."""
+    """The terms with the largest values in each centre, largest first.
+
+    Parameters
+    ----------
+    centres : array or sparse matrix of shape (n_clusters, n_terms)
+        `cluster_centers_` of a model.
+    terms : array of shape (n_terms,)
+        `terms` of what `tfidf` gives, or a vectorizer's `get_feature_names_out()`.
+    count : int, default=10
+        How many of each; fewer where a centre has fewer above 0.
+
+    Returns
+    -------
+    list of list of str, one list per centre
+    """
     given: Any = centres
     rows = given.toarray() if sp.issparse(centres) else np.asarray(given)
+    if rows.dtype.kind not in "fiu" or rows.ndim != 2 or rows.shape[1] != len(terms):
+        raise ValueError(
+            f"centres must be an array with a column for each of the {len(terms)} terms, such as "
+            f"cluster_centers_, but it is {type(centres).__name__} of shape {rows.shape}."
+        )
     best = np.argsort(-rows, axis=1, kind="stable")[:, :count]
     return [[str(terms[f]) for f in own if rows[j, f] > 0] for j, own in enumerate(best)]
