@@ -242,7 +242,8 @@ SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds
 READING = 4  # multiply-adds that take as long as reading a byte that is in the page cache
 TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hold
 LONG_ROW = 3000  # values of all centres from which bounds are worth keeping from the start
-PROMISING = {True: 0.1, False: 0.02}  # else: from this share of new labels on (sparse, dense)
+PROMISING = {True: 0.1, False: 0.005}  # else: from this share of new labels on (sparse, dense)
+CLEARLY = 1.15  # times plain Lloyd's cost: bounds that come to more are given up
 LAST = 0.001  # from this share on where a plain pass is cheap: texts are far from every centre
 
 
@@ -272,7 +273,8 @@ class Policy:
         patient = choice.adaptive and choice.algorithm not in ("lloyd", "kdtree") and cheap
         self.algorithm = "lloyd" if patient else choice.algorithm
         promising = LAST if work.first_look else PROMISING[work.sparse]
-        self._changed_at_entry = promising * work.n if patient else math.inf
+        self._promising = promising * work.n
+        self._changed_at_entry = self._promising if patient else math.inf
         #: (first iteration, algorithm, why)
         self.stages = [(1, self.algorithm, "most rows move at first" if patient else choice.why)]
 
@@ -299,10 +301,11 @@ class Policy:
             return
         fresh = self.stages[-1][0] == iteration  # the pass that begins the bounds computes all
         cost = self._work.cost(self.algorithm, tally)
-        self._losses = 0 if fresh or cost < self._work.plain_cost() else self._losses + 1
+        lost = not fresh and cost > CLEARLY * self._work.plain_cost()
+        self._losses = self._losses + 1 if lost else 0
         if self._losses == 2:
             self._given_up += 1
-            self._changed_at_entry = tally.changed / 16
+            self._changed_at_entry = min(tally.changed / 16, self._promising)
             share = 1 - tally.skipped / self._work.n
             self._go_on(iteration, "lloyd", f"bounds left {share:.0%} of rows over")
         elif self.algorithm != "products" and self._products_pay(tally.changed, cost):
