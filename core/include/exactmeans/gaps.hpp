@@ -90,6 +90,13 @@ public:
     // Of every centre, to any other.
     const float* nearest() const { return nearest_.data(); }
 
+    void forget() {
+        if (version_ < 0) return;
+        version_ = -1;
+        std::fill(gap_.begin(), gap_.end(), -nowhere);
+        std::fill(nearest_.begin(), nearest_.end(), -nowhere);
+    }
+
     template <class Grouping>
     void update(const Grouping& groups, const Centroids<R>& centroids, double unit,
                 const Threads& threads) {

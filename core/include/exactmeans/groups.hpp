@@ -52,6 +52,8 @@ std::vector<char> copies_of(const Centroids<R>& centroids) {
 template <class R>
 class Groups {
 public:
+    static constexpr bool always_gaps = false;
+
     Groups(const Centroids<R>& centroids, bool dense)
         : k_(centroids.k()),
           d_(centroids.d()),

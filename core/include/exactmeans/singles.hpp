@@ -12,6 +12,9 @@ namespace exactmeans {
 template <class R>
 class Singles {
 public:
+    // Elkan's algorithm is there to compute as few distances as can be.
+    static constexpr bool always_gaps = true;
+
     Singles(const Centroids<R>& centroids, bool dense)
         : k_(centroids.k()),
           d_(centroids.d()),

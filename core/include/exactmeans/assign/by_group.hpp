@@ -5,16 +5,15 @@
 // set (drift.hpp), so rows that nobody looks at cost nothing. If `Sifted`, shadows are compared
 // before rows are (shadows.hpp).
 //
-// A Grouping<R> offers count, group, size, centre, copy as Groups does, and
-//     Panels panels() const                            what rows are looked up in
-//     static const Grouping& of(const Centroids&, bool dense, const Threads&)     brought up to
-//     date void compare(Scan&, g, picks, count) const      loaded rows against group g, with a
-//     second
+// A Grouping<R> offers what Groups and Singles do: count, group, size, centre, copy; `of`, brought
+// up to date with the centres; the panels that rows are looked up in; `compare`, loaded rows
+// against a group, with a second; and whether gaps are worth their cost in every pass.
 //
 // All comparisons carry the rounding slack, so that a pruned row keeps the label that the computed
 // scores would give it.
 #pragma once
 
+#include <atomic>
 #include <limits>
 #include <numeric>
 
@@ -44,7 +43,11 @@ public:
         work.look_at_rows(threads);
         unit_ = work.slacks.unit();
         dense_ = is_dense<Rows>;
-        gaps_pay_ = gaps_pay(work.x, k_);
+        // They take k^2 products, and save several times what a pass takes with them; little where
+        // shadows do the same.
+        const Size before = compared_.exchange(0) * (Sifted ? 1 : 4);
+        gaps_pay_ =
+            gaps_pay(work.x, k_) && (Grouping::always_gaps || lower_.empty() || before >= k_ * k_);
         look_at_centres(work.centroids, threads);
         if constexpr (Sifted) {
             if (!shadows_) shadows_ = std::make_unique<Shadows<R>>(work, unit_, threads);
@@ -70,7 +73,9 @@ public:
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         const ScoredRows<R> scored = work.slacks.scored();
         Range<Rows> range{{*this, work.labels, scored.margins, scan.room}, work, scan, scored, {}};
-        return range.run(begin, end);
+        const Tally tally = range.run(begin, end);
+        compared_.fetch_add(tally.distances, std::memory_order_relaxed);
+        return tally;
     }
 
     void moved(const Movement& movement) {
@@ -130,7 +135,10 @@ private:
             admit(threads);
         }
         for (Size j = 0; j < k_; ++j) copy_[std::size_t(j)] = groups_->copy(j);
-        if (gaps_pay_) gaps_->update(*groups_, centroids, unit_, threads);
+        if (gaps_pay_)
+            gaps_->update(*groups_, centroids, unit_, threads);
+        else
+            gaps_->forget();
     }
 
     // Bounds were made without copies of other centres. One that has become a centre of its own may
@@ -411,6 +419,7 @@ private:
 
     Size n_, k_, pitch_ = 0;
     bool fresh_ = true, dense_ = true, gaps_pay_ = false;
+    std::atomic<Size> compared_ = 0;  // distances of the pass that runs
     double unit_ = 1;
     const Grouping* groups_ = nullptr;
     std::vector<float> lower_, upper_, least_;
