@@ -97,10 +97,11 @@ class Stream:
         self.edges: list[int] = [int(edge) for edge in edges]
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.n = self.edges[-1]
-        if (self.n, self.d) != tuple(source.shape):
+        said = getattr(source, "shape", None)
+        if said is not None and tuple(said) != (self.n, self.d):
             raise ValueError(
                 f"X must have the shape that its blocks have, ({self.n}, {self.d}), but it says "
-                f"{tuple(source.shape)}."
+                f"{tuple(said)}."
             )
 
     def __len__(self) -> int:

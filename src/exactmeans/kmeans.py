@@ -361,6 +361,7 @@ class KMeans(
 
     def explain(self) -> str:
         """What ran, why, how much work it saved and what memory it took, in a few lines."""
+        check_is_fitted(self)
         check_is_fitted(
             self, "history_", msg="explain tells of a fit, but this %(name)s has none behind it."
         )
