@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -123,11 +124,15 @@ FRUGAL = ("elkan", "yinyang", "hamerly", "lloyd")
 
 def able(work: Workload) -> list[str]:
     """The algorithms that can do it, by their traits."""
+    return _able(work.sparse, work.metric)
+
+
+@cache
+def _able(sparse: bool, metric: str) -> list[str]:
     return [
         name
         for name, traits in _TRAITS.items()
-        if (traits["csr"] if work.sparse else traits["dense"])
-        and work.metric in traits["metrics"].split()
+        if (traits["csr"] if sparse else traits["dense"]) and metric in traits["metrics"].split()
     ]
 
 

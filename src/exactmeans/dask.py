@@ -230,7 +230,7 @@ class KMeans(kmeans.KMeans):
 
     @staticmethod
     def _distinct(labels: Any) -> int:
-        return labels.distinct if isinstance(labels, Labelling) else len(np.unique(labels))
+        return labels.distinct if isinstance(labels, Labelling) else kmeans.KMeans._distinct(labels)
 
     def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Any) -> None:
         super()._keep(best, frame, choice, engine)

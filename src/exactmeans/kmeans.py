@@ -521,7 +521,7 @@ class KMeans(
 
     @staticmethod
     def _distinct(labels: Any) -> int:
-        return len(np.unique(labels))
+        return int(np.count_nonzero(np.bincount(labels)))
 
     def _keep(self, best: Run, frame: Frame, choice: _algorithms.Choice, engine: Any) -> None:
         k, found = best.centres.shape[0], self._distinct(best.labels)
