@@ -27,8 +27,11 @@ double common_factor(const std::vector<R>& from, const std::vector<R>& to) {
     constexpr std::size_t enough = 256;
     constexpr double near = 1 + 4 * double(std::numeric_limits<R>::epsilon());
     std::vector<double> ratio;
-    for (std::size_t t = 0, step = from.size() / enough + 1; t < from.size(); t += step)
-        if (from[t] != 0 && to[t] != 0) ratio.push_back(double(to[t]) / double(from[t]));
+    for (std::size_t t = 0, step = from.size() / enough + 1; t < from.size(); t += step) {
+        if (from[t] == 0) continue;
+        const double own = double(to[t]) / double(from[t]);
+        if (own > 0.25 && own < 4) ratio.push_back(own);
+    }
     std::sort(ratio.begin(), ratio.end());
     std::size_t begin = 0, best = 0, most = 0;
     for (std::size_t end = 0; end < ratio.size(); ++end) {
@@ -38,10 +41,8 @@ double common_factor(const std::vector<R>& from, const std::vector<R>& to) {
             best = begin;
         }
     }
-    double sum = 0;
-    for (std::size_t t = best; t < best + most; ++t) sum += ratio[t];
-    const double factor = most ? sum / double(most) : 1.0;
-    return factor > 0.25 && factor < 4 ? factor : 1.0;
+    // One of them, not their mean, whose own rounding would make every value differ in float64.
+    return most ? ratio[best + most / 2] : 1.0;
 }
 
 // Values times `scale`, a power of two.
