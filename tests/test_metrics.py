@@ -375,6 +375,10 @@ def test_zero_rows(metric: str, form: str) -> None:
     assert model.history_[-1].inertia == pytest.approx(model.inertia_, rel=1e-6)
     np.testing.assert_allclose(model.transform(with_zeros)[10], np.sqrt(alone), rtol=1e-6)
     np.testing.assert_array_equal(model.predict(with_zeros), model.labels_)
+    only_zeros = with_zeros[10:13]
+    assert model.predict(only_zeros).tolist() == [0, 0, 0]
+    np.testing.assert_allclose(model.transform(only_zeros), np.sqrt(alone), rtol=1e-6)
+    assert model.score(only_zeros) == pytest.approx(-3 * alone, rel=1e-6)
     for init in INITS:  # a row without direction is nobody's seed
         seeded = fit(metric, with_zeros, 40, init=init, n_init=1, max_iter=1, zero_rows="keep")
         assert np.all(np.linalg.norm(seeded.cluster_centers_, axis=1) > 0.9)

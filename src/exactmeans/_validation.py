@@ -233,7 +233,7 @@ class Lengths(NamedTuple):
         first = int(zeros[0]) if len(zeros) else -1
         return Lengths(float(norms.max()), int(norms.argmax()), len(zeros), first)
 
-    def refuse(self, n: int, zero_rows: str, metric: str) -> None:
+    def refuse(self, zero_rows: str, metric: str) -> None:
         if self.longest > _LONGEST:
             raise ValueError(
                 f"X must have rows no longer than 2**1000 for metric={metric!r}, but row "
@@ -245,6 +245,9 @@ class Lengths(NamedTuple):
                 f"but it has {self.zeros}, the first of which is row {self.first_zero}; "
                 "zero_rows='keep' keeps them."
             )
+
+    def refuse_none(self, n: int, metric: str) -> None:
+        """Of n rows one must have a direction, or there is nothing to cluster."""
         if self.zeros == n:
             raise ValueError(f"X must have a row that is not zero for metric={metric!r}.")
 

@@ -573,7 +573,7 @@ class KMeans(
         zero_rows = self.zero_rows if metric.directed else "error"
         engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows)
         if metric.directed or metric.l1:
-            engine.examine()
+            engine.examine(to_fit=False)
         else:
             engine.refuse_nonfinite()
         return engine

@@ -161,7 +161,8 @@ class DaskEngine:
         self._directions = self.n
         if self.metric.directed:
             lengths: Lengths = self.ask("lengths")
-            lengths.refuse(self.n, self._zero_rows, self.metric.name)
+            lengths.refuse(self._zero_rows, self.metric.name)
+            lengths.refuse_none(self.n, self.metric.name)
             self._directions -= lengths.zeros
         return survey
 

@@ -375,12 +375,18 @@ class LocalEngine:
 
     # -- before the first iteration ------------------------------------------------------------
 
-    def examine(self) -> _core.Survey:
-        """The first look at the rows, which refuses what no metric or this one cannot take."""
+    def examine(self, *, to_fit: bool = True) -> _core.Survey:
+        """The first look at the rows, which refuses what no metric or this one cannot take.
+
+        Rows that centres are to be found for must not all be without a direction.
+        """
         survey = self.survey(weighted=False)
         refuse_nonfinite(survey)
         if self.norms is not None:
-            Lengths.of(self.norms).refuse(self.n, self._zero_rows, self.metric.name)
+            lengths = Lengths.of(self.norms)
+            lengths.refuse(self._zero_rows, self.metric.name)
+            if to_fit:
+                lengths.refuse_none(self.n, self.metric.name)
         if self.metric.l1:
             rows = self.n if self.weights is None else self.weights.sum()
             refuse_overflow(survey.largest, self.d, self.dtype, float(rows))
