@@ -3,9 +3,9 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
+#include "exactmeans/directions.hpp"
 #include "exactmeans/seed/csr.hpp"
 #include "exactmeans/seed/dense.hpp"
-#include "exactmeans/seed/directions.hpp"
 #include "exactmeans/seed/manhattan.hpp"
 
 namespace exactmeans {

@@ -501,7 +501,8 @@ namespace {
 class FakeRoot {
 public:
     FakeRoot() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "quota-XXXXXX").string();
+        const std::string name = "quota-" + std::string(6, 'X');  // mkdtemp's places to fill in
+        std::string pattern = (std::filesystem::temp_directory_path() / name).string();
         path = mkdtemp(pattern.data());
     }
     ~FakeRoot() { std::filesystem::remove_all(path); }

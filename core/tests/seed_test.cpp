@@ -5,9 +5,9 @@
 
 #include "../src/kernels/isa.hpp"
 #include "check.hpp"
+#include "exactmeans/directions.hpp"
 #include "exactmeans/seed/csr.hpp"
 #include "exactmeans/seed/dense.hpp"
-#include "exactmeans/seed/directions.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;

@@ -15,7 +15,7 @@ from exactmeans import _core
 from exactmeans._centres import from_core
 from exactmeans._problem import Problem
 from exactmeans._validation import Matrix
-from exactmeans.engines.local import Labels
+from exactmeans.engines.parts import Labels
 
 
 class Update(Protocol):

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <vector>
 
+#include "exactmeans/directions.hpp"
 #include "exactmeans/kernels.hpp"
-#include "exactmeans/seed/directions.hpp"
 
 namespace exactmeans {
 
@@ -43,7 +43,7 @@ public:
         for (Size t = 0; t < n; ++t) rows[std::size_t(t)] = points + t * d_;
         if (count_ > 0) kernels<double>().scores_dense(rows.data(), n, panels_, along.data());
         for (Size t = 0; t < n; ++t) {
-            double rest2 = square(points + t * d_, d_);
+            double rest2 = kernels<double>().square_sum(points + t * d_, nullptr, d_, 1.0).value();
             for (Size a = 0; a < count_; ++a) {
                 const double value = along[std::size_t(t * count_ + a)];
                 rest2 -= value * value;
@@ -68,17 +68,6 @@ private:
                 for (Size f = 0; f < d_; ++f)
                     to[f * panel.width() + a - panel.first] = axes[std::size_t(a * d_ + f)];
         }
-    }
-
-    static double square(const double* x, Size d) {
-        double part[8] = {};
-        Size f = 0;
-        for (; f + 8 <= d; f += 8)
-            for (Size l = 0; l < 8; ++l) part[l] += x[f + l] * x[f + l];
-        for (; f < d; ++f) part[0] += x[f] * x[f];
-        double sum = 0;
-        for (const double one : part) sum += one;
-        return sum;
     }
 
     Size d_, count_ = 0;

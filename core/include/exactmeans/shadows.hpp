@@ -101,9 +101,7 @@ private:
     };
 
     double square(const float* shadow) const {
-        double sum = 0;
-        for (Size a = 0; a < m_; ++a) sum += double(shadow[a]) * double(shadow[a]);
-        return sum;
+        return kernels<float>().square_sum(shadow, nullptr, m_, 1.0).value();
     }
 
     std::vector<double> sample(const Work<DenseRows<R>>& work) const {

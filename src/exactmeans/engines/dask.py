@@ -24,11 +24,9 @@ from exactmeans._problem import Frame
 from exactmeans._validation import Double, Lengths, Matrix, refuse_nonfinite
 from exactmeans.engines.dask_seeding import DaskSeeding
 from exactmeans.engines.engine import FarRow, Tally
+from exactmeans.engines.parts import Labels
 from exactmeans.engines.site import Ask, Centres, Look, Site
 from exactmeans.engines.sites import Sites
-
-Labels = NDArray[np.int32]
-
 
 # What runs on workers -----------------------------------------------------------------------------
 

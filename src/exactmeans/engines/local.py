@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import cycle, pairwise
 from typing import Any, TypeVar
 
@@ -35,16 +34,10 @@ from exactmeans._validation import (
 from exactmeans.blocks._source import ReusedRoom
 from exactmeans.engines.digest import Digest
 from exactmeans.engines.engine import FarRow, Tally
+from exactmeans.engines.parts import Held, Kinds, Labels, Part, bytes_of, unlabelled
 from exactmeans.engines.seeding import LocalSeeding, add_weights, weight_sums
 
-Labels = NDArray[np.int32]
 T = TypeVar("T")
-
-
-def bytes_of(block: Matrix) -> int:
-    if isinstance(block, np.ndarray):
-        return int(block.nbytes)
-    return int(block.data.nbytes + block.indices.nbytes + block.indptr.nbytes)
 
 
 def slots_for(counts: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -85,88 +78,11 @@ def _holding(ids: NDArray[np.intp]) -> Callable[[Part], bool]:
     return lambda part: bool(((ids >= part.begin) & (ids < part.end)).any())
 
 
-def _unlabelled(n: int) -> Labels:
-    return np.full(n, -1, dtype=np.int32)
-
-
-def _label(part: Part, centroids: _core.Centroids, n_jobs: int) -> tuple[int, int, int]:
-    """Rows with a new label, distances computed, and rows whose label was certain without any."""
-    if part.kinds is None:
-        return part.assigner.assign(part.rows, centroids, part.labels, n_jobs)
-    return part.kinds.assign(part.assigner, centroids, part.labels, n_jobs)
-
-
 def _added_up(tallies: list[tuple[int, int, int]], unread: int = 0) -> Tally:
     if len(tallies) == 1:
         return Tally(*tallies[0], unread)
     changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
     return Tally(changed, distances, skipped, unread)
-
-
-@dataclass
-class Held:
-    """A block in memory, as the core sees it."""
-
-    block: Matrix
-    rows: _core.Rows
-    plain: _core.Rows  # the same rows, every one with weight 1
-
-
-@dataclass
-class Part:
-    """A block, and what is kept beside its rows."""
-
-    number: int
-    begin: int
-    end: int
-    held: Held | None = None  # None while its rows are not in memory
-    size: int = 0  # bytes that its rows take there; known once they have been looked at
-    stays: bool = True  # in memory, once read
-    labels: Labels = field(init=False)
-    summed: Labels = field(init=False)  # the labels that the sums stand for
-    assigner: _core.Assigner = field(init=False)
-    kinds: Kinds | None = None  # where one row of each kind is compared for all
-
-    @property
-    def n(self) -> int:
-        return self.end - self.begin
-
-    @property
-    def block(self) -> Matrix:
-        assert self.held is not None
-        return self.held.block
-
-    @property
-    def rows(self) -> _core.Rows:
-        assert self.held is not None
-        return self.held.rows
-
-    @property
-    def plain(self) -> _core.Rows:
-        assert self.held is not None
-        return self.held.plain
-
-
-class Kinds:
-    """Rows that are equal have equal labels: the first of each kind is compared for all."""
-
-    def __init__(self, found: _core.Kinds) -> None:
-        self._found, self.rows, self.first = found, found.rows, found.first
-        self.labels = _unlabelled(self.n)
-
-    @property
-    def n(self) -> int:
-        return self.rows.n
-
-    def assign(
-        self, assigner: _core.Assigner, centroids: _core.Centroids, labels: Labels, n_jobs: int
-    ) -> tuple[int, int, int]:
-        """Label the rows that these are the kinds of; the counts are of all rows."""
-        counts = assigner.assign(self.rows, centroids, self.labels, n_jobs)
-        changed, distances, skipped = counts
-        if changed:
-            changed = self._found.spread(self.labels, labels, n_jobs)
-        return changed, distances, skipped + len(labels) - self.n
 
 
 class LocalEngine:
@@ -440,7 +356,7 @@ class LocalEngine:
                 grid.words = words
                 sums = _core.Sums(1, self.d, grid, counts, sparse=self.sparse)
             if words == grid.words:
-                sums.relabel(part.plain, None, _unlabelled(part.n), self.n_jobs)
+                sums.relabel(part.plain, None, unlabelled(part.n), self.n_jobs)
         if sums is None or words > grid.words:
             grid.words = words
             return self.total(grid)
@@ -449,7 +365,7 @@ class LocalEngine:
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
         """Put every row into cluster 0 of `sums`."""
         for part in self.walk():
-            sums.relabel(self._rows(part, weighted), None, _unlabelled(part.n), self.n_jobs)
+            sums.relabel(self._rows(part, weighted), None, unlabelled(part.n), self.n_jobs)
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
         """Sum of what rows cost at the own (or only) point, weighted and not."""
@@ -632,8 +548,8 @@ class LocalEngine:
         """Forget labels and bounds."""
         single = self.dtype == np.float32
         for part in self._parts:
-            part.labels = _unlabelled(part.n)
-            part.summed = _unlabelled(part.n)
+            part.labels = unlabelled(part.n)
+            part.summed = unlabelled(part.n)
             rows = part.n
             if part.kinds is not None:
                 part.kinds.labels.fill(-1)
@@ -652,7 +568,7 @@ class LocalEngine:
     def assign(self, centroids: _core.Centroids) -> Tally:
         """Label every row. Blocks in which no label can change are not read for it."""
         if not self.streamed:
-            tallies = [_label(part, centroids, self.n_jobs) for part in self._parts]
+            tallies = [part.assign(centroids, self.n_jobs) for part in self._parts]
             return _added_up(tallies)
 
         def certain(part: Part) -> bool:
@@ -665,7 +581,7 @@ class LocalEngine:
         summing = threading.Lock()
 
         def label(part: Part, n_jobs: int) -> tuple[int, int, int]:
-            tally = _label(part, centroids, n_jobs)
+            tally = part.assign(centroids, n_jobs)
             if self._followed is not None:
                 with summing:
                     self._followed.relabel(part.rows, part.labels, part.summed, n_jobs)
@@ -681,7 +597,7 @@ class LocalEngine:
         own_points = for_core(like_rows(points, sparse=self.sparse))
 
         def price(part: Part, n_jobs: int) -> tuple[int, _core.ExactSum]:
-            _, own, _ = _label(part, centroids, n_jobs)
+            _, own, _ = part.assign(centroids, n_jobs)
             return own, part.rows.scatter(own_points, part.labels, exponent, n_jobs)[0]
 
         for own, cost in self.each(price):

@@ -24,12 +24,12 @@ from exactmeans._metrics import Metric
 from exactmeans._problem import Frame
 from exactmeans._validation import Double, Lengths, Matrix, as_matrix, check_weights
 from exactmeans.engines.engine import FarRow, Tally
-from exactmeans.engines.local import LocalEngine, bytes_of
+from exactmeans.engines.local import LocalEngine
+from exactmeans.engines.parts import Labels, bytes_of
 from exactmeans.engines.seeding import add_weights, weight_sums
 from exactmeans.engines.site_seeding import SiteSeeding
 
 Blank = tuple[int, int, _core.Grid, _core.Grid, bool]  # what empty sums are made of
-Labels = NDArray[np.int32]
 
 
 @dataclass(frozen=True)

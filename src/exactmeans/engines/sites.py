@@ -21,8 +21,8 @@ from dask.delayed import Delayed
 from distributed.comm import get_address_host
 
 from exactmeans.engines.line import TOKEN_BYTES, Address, Line, listen
-from exactmeans.engines.local import bytes_of
 from exactmeans.engines.merge import merged
+from exactmeans.engines.parts import bytes_of
 from exactmeans.engines.site import Ask, Centres, Reply, Site, make_site
 
 FAN_IN = 8  # answers that are put together by one task, or here

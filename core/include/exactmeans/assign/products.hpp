@@ -21,7 +21,7 @@
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/changes.hpp"
 #include "exactmeans/pair_score.hpp"
-#include "exactmeans/seed/transposed.hpp"
+#include "exactmeans/transposed.hpp"
 
 namespace exactmeans {
 

@@ -21,7 +21,7 @@
 
 #include "exactmeans/seed/block.hpp"
 #include "exactmeans/seed/patience.hpp"
-#include "exactmeans/seed/transposed.hpp"
+#include "exactmeans/transposed.hpp"
 
 namespace exactmeans {
 
