@@ -151,9 +151,25 @@ def test_sgd_stops_when_the_inertia_does_not_fall() -> None:
     assert "less than tol" in settled.explain()
 
 
-@pytest.mark.parametrize("n", [150, 1100])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("make", [np.asarray, Csr])
+def test_one_batch_is_lloyds_algorithm(method: str, metric: str, make: Any) -> None:
+    X = blobs(500) + 3.0
+    options: dict[str, Any] = {"init": X[:6], "n_init": 1, "metric": metric, "tol": 0}
+    weight = np.random.default_rng(0).uniform(0.5, 2, 500)
+    model = MiniBatchKMeans(6, method=method, **options).fit(make(X), sample_weight=weight)
+    lloyd = KMeans(6, algorithm="lloyd", **options).fit(make(X), sample_weight=weight)
+    assert same(model, lloyd)
+    assert model.n_steps_ == model.n_iter_ == lloyd.n_iter_
+    before = model.cluster_centers_.copy()
+    model.partial_fit(make(X[:50]))  # goes on with the weights that the clusters have
+    assert 0 < np.abs(model.cluster_centers_ - before).max() < 0.5
+
+
+@pytest.mark.parametrize("n", [1100, 2400])
 def test_all_rows_take_part_in_each_pass(n: int) -> None:
-    """In batches of one size, as many passes as were asked for, however few rows there are."""
+    """In batches of one size, as many passes as were asked for."""
     model = MiniBatchKMeans(6, random_state=0, max_no_improvement=None, max_iter=7).fit(blobs(n))
     assert model.n_iter_ == 7
     batches = -(-n // 1024)
@@ -502,4 +518,5 @@ def test_explain_wants_a_fit() -> None:
     model = MiniBatchKMeans(4, random_state=0).partial_fit(X)
     with pytest.raises(NotFittedError, match="explain tells of a fit"):
         model.explain()
-    assert "that plain Lloyd computes" not in MiniBatchKMeans(4, random_state=0).fit(X).explain()
+    model = MiniBatchKMeans(4, random_state=0, batch_size=20).fit(X)
+    assert "that plain Lloyd computes" not in model.explain()

@@ -20,8 +20,8 @@ from exactmeans._problem import FAINT, Frame, sums_of, unscaled
 from exactmeans.callbacks import Callback, Iteration, Tasks
 from exactmeans.engines.local import LocalEngine
 
-# Smoothed inertia falls if it does so by this share, were it that of the last batch alone: where a
-# batch is all rows, steps get ever shorter, and each lowers it a little.
+# Smoothed inertia falls if it does so by this share, were it that of the last batch alone: where
+# batches are few, steps get ever shorter, and each lowers it a little.
 FALL = 1e-3
 STAGES = [(1, "lloyd", "batch by batch")]  # first iteration, algorithm, why
 

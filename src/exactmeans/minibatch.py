@@ -36,7 +36,7 @@ class MiniBatchKMeans(KMeans):
     the more rows it has seen: a good clustering after a fraction of a pass. `method='memoized'`
     visits the batches in turn and exchanges what each contributes to the centres' exact sums. It
     refreshes the centres after every batch, never raises the inertia, and ends where Lloyd's
-    algorithm would not move either; with one batch it is Lloyd's algorithm.
+    algorithm would not move either. Where one batch holds all rows, both are Lloyd's algorithm.
 
     Parameters
     ----------
@@ -174,17 +174,21 @@ class MiniBatchKMeans(KMeans):
         )
         cuts = self._cuts(engine)
         batches = sum(cuts)
-        progress.rows = engine.n if self.method == "memoized" else engine.n // batches
-        most = max_iter if self.method == "memoized" else max_iter * batches
-        progress.most, progress.relabels = most, self.method == "memoized"
+        exact = self.method == "memoized" or batches == 1  # a step that sees all goes all the way
+        progress.rows = engine.n if exact else engine.n // batches
+        most = max_iter if exact else max_iter * batches
+        progress.most, progress.relabels = most, exact
         tasks = Tasks.opened(self, most, X, y, sample_weight)
         init, n_init = self._init(k, engine)
         options = check_options(self.init_options, init)
         rng = check_random_state(self.random_state)
 
-        if self.method == "memoized":
+        if exact:
             problem = analyse(engine, tol)
-            centres = self._initial_centres(init, options, problem, X, k, rng)
+            if self.method == "memoized":
+                centres = self._initial_centres(init, options, problem, X, k, rng)
+            else:
+                centres = self._start(engine, init, options, X, k, n_init, rng).centres
             outcome, steps = memoized(problem, centres, self.batch_size, max_iter, callbacks, tasks)
             frame, counts = problem.frame, _weights_of(outcome.labels, engine.weights, k)
             lengths = _mean_lengths(engine, outcome, counts)
@@ -210,7 +214,7 @@ class MiniBatchKMeans(KMeans):
         self._counts, self._lengths = counts, lengths
         self._random_state = rng
         self.n_steps_ = steps
-        self.n_iter_ = len(outcome.history) if self.method == "memoized" else -(-steps // batches)
+        self.n_iter_ = len(outcome.history) if exact else -(-steps // batches)
         if not self.compute_labels:
             del self.labels_, self.inertia_
         if tasks is not None:
