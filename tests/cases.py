@@ -27,10 +27,10 @@ Rows: TypeAlias = Any  # an array, a CSR matrix, or blocks of them
 Weights: TypeAlias = NDArray[np.float64] | None
 
 #: Every algorithm of the core; each must give plain Lloyd's bits on all cases below.
-ALGORITHMS = ("lloyd", "elkan", "hamerly", "yinyang", "kdtree", "products", "pca")
+ALGORITHMS = ("lloyd", "elkan", "hamerly", "yinyang", "kdtree", "products", "pca", "moving")
 #: Those that take rows of a family.
 ABLE = {
-    "dense": tuple(name for name in ALGORITHMS if name != "products"),
+    "dense": tuple(name for name in ALGORITHMS if name not in ("products", "moving")),
     "csr": tuple(name for name in ALGORITHMS if name not in ("kdtree", "pca")),
 }
 

@@ -90,6 +90,8 @@ class Workload:
         """A pass that left this many distances and rows over."""
         if algorithm == "kdtree":
             return tally.distances * (self.width + 8)
+        if algorithm == "moving":
+            return self.plain_cost() * tally.distances / (self.compared * self.k)
         # A group of centres gives fewer sums per value that is read than a pass over all does,
         # and a row that is not settled costs bounds, a place in some lists and a cache miss or two.
         per_distance = 2 * self.width if self.sparse else self.width + 24
@@ -119,7 +121,7 @@ class Choice:
 
 
 #: From the one that prunes most to the one that needs no memory.
-FRUGAL = ("elkan", "yinyang", "hamerly", "lloyd")
+FRUGAL = ("elkan", "yinyang", "hamerly", "moving", "lloyd")
 
 
 def able(work: Workload) -> list[str]:
@@ -173,7 +175,7 @@ def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
                 break
         why = f"{wish} would not fit memory_limit"
     _refuse_too_large(algorithm, needed, work, memory_limit)
-    late = algorithm in ("yinyang", "hamerly") and _may_keep_products(work, memory_limit)
+    late = algorithm not in ("lloyd", "kdtree") and _may_keep_products(work, memory_limit)
     if late:
         needed = max(needed, work.bytes_needed("products"))
     probe = algorithm == "yinyang" and _may_project(work, memory_limit)
@@ -216,6 +218,8 @@ def _best(work: Workload) -> tuple[str, str]:
         return "lloyd", "rows that are read again take longer to read than to compare"
     if "yinyang" not in able(work):
         return "lloyd", f"bounds do not hold for {work.metric} distances"
+    if work.first_look:
+        return "moving", f"{k} clusters of sparse rows"
     return "yinyang", f"{k} clusters of {'sparse ' if work.sparse else ''}rows"
 
 
@@ -249,7 +253,7 @@ TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hol
 LONG_ROW = 3000  # values of all centres from which bounds are worth keeping from the start
 PROMISING = {True: 0.1, False: 0.005}  # else: from this share of new labels on (sparse, dense)
 CLEARLY = 1.15  # times plain Lloyd's cost: bounds that come to more are given up
-LAST = 0.001  # from this share on where a plain pass is cheap: texts are far from every centre
+SIFTED = 0.8  # share of distances from which centres that moved are as good as all of them
 
 
 def share_left(engine: Engine, centroids: _core.Centroids, k: int) -> float:
@@ -275,10 +279,10 @@ class Policy:
         self._losses = 0
         # Where a row against all centres is cheap, or bounds are dear, bounds wait until they hold.
         cheap = work.sparse or work.k * work.width < LONG_ROW
-        patient = choice.adaptive and choice.algorithm not in ("lloyd", "kdtree") and cheap
+        bounds = choice.algorithm not in ("lloyd", "kdtree", "moving")
+        patient = choice.adaptive and bounds and cheap
         self.algorithm = "lloyd" if patient else choice.algorithm
-        promising = LAST if work.first_look else PROMISING[work.sparse]
-        self._promising = promising * work.n
+        self._promising = PROMISING[work.sparse] * work.n
         self._changed_at_entry = self._promising if patient else math.inf
         #: (first iteration, algorithm, why)
         self.stages = [(1, self.algorithm, "most rows move at first" if patient else choice.why)]
@@ -318,6 +322,8 @@ class Policy:
 
     def _products_pay(self, changed: int, cost: float) -> bool:
         """Would they cost clearly less than what a pass costs now?"""
+        if self.algorithm == "moving" and cost < SIFTED * self._work.plain_cost():
+            return False  # whose passes get cheaper, too, and which has nothing to begin with
         return self._choice.late and self._work.products_cost(changed) < 0.6 * cost
 
     def _go_on(self, iteration: int, algorithm: str, why: str) -> None:

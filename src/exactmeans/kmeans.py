@@ -84,9 +84,9 @@ class KMeans(
         Makes the choice of initial centres reproducible.
     copy_x : bool, default=True
         Accepted for compatibility: the data is never modified.
-    algorithm : {'auto', 'lloyd', 'elkan', 'hamerly', 'yinyang', 'kdtree', 'products', 'pca'}
-        How to find the nearest centres. The choice changes time and memory, never the result;
-        the default is 'auto'.
+    algorithm : {'auto', 'lloyd', 'elkan', 'hamerly', 'yinyang', 'kdtree', 'products', 'pca', \
+            'moving'}, default='auto'
+        How to find the nearest centres. The choice changes time and memory, never the result.
     metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
         'cosine' and 'angular' look at the directions of rows only; centres are unit vectors,
         directions of means or geodesic means. 'manhattan' makes centres of medians. See

@@ -158,6 +158,14 @@ public:
         for (Size t = 0; t < own.size(); ++t)
             visit(Size(own.feature[std::size_t(t)]), own.value[std::size_t(t)]);
     }
+    SparseVector<R> nonzeros(Size j) const {
+        if (sparse()) return sparse_master(j);
+        SparseVector<R> own;
+        for_values(j, [&](Size f, R value) {
+            if (value != 0) own.push(f, value);
+        });
+        return own;
+    }
     // Do two centres stand in the same place?
     bool same(Size a, Size b) const {
         return sparse() ? sparse_master(a) == sparse_master(b) : stands_at(a, R(), master(b));

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -25,16 +26,32 @@ namespace exactmeans {
 template <class R>
 class Coarse {
 public:
-    Coarse(const Centroids<R>& centroids, bool)
-        : k_(centroids.k()),
-          d_(centroids.d()),
-          packed_(std::size_t(k_), -1),
-          start_(std::size_t(padded<float>(k_)), std::numeric_limits<float>::infinity()),
-          step_(start_.size(), 0.0f),
-          values_(std::size_t(padded<float>(k_) * d_)),
-          view_{{nullptr, start_.data(), k_, d_, csr_panels<float>(k_), centroids.slots_or_null()},
-                values_.data(),
-                step_.data()} {}
+    // Of all centres.
+    Coarse(const Centroids<R>& centroids, bool) {
+        std::vector<Size> all(static_cast<std::size_t>(centroids.k()));
+        std::iota(all.begin(), all.end(), Size(0));
+        hold(centroids, std::move(all));
+    }
+    // Of none yet.
+    Coarse() = default;
+
+    // Holds these centres from now on, in this order.
+    void hold(const Centroids<R>& centroids, std::vector<Size> centres) {
+        centre_ = std::move(centres);
+        k_ = Size(centre_.size());
+        d_ = centroids.d();
+        version_ = -1;
+        packed_.assign(std::size_t(k_), -1);
+        start_.assign(std::size_t(padded<float>(k_)), std::numeric_limits<float>::infinity());
+        step_.assign(start_.size(), 0.0f);
+        values_.resize(start_.size() * std::size_t(d_));
+        view_ = {{nullptr, start_.data(), k_, d_, csr_panels<float>(k_), centroids.slots_or_null()},
+                 values_.data(),
+                 step_.data()};
+    }
+    Size k() const { return k_; }
+    // The steps of its centres, in their order.
+    const std::vector<float>& steps() const { return step_; }
 
     // Is there room for them, and not a better layout?
     static bool fits(const Centroids<R>& centroids) {
@@ -54,29 +71,28 @@ public:
     void update(const Centroids<R>& centroids, const Threads& threads) {
         if (version_ == centroids.version()) return;
         version_ = centroids.version();
-        for (Size j = 0; j < k_; ++j)
-            start_[std::size_t(j)] = float(double(centroids.start()[j]) * (1 - 0x1p-20));
+        for (std::size_t t = 0; t < centre_.size(); ++t)
+            start_[t] = float(double(centroids.start()[centre_[t]]) * (1 - 0x1p-20));
         const Size units = padded<float>(k_) / unit_width<float>;
         std::vector<char> stale(static_cast<std::size_t>(units), 0);
-        for (Size j = 0; j < k_; ++j)
-            stale[std::size_t(j / unit_width<float>)] |=
-                packed_[std::size_t(j)] != centroids.moves(j);
+        for (Size t = 0; t < k_; ++t)
+            stale[std::size_t(t / unit_width<float>)] |=
+                packed_[std::size_t(t)] != centroids.moves(centre_[std::size_t(t)]);
         const bool all = std::find(stale.begin(), stale.end(), char(0)) == stale.end();
         if (all)
             threads.ranges(Size(values_.size()), Size(1) << 18, [&](Size begin, Size end, int) {
                 std::fill(values_.begin() + begin, values_.begin() + end, std::int16_t(0));
             });
         // Neighbours share lines of the cache: one range for each thread.
-        threads.ranges(units, (units + threads.n_jobs - 1) / threads.n_jobs,
-                       [&](Size begin, Size end, int) {
-                           for (Size u = begin; u < end; ++u)
-                               if (stale[std::size_t(u)]) pack(centroids, u, !all);
-                       });
+        threads.ranges(units, units / threads.n_jobs + 1, [&](Size begin, Size end, int) {
+            for (Size u = begin; u < end; ++u)
+                if (stale[std::size_t(u)]) pack(centroids, u, !all);
+        });
     }
 
-    // The highest score of a row and centre j whose lowest is `low`.
-    double highest(double low, Size j, float error) const {
-        const std::size_t at = std::size_t(j);
+    // The highest score of a row and the centre at a place, of which the lowest is `low`.
+    double highest(double low, Size place, float error) const {
+        const std::size_t at = std::size_t(place);
         return low + 2.0 * double(error) * double(step_[at]) + double(start_[at]) * 0x1p-18 +
                0x1p-100;
     }
@@ -110,8 +126,9 @@ private:
         for (Size slot = 0; clear && slot < d_; ++slot)
             std::fill_n(lanes + slot * panel.width(), unit_width<float>, std::int16_t(0));
         const std::uint32_t* slots = centroids.slots_or_null();
-        for (Size j = first; j < past; ++j) {
-            packed_[std::size_t(j)] = centroids.moves(j);
+        for (Size t = first; t < past; ++t) {
+            const Size j = centre_[std::size_t(t)];
+            packed_[std::size_t(t)] = centroids.moves(j);
             double largest = 0;
             const auto each = [&](auto visit) {
                 centroids.for_values(j, [&](Size f, R c) {
@@ -119,11 +136,11 @@ private:
                 });
             };
             each([&](Size, double p) { largest = std::max(largest, std::abs(p)); });
-            float& step = step_[std::size_t(j)];
+            float& step = step_[std::size_t(t)];
             step = std::max(0x1p-100f, float(largest / most));
             const double per = 1.0 / double(step);
             each([&](Size f, double p) {
-                lanes[(slots ? Size(slots[f]) : f) * panel.width() + (j - first)] =
+                lanes[(slots ? Size(slots[f]) : f) * panel.width() + (t - first)] =
                     std::int16_t(std::lrint(std::clamp(p * per, -most, most)));
             });
         }
@@ -136,47 +153,23 @@ private:
         }
     }
 
-    Size k_, d_;
+    Size k_ = 0, d_ = 0;
     Size version_ = -1;
+    std::vector<Size> centre_;  // at each place
     std::vector<Size> packed_;  // moves of the centre that the layout has
     std::vector<float> start_, step_;
     std::vector<std::int16_t> values_;
-    CoarsePanels view_;
+    CoarsePanels view_{};
 };
 
-// One thread's buffers for labels by a first look.
+// One thread's buffers for labels by a first look. What it finds of loaded row t stands at [t].
 template <class R>
 class CoarseScan {
 public:
-    // The labels of rows [begin, begin + count), `stride` apart. Returns how many were left open.
-    template <class I>
-    Size nearest(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse,
-                 Size begin, Size count, Size stride = 1) {
-        load(x, coarse.panels(), begin, count, stride);
-        score_.resize(std::size_t(count));
-        second_.resize(std::size_t(count));
-        label.resize(std::size_t(count));
-        kernels<float>().coarse_csr(rows_.data(), count, coarse.panels(),
-                                    {label.data(), score_.data(), second_.data()});
-        Size open = 0;
-        for (Size t = 0; t < count; ++t) {
-            const std::size_t at = std::size_t(t);
-            const double high = coarse.highest(double(score_[at]), label[at], rows_[at].error);
-            if (high < double(second_[at])) continue;
-            label[at] = decide(x.row(begin + t * stride), rows_[at], centroids, coarse);
-            ++open;
-        }
-        return open;
-    }
-
-    std::vector<std::int32_t> label;
-
-private:
-    static constexpr bool is_single = std::is_same_v<R, float>;
-
+    // Makes rows [begin, begin + count), `stride` apart, ready for looks at centres of this layout.
     template <class I>
     void load(const CsrRows<R, I>& x, const CoarsePanels& panels, Size begin, Size count,
-              Size stride) {
+              Size stride = 1) {
         Size total = 0;
         for (Size t = 0; t < count; ++t) total += x.row(begin + t * stride).nonzeros;
         rows_.resize(std::size_t(count));
@@ -203,6 +196,45 @@ private:
         }
         std::fill_n(to, coarse_ahead, 0u);
     }
+    const CoarseRow& row(Size t) const { return rows_[std::size_t(t)]; }
+    // Forgets all loaded rows but these, ascending.
+    void keep(const std::vector<std::int32_t>& some) {
+        for (std::size_t t = 0; t < some.size(); ++t) rows_[t] = rows_[std::size_t(some[t])];
+        rows_.resize(some.size());
+    }
+
+    // Which of the centres may have the lowest score, that lowest score, and the next lowest.
+    void look(const Coarse<R>& coarse) {
+        score.resize(rows_.size());
+        second.resize(rows_.size());
+        label.resize(rows_.size());
+        kernels<float>().coarse_csr(rows_.data(), Size(rows_.size()), coarse.panels(),
+                                    {label.data(), score.data(), second.data()});
+    }
+    // The labels of the loaded rows, of which row_of(t) is number t, by a look at all centres;
+    // `highest` is what their scores may be at most. Returns how many were left open by it.
+    template <class I, class RowOf>
+    Size nearest(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse,
+                 RowOf row_of) {
+        look(coarse);
+        highest.resize(rows_.size());
+        Size open = 0;
+        for (std::size_t t = 0; t < rows_.size(); ++t) {
+            highest[t] = coarse.highest(double(score[t]), label[t], rows_[t].error);
+            if (highest[t] < double(second[t])) continue;
+            label[t] = decide(x.row(row_of(Size(t))), rows_[t], centroids, coarse);
+            highest[t] = std::numeric_limits<double>::infinity();
+            ++open;
+        }
+        return open;
+    }
+
+    std::vector<std::int32_t> label;
+    std::vector<float> score, second;
+    std::vector<double> highest;
+
+private:
+    static constexpr bool is_single = std::is_same_v<R, float>;
 
     // |x|_1, off by less than error() allows for.
     static double norm1_about(const R* value, Size n) {
@@ -228,9 +260,9 @@ private:
         R low = std::numeric_limits<R>::infinity();
         for (Size j = 0; j < k; ++j) {
             if (lowest_[std::size_t(j)] > limit) continue;
-            const R score = score_of_(centroids, row, j);
-            if (score < low) {
-                low = score;
+            const R own = score_of_(centroids, row, j);
+            if (own < low) {
+                low = own;
                 best = std::int32_t(j);
             }
         }
@@ -248,9 +280,42 @@ private:
 
     std::vector<CoarseRow> rows_;
     std::vector<std::uint32_t> slots_;
-    std::vector<float> values_, score_, second_;
+    std::vector<float> values_;
     std::vector<double> lowest_;
     PairScore<R> score_of_;
+};
+
+// Decides, pass by pass, whether rows are labelled by a first look, which pays while it settles
+// nearly all of them.
+template <class R>
+class FirstLook {
+public:
+    // May there be one at these centres?
+    bool possible(const Centroids<R>& centroids) {
+        if (centroids.k() < least_k || centroids.frame().metric == Metric::manhattan ||
+            !Coarse<R>::fits(centroids))
+            return false;
+        if (wait_ == 0) return true;
+        --wait_;
+        return false;
+    }
+    // A few rows are asked.
+    template <class I>
+    bool pays(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse) {
+        const Size some = std::min(probed, x.n), stride = some ? x.n / some : 1;
+        scan_.load(x, coarse.panels(), 0, some, stride);
+        const Size open = scan_.nearest(x, centroids, coarse, [&](Size t) { return t * stride; });
+        if (open * 16 <= some) return true;
+        wait_ = passes_without;
+        return false;
+    }
+
+private:
+    static constexpr Size least_k = 32, probed = 256;
+    static constexpr int passes_without = 16;
+
+    int wait_ = 0;
+    CoarseScan<R> scan_;
 };
 
 }  // namespace exactmeans

@@ -30,7 +30,13 @@ public:
     void start(Work<Rows>& work, const Threads& threads) {
         coarse_ = nullptr;
         if constexpr (!is_dense<Rows>) {
-            if (worth_a_look(work, threads)) return;
+            if (look_.possible(work.centroids)) {
+                const Coarse<R>& coarse = Coarse<R>::of(work.centroids, threads);
+                if (look_.pays(work.x, work.centroids, coarse)) {
+                    coarse_ = &coarse;
+                    return;
+                }
+            }
         }
         work.pack_centres(threads);
         if (work.loose()) work.look_at_rows(threads);
@@ -47,7 +53,9 @@ public:
         };
         if constexpr (!is_dense<Rows>) {
             if (coarse_) {
-                scan.coarse.nearest(work.x, work.centroids, *coarse_, begin, end - begin);
+                scan.coarse.load(work.x, coarse_->panels(), begin, end - begin);
+                scan.coarse.nearest(work.x, work.centroids, *coarse_,
+                                    [&](Size t) { return begin + t; });
                 take(scan.coarse.label);
                 return tally;
             }
@@ -60,36 +68,8 @@ public:
     void moved(const Movement&) {}
 
 private:
-    static constexpr Size least_k = 32, probed = 256;
-    static constexpr int passes_without = 16;
-
-    // Decides whether the rows are labelled by a first look (coarse.hpp), which pays while it
-    // settles nearly all of them.
-    template <class Rows>
-    bool worth_a_look(const Work<Rows>& work, const Threads& threads) {
-        const Centroids<R>& centroids = work.centroids;
-        if (centroids.k() < least_k || centroids.frame().metric == Metric::manhattan ||
-            !Coarse<R>::fits(centroids))
-            return false;
-        if (wait_ > 0) {
-            --wait_;
-            return false;
-        }
-        const Coarse<R>& coarse = Coarse<R>::of(centroids, threads);
-        const Size some = std::min(probed, work.x.n);
-        CoarseScan<R> scan;
-        const Size open =
-            some ? scan.nearest(work.x, centroids, coarse, 0, some, work.x.n / some) : 0;
-        if (open * 16 > some) {
-            wait_ = passes_without;
-            return false;
-        }
-        coarse_ = &coarse;
-        return true;
-    }
-
     const Coarse<R>* coarse_ = nullptr;  // null: no first look in this pass
-    int wait_ = 0;
+    FirstLook<R> look_;
 };
 
 }  // namespace exactmeans

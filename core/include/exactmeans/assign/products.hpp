@@ -112,7 +112,7 @@ private:
         std::vector<double> steps(changes.size());
         const double scale = unit_ * work.centroids.frame().scale();
         threads.ranges(k_, 1, [&](Size j, Size, int) {
-            SparseVector<R> now = values_of(work.centroids, j);
+            SparseVector<R> now = work.centroids.nonzeros(j);
             SparseVector<R>& then = centres_[std::size_t(j)];
             if (now == then) return;
             Change& change = changes[std::size_t(j)];
@@ -172,7 +172,7 @@ private:
         kept_.resize(longest_ > largest ? 0 : std::size_t(rows * k_));
         next_.resize(std::size_t(n_));
         centres_.resize(std::size_t(k_));
-        for (Size j = 0; j < k_; ++j) centres_[std::size_t(j)] = values_of(centroids, j);
+        for (Size j = 0; j < k_; ++j) centres_[std::size_t(j)] = centroids.nonzeros(j);
         std::fill(factor_.begin(), factor_.end(), 1.0);
         std::fill(error_.begin(), error_.end(), 2 * single * longest_);
         longest_then_ = longest_;
@@ -254,15 +254,6 @@ private:
             best = std::int32_t(j);
         }
         return best;
-    }
-
-    static SparseVector<R> values_of(const Centroids<R>& centroids, Size j) {
-        if (centroids.sparse()) return centroids.sparse_master(j);
-        SparseVector<R> own;
-        centroids.for_values(j, [&](Size f, R value) {
-            if (value != 0) own.push(f, value);
-        });
-        return own;
     }
 
     // Rows stand in tiles, in each of which every centre has its products side by side.

@@ -12,6 +12,7 @@
 #include "exactmeans/assign/hamerly.hpp"
 #include "exactmeans/assign/kdtree.hpp"
 #include "exactmeans/assign/lloyd.hpp"
+#include "exactmeans/assign/moving.hpp"
 #include "exactmeans/assign/pca.hpp"
 #include "exactmeans/assign/products.hpp"
 #include "exactmeans/assign/yinyang.hpp"
@@ -39,7 +40,7 @@ template <class R>
 inline constexpr std::array registry{
     registered<Lloyd<R>>(),   registered<Elkan<R>>(),  registered<Hamerly<R>>(),
     registered<Yinyang<R>>(), registered<Kdtree<R>>(), registered<Products<R>>(),
-    registered<Pca<R>>(),
+    registered<Pca<R>>(),     registered<Moving<R>>(),
 };
 
 template <class R>

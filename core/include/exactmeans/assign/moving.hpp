@@ -1,0 +1,133 @@
+// Only centres that moved are looked at, for CSR rows.
+//
+// A row keeps the highest score that its centre may have, and the lowest that any other may have.
+// Centres that did not move leave both as they are, those that moved a little lower and raise them
+// by what a bound feature by feature tells, and those that went far are compared (shifts.hpp). A
+// row whose two bounds cross meets all centres, and is bounded anew. No triangle inequality is
+// needed, which tells little where rows lie far from every centre, as texts do.
+// Memory: eight bytes per row, and the centres of the last pass.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/coarse.hpp"
+#include "exactmeans/shifts.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class Moving {
+public:
+    using Real = R;
+    static constexpr Traits traits{"moving", "centres that moved, bounds for the others", false,
+                                   true, "euclidean cosine angular"};
+    static Size bytes_per_row(Size, Size, bool) { return 8 + RowSlacks<R>::bytes_per_row; }
+
+    Moving(Size n, Size) : high_(std::size_t(n)), low_(std::size_t(n)) {}
+
+    template <class Rows>
+    void start(Work<Rows>& work, const Threads& threads) {
+        shifts_ = nullptr;
+        if (look_.possible(work.centroids)) {
+            const auto& shifts = work.centroids.template laid_out<Shifts<R>>(false, threads);
+            if (look_.pays(work.x, work.centroids, shifts.all())) {
+                sifts_ = shifts.sifts() && shifts.from() == seen_;
+                seen_ = shifts.version();
+                shifts_ = &shifts;
+                return;
+            }
+        }
+        seen_ = unseen;
+        work.pack_centres(threads);
+        if (work.loose()) work.look_at_rows(threads);
+    }
+
+    template <class Rows>
+    Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+        Tally tally;
+        const auto put = [&](Size i, std::int32_t label) {
+            tally.changed += work.labels[i] != label;
+            work.labels[i] = label;
+        };
+        const Size k = work.centroids.k();
+        if (!shifts_) {
+            scan.nearest(work, begin, nullptr, end - begin, false);
+            for (Size i = begin; i < end; ++i) put(i, scan.label[std::size_t(i - begin)]);
+            tally.distances = (end - begin) * k;
+            return tally;
+        }
+        CoarseScan<R>& look = scan.coarse;
+        std::vector<std::int32_t>& left = scan.room.open;
+        left.clear();
+        look.load(work.x, shifts_->all().panels(), begin, end - begin);
+        if (sifts_) {
+            sift(work, look, begin, end, left);
+            look.keep(left);
+            tally.distances = (end - begin) * shifts_->wild().k();
+            if (shifts_->wild().k() == 0) tally.skipped = end - begin - Size(left.size());
+        } else {
+            for (Size i = begin; i < end; ++i) left.push_back(std::int32_t(i - begin));
+        }
+        const auto row_of = [&](Size t) { return begin + left[std::size_t(t)]; };
+        look.nearest(work.x, work.centroids, shifts_->all(), row_of);
+        for (Size t = 0; t < Size(left.size()); ++t) {
+            put(row_of(t), look.label[std::size_t(t)]);
+            keep(row_of(t), look.highest[std::size_t(t)], double(look.second[std::size_t(t)]));
+        }
+        tally.distances += Size(left.size()) * k;
+        shifts_->tell(end - begin, tally.changed, Size(left.size()));
+        return tally;
+    }
+
+    void moved(const Movement&) {}
+
+private:
+    static constexpr Size unseen = -2;  // not even the version before the first
+
+    // Which rows must be compared with all centres; the bounds of all others follow the centres.
+    template <class Rows>
+    void sift(const Work<Rows>& work, CoarseScan<R>& look, Size begin, Size end,
+              std::vector<std::int32_t>& left) {
+        const Coarse<R>& wild = shifts_->wild();
+        if (wild.k()) look.look(wild);
+        for (Size i = begin; i < end; ++i) {
+            const Size t = i - begin, own = work.labels[i];
+            const std::int32_t place = shifts_->place(own);
+            const auto reach = shifts_->reach(work.x.row(i), look.row(t), own);
+            double low = double(low_[std::size_t(i)]) - reach.fall,
+                   high = double(high_[std::size_t(i)]);
+            if (place == Shifts<R>::tame) high += reach.rise;
+            if (wild.k()) {
+                const std::size_t at = std::size_t(t);
+                const bool is_own = look.label[at] == place;
+                low = std::min(low, double(is_own ? look.second[at] : look.score[at]));
+                if (place >= 0)
+                    high = is_own ? wild.highest(double(look.score[at]), place, look.row(t).error)
+                                  : std::numeric_limits<double>::infinity();
+            }
+            if (high < low)
+                keep(i, high, low);
+            else
+                left.push_back(std::int32_t(t));
+        }
+    }
+
+    // Rounded outwards.
+    void keep(Size i, double high, double low) {
+        const auto wider = [](double bound) { return std::abs(bound) * 0x1p-22 + 0x1p-120; };
+        high_[std::size_t(i)] = float(high + wider(high));
+        low_[std::size_t(i)] = float(low - wider(low));
+    }
+
+    const Shifts<R>* shifts_ = nullptr;  // null: no first look in this pass
+    bool sifts_ = false;
+    Size seen_ = unseen;  // version of the centres that the bounds hold for
+    FirstLook<R> look_;
+    std::vector<float> high_, low_;
+};
+
+}  // namespace exactmeans

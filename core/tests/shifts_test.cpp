@@ -1,0 +1,123 @@
+#include "exactmeans/shifts.hpp"
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "check.hpp"
+#include "samples.hpp"
+
+using namespace exactmeans;
+using namespace samples;
+
+namespace {
+
+constexpr Size k = 160, d = 300, n = 400;
+constexpr Size far = 40, near = 60;  // centres 0..far-1 go far, the next up to far+near a little
+
+template <class R>
+Matrix<R> sparse_matrix(Size rows, Random& random, bool signs, double scale) {
+    return Matrix<R>(rows, d, [&] {
+        const double value = random.below(8) ? 0.0 : scale * random.uniform(0.1, 1.0);
+        return signs && random.coin() ? -value : value;
+    });
+}
+
+// The score with stored numbers, exact but for a few bits of long double.
+template <class R>
+long double exact_score(const Centroids<R>& centroids, const Matrix<R>& x, Size i, Size j) {
+    long double score = static_cast<long double>(centroids.start()[j]);
+    for (Size f = 0; f < d; ++f)
+        score +=
+            static_cast<long double>(x(i, f)) * static_cast<long double>(Layout<R>::packed(
+                                                    centroids.frame(), f, centroids.master(j)[f]));
+    return score;
+}
+
+template <class R>
+void check_reach(bool signs, int exponent) {
+    Random random(signs ? 5 : 6);
+    const Threads threads{2};
+    Frame<R> frame;
+    frame.exponent = exponent;
+    const double scale = std::ldexp(1.0, -exponent);  // of the data
+    Matrix<R> centres = sparse_matrix<R>(k, random, signs, scale);
+    // The largest value of each does not change, so that the room for steps is none.
+    for (Size j = 0; j < k; ++j) centres(j, d - 1) = R(2 * scale);
+    Centroids<R> then(centres.values.data(), k, d, frame, threads);
+    Centroids<R> now(centres.values.data(), k, d, frame, threads);
+    std::vector<std::uint32_t> slots(static_cast<std::size_t>(d));
+    std::iota(slots.rbegin(), slots.rend(), 0u);
+    now.set_slots(slots);
+    const auto shifts = [&]() -> const Shifts<R>& {
+        return now.template laid_out<Shifts<R>>(false, threads);
+    };
+    CHECK(!shifts().sifts());  // nothing is known of before
+    // Passes over calm rows, of which so few are left over that fewer centres are wild next time.
+    const auto pass = [&] { shifts().tell(1000, 10, 60); };
+    pass();
+    for (Size j = 0; j < far + near; ++j)
+        for (Size f = 0; f < d - 1; ++f)
+            if (random.coin())
+                centres(j, f) += R(scale * (j < far ? 0.5 : 1e-3) * random.uniform(-1.0, 1.0));
+    now.move(centres.values.data(), threads);
+    CHECK(shifts().sifts());
+    CHECK_EQ(shifts().wild().k(), far + near);  // it begins with all of them
+    pass();
+    then.move(centres.values.data(), threads);
+    for (Size j = 0; j < far + near; ++j)
+        for (Size f = 0; f < d - 1; ++f)
+            if (random.coin())
+                centres(j, f) += R(scale * (j < far ? 0.5 : 1e-3) * random.uniform(-1.0, 1.0));
+    now.move(centres.values.data(), threads);
+
+    const Shifts<R>& seen = shifts();
+    CHECK(seen.sifts());
+    CHECK_EQ(seen.from() + 1, seen.version());
+    CHECK_EQ(seen.wild().k(), Size(64));
+    Size tame = 0;
+    for (Size j = 0; j < k; ++j) {
+        CHECK((seen.place(j) == Shifts<R>::still) == (j >= far + near));
+        if (j < far) CHECK(seen.place(j) >= 0);
+        tame += seen.place(j) == Shifts<R>::tame;
+    }
+    CHECK_EQ(tame, far + near - 64);
+
+    // Whole rows, and rows of one feature, whose bounds leave the least room: some of them so long
+    // that what is left for half the centres' norms does not count.
+    Matrix<R> x = sparse_matrix<R>(n, random, signs, scale);
+    for (Size i = 0; i < n / 2; ++i)
+        for (Size f = 0; f < d; ++f)
+            x(i, f) = f != i % d ? R(0)
+                                 : R(scale * (i % 3 ? 1.0 : 1e7) *
+                                     (signs && i % 2 ? -random.unit() : random.unit()));
+    const Csr<R, std::int32_t> csr(x);
+    const auto rows = csr.rows();
+    CoarseScan<R> scan;
+    scan.load(rows, seen.all().panels(), 0, n);
+    double closest = 0;
+    for (Size i = 0; i < n; ++i)
+        for (Size j = 0; j < k; ++j) {
+            if (seen.place(j) != Shifts<R>::tame) continue;
+            const auto reach = seen.reach(rows.row(i), scan.row(i), j);
+            const long double before = exact_score(then, x, i, j),
+                              after = exact_score(now, x, i, j);
+            CHECK(before - after <= static_cast<long double>(reach.fall));
+            CHECK(after - before <= static_cast<long double>(reach.rise));
+            closest = std::max(closest, double(after - before) / reach.rise);
+        }
+    CHECK(closest > 0.9);  // bounds that are not vacuous
+}
+
+}  // namespace
+
+TEST(reach_float) {
+    check_reach<float>(false, 0);
+    check_reach<float>(true, 0);
+    check_reach<float>(true, -40);
+}
+TEST(reach_double) {
+    check_reach<double>(false, 0);
+    check_reach<double>(true, 0);
+    check_reach<double>(true, 40);
+}
