@@ -69,7 +69,7 @@ def load(name: str, dtype: str, max_rows: int | None = None) -> Any:
         if name in JITTERED:
             X += np.random.default_rng(0).uniform(-1e-3, 1e-3, X.shape)
     X = X[:max_rows]
-    return X.astype(dtype) if sp.issparse(X) else np.ascontiguousarray(X, dtype=dtype)
+    return np.ascontiguousarray(X, dtype) if isinstance(X, np.ndarray) else X.astype(dtype)
 
 
 def start(X: Any, k: int) -> tuple[Any, int]:
@@ -87,7 +87,7 @@ def start(X: Any, k: int) -> tuple[Any, int]:
     rows: Any = None
     for seed in range(42, 74):
         rows = X[shuffled(X.shape[0], seed)[:k]]
-        rows = rows.toarray() if sp.issparse(rows) else rows.copy()
+        rows = rows.copy() if isinstance(rows, np.ndarray) else rows.toarray()
         if len({row.tobytes() for row in rows}) == k:
             break
     if sp.issparse(X):

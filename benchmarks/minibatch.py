@@ -13,7 +13,7 @@ from statistics import fmean, median
 from . import data
 from .peers import Fitted
 from .race import Row
-from .worker import SETTLE, Child, judge
+from .worker import SETTLE, Child, measured
 
 CASES = (("letter", 26), ("covtype", 20), ("mnist", 20), ("glove", 100), ("acl", 20), ("cve", 50))
 OURS, THEIRS = "exactmeans", "sklearn.cluster"
@@ -89,6 +89,6 @@ def _serve(
             began = time.perf_counter()
             model.fit(X)
             seconds = time.perf_counter() - began
-            pipe.send((seconds, judge(X, Fitted(None, model.cluster_centers_)).inertia))
+            pipe.send((seconds, measured(X, Fitted(None, model.cluster_centers_)).inertia))
     except EOFError:
         return

@@ -1,4 +1,4 @@
-"""Contenders take turns; ratios are taken within a round, and only between equal answers."""
+"""Contenders take turns; ratios are taken within a round, and never against a better answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from .suites import Case
 from .worker import Answer, ContenderError, Worker
 
 SAME_LABELS = 0.999
-# Failing that, inertia: in float32 rounding moves rows and from there iterations part; where each
-# library draws its own k-means++ seeds only the quality can be compared.
-SAME_INERTIA = {"float32": 1e-3, "float64": 0.0, "k-means++": 1e-2}
+# Labels may hide what a few rows far out cost. Where they differ, inertia decides alone: in float32
+# rounding moves rows and from there iterations part; where each library draws its own k-means++
+# seeds only the quality can be compared.
+SAME_INERTIA = {"labels": 1e-3, "float32": 1e-3, "float64": 0.0, "k-means++": 1e-2}
 # Potentials of seeds alone, where float32 rounding has drawn other rows.
 SAME_POTENTIAL = {"float32": 0.1, "float64": 0.0}
 
@@ -33,6 +34,18 @@ class Row:
     target: str | None = None
     met: bool | None = None
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a contender's time beside ours."""
+
+    counts: bool
+    note: str = ""
+    better: bool = False  # is their answer better than ours?
+
+
+SAME = Verdict(True)
 
 
 def race(case: Case, rounds: int, threads: int) -> list[Row]:
@@ -80,18 +93,20 @@ def _row(
     target = None if least is None or name == case.ours else f">= {least:g}x"
     if name in failures:
         return Row(case.name, name, None, "", target=target, note=failures[name])
-    judge = "scikit-learn" if "scikit-learn" in answers else case.ours
-    verdict = _compare(case, answers[name], answers.get(judge)) if name != judge else ""
-    own = _compare(case, answers[case.ours], answers.get(judge)) if case.ours in answers else ""
+    ours = answers.get(case.ours)
+    verdict = judge(case, answers[name], ours) if name != case.ours else SAME
+    # Where scikit-learn's Lloyd does better than we, something of ours is wrong: nothing counts.
+    plain = judge(case, answers.get("scikit-learn"), ours)
     row = _value(case, name, times[name])
     row.target = target
-    row.note = verdict
+    row.note = verdict.note
     if name == case.ours or case.ours in failures:
+        row.note = "worse than scikit-learn's answer" if plain.better else ""
         return row
     ratios = [a / b for a, b in zip(times[name], times[case.ours], strict=True) if a > 0 and b > 0]
     if lost := len(times[name]) - len(ratios):
         row.note = f"{row.note} {lost} rounds lost in noise".strip()
-    if ratios and not verdict and not own:  # a time counts only for the same answer
+    if ratios and verdict.counts and not plain.better:
         row.ratio = (statistics.median(ratios), min(ratios), max(ratios))
         row.met = None if target is None or case.rows else row.ratio[0] >= (least or 0.0)
     return row
@@ -107,21 +122,32 @@ def _value(case: Case, name: str, seconds: list[float]) -> Row:
     return Row(case.name, name, 1e3 * middle, unit, 1e3 * low, 1e3 * high)
 
 
-def _compare(case: Case, answer: Answer, reference: Answer | None) -> str:
-    """Empty when the answers agree, else what differs."""
-    if not case.same or reference is None or answer.labels is None or reference.labels is None:
-        return ""
-    counts = (answer.n_iter, reference.n_iter)
+def judge(case: Case, theirs: Answer | None, ours: Answer | None) -> Verdict:
+    """Does their time count beside ours? It does for the same answer, and for one that is worse."""
+    if not case.same or theirs is None or ours is None:
+        return SAME
+    if theirs.labels is None or ours.labels is None:
+        return SAME
+    agree = float(np.mean(theirs.labels == ours.labels))
+    apart = theirs.inertia / ours.inertia - 1 if ours.inertia > 0 else 0.0
+    better = apart < -_allowed(case, agree)
+    counts = (theirs.n_iter, ours.n_iter)
     # Rounding may decide when a fit settles; but if one ran to the limit, so must the other.
     if None not in counts and counts[0] != counts[1] and case.iters[1] in counts:
-        return f"other answer: {counts[0]} iterations, not {counts[1]}"
-    agree = float(np.mean(answer.labels == reference.labels))
+        return Verdict(False, f"other answer: {counts[0]} iterations, not {counts[1]}", better)
+    if abs(apart) <= _allowed(case, agree) and (agree >= SAME_LABELS or ours.inertia > 0):
+        return SAME
+    differ = f"{agree:.2%} of labels" + (f", inertia {apart:+.2e}" if ours.inertia > 0 else "")
+    # From seeds of their own, better or worse is luck.
+    if apart > 0 and case.init == "rows":
+        return Verdict(True, f"worse answer: {differ}")
+    return Verdict(False, f"other answer: {differ}", better)
+
+
+def _allowed(case: Case, agree: float) -> float:
+    """How far apart inertias may be; a few rows of a huge scale may have most of it."""
     if agree >= SAME_LABELS:
-        return ""
-    if reference.inertia > 0:
-        apart = answer.inertia / reference.inertia - 1
-        allowed = SAME_INERTIA[case.dtype if case.init == "rows" else case.init]
-        if abs(apart) <= (SAME_POTENTIAL[case.dtype] if case.op == "seed" else allowed):
-            return ""
-        return f"other answer: {agree:.2%} of labels, inertia {apart:+.2e}"
-    return f"other answer: {agree:.2%} of labels"
+        return SAME_INERTIA["labels"]
+    if case.op == "seed":
+        return SAME_POTENTIAL[case.dtype]
+    return SAME_INERTIA[case.dtype if case.init == "rows" else case.init]

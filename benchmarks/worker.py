@@ -113,13 +113,13 @@ def _serve(pipe: Connection, name: str, case: Case, threads: int) -> None:
             elif seeds:
                 seconds, (centres, rows) = _timed(seeds)
                 if want_answer:  # which rows, and what they leave of the potential
-                    answer = replace(judge(X, Fitted(None, centres)), labels=rows)
+                    answer = replace(measured(X, Fitted(None, centres)), labels=rows)
             else:
                 seconds, fitted = _timed(lambda: peer.fit(X, work))
                 if case.op == "iteration":
                     seconds -= _timed(lambda: peer.fit(X, fewer))[0]
                     seconds /= case.iters[1] - case.iters[0]
-                answer = judge(X, fitted) if want_answer else None
+                answer = measured(X, fitted) if want_answer else None
             pipe.send((seconds, answer if want_answer else None))
     except EOFError:
         return
@@ -143,19 +143,21 @@ def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
             return min(times), outcome
 
 
-def judge(X: Any, fitted: Fitted) -> Answer:
+def measured(X: Any, fitted: Fitted) -> Answer:
     """The answer in one common measure: float64, computed here, outside the clock."""
     centres = fitted.centres
-    C = np.asarray(centres.toarray() if sp.issparse(centres) else centres, np.float64)
+    C = np.asarray(centres.toarray() if hasattr(centres, "toarray") else centres, np.float64)
     half_norms = (C * C).sum(1) / 2
     nearest = np.empty(X.shape[0], np.int64)
     inertia = 0.0
     for low in range(0, X.shape[0], 4096):
         block = X[low : low + 4096].astype(np.float64)
         scores = half_norms - block @ C.T
-        nearest[low : low + 4096] = scores.argmin(1)
-        norms = block.multiply(block).sum() if sp.issparse(X) else (block * block).sum()
-        inertia += float(norms + 2 * scores.min(1).sum())
+        own = nearest[low : low + 4096] = scores.argmin(1)
+        if sp.issparse(X):
+            inertia += float(block.multiply(block).sum() + 2 * scores.min(1).sum())
+        else:  # by differences: data of a huge scale leaves nothing of such sums
+            inertia += float(((block - C[own]) ** 2).sum())
     labels = nearest if fitted.labels is None else np.asarray(fitted.labels)
     return Answer(labels, inertia, fitted.n_iter)
 
