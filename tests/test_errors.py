@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 
 import exactmeans
 from exactmeans import KMeans, kmeans_plusplus, open_blocks
+from exactmeans.text import tfidf
 
 PACKAGE = Path(exactmeans.__file__).parent
 
@@ -139,11 +140,15 @@ for title, data in {
     "1-D list": [1.0, 2.0, 3.0],
     "3-D": np.ones((3, 3, 3)),
     "3-D list": [[[1.0]]],
+    "a list of sparse matrices": [sp.csr_array(X), sp.csr_array(X)],
     "0-D": np.array(3.0),
     "a number": 3,
     "no rows, list": [],
 }.items():
     fit(title, "two-dimensional", data)
+fit("3-D, what to do", r"shape \(3, 3, 3\): X\.reshape\(len\(X\), -1\)", np.ones((3, 3, 3)))
+fit("list of blocks", r"list of 2: exactmeans\.open_blocks\(X\)", [X, X])
+fit("tuple of blocks", r"tuple of 2: exactmeans\.open_blocks\(X\)", (X[:5], X[5:]))
 for title, data in {
     "0 rows": np.empty((0, 3)),
     "0 columns": np.empty((3, 0)),
@@ -220,6 +225,13 @@ fit("returns NaN", "what init returned must be finite", init=returns(put(np.nan)
 fit("returns too few", r"\(2, 3\)", init=returns(X[:2]))
 fit("returns too narrow", r"\(3, 2\)", init=returns(X[:3, :2]))
 fit("returns None", "must ", init=returns(None))
+fit("returns a tuple", "a tuple of 2: return the centres alone", init=kmeans_plusplus)
+for title, value in {
+    "no random_state": lambda X, n_clusters: X[:3],
+    "one argument": lambda X: X[:3],
+    "more arguments": lambda X, n_clusters, more, random_state: X[:3],
+}.items():
+    fit(title, r"must be callable as init\(X, n_clusters, random_state=\.\.\.\), but", init=value)
 fit("returns text", "must be an array of numbers", init=returns("abc"))
 add(
     "init",
@@ -316,6 +328,19 @@ for name in ("explain", "get_feature_names_out"):
         NotFittedError,
         theirs=True,
     )
+
+# files and texts ----------------------------------------------------------------------------------
+add("path", "load of a folder", partial(exactmeans.load, PACKAGE), "is a folder: name the file")
+add("path", "save as a folder", partial(model.save, PACKAGE), "must name a file")
+add(
+    "path",
+    "save into a folder that is not there",
+    partial(model.save, PACKAGE / "nowhere" / "model.safetensors"),
+    "must lie in a folder that exists.*make it first",
+    FileNotFoundError,
+)
+value = None
+add("source", "no documents", partial(tfidf, value), "must be strings.* it is of type 'NoneType'")
 
 # kmeans_plusplus ----------------------------------------------------------------------------------
 add("n_clusters", "++ more than rows", lambda: kmeans_plusplus(X, 41), "n_samples=40")

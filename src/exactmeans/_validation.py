@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import numbers
 import os
@@ -158,6 +159,11 @@ def _refuse_malformed(X: Any) -> None:
 
 def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
     """The dtype of X as an array, or one sentence on why it is no matrix of numbers."""
+    if isinstance(X, (list, tuple)) and X and all(getattr(block, "ndim", 0) == 2 for block in X):
+        raise ValueError(
+            f"X must be one two-dimensional matrix, but it is a {type(X).__name__} of {len(X)}: "
+            "exactmeans.open_blocks(X) takes them as blocks of rows."
+        )
     try:
         array = np.asarray(X)
     except ValueError:
@@ -166,6 +172,11 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
         raise ValueError(f"X must hold numbers, but it holds text (dtype {array.dtype}).")
     if array.dtype.kind == "c":
         raise ValueError("X must hold real numbers: Complex data not supported.")
+    if array.ndim > 2:
+        raise ValueError(
+            f"X must be two-dimensional, but it has shape {array.shape}: X.reshape(len(X), -1) "
+            "makes a row of each entry, and exactmeans.open_blocks takes a list of blocks of rows."
+        )
     if array.ndim != 2:
         raise ValueError(
             f"X must be two-dimensional, but it has shape {array.shape}: Reshape your data with "
@@ -293,6 +304,25 @@ def check_weights(sample_weight: Any, n: int, *, part: bool = False) -> Double |
     if not part and not weights.any():
         raise ValueError("sample_weight must not be zero for every row.")
     return weights
+
+
+def call_init(init: Any, X: Matrix, k: int, rng: np.random.RandomState) -> Any:
+    """What a callable `init` returns; looked at before it runs, so that its own errors stay its."""
+    try:
+        inspect.signature(init).bind(X, k, random_state=rng)
+    except TypeError as error:
+        raise ValueError(
+            f"init must be callable as init(X, n_clusters, random_state=...), but {error}."
+        ) from None
+    except ValueError:
+        pass  # some callables of C do not tell
+    centres = init(X, k, random_state=rng)
+    if isinstance(centres, tuple):
+        raise ValueError(
+            f"what init returned must be an array of shape ({k}, {X.shape[1]}), but it is a tuple "
+            f"of {len(centres)}: return the centres alone."
+        )
+    return centres
 
 
 def check_centres(

@@ -503,7 +503,7 @@ class KMeans(
         if callable(init):
             if check.is_source(X):
                 raise ValueError("init must not be a callable when X comes in blocks.")
-            centres = init(engine.whole(), k, random_state=rng)
+            centres = check.call_init(init, engine.whole(), k, rng)
             given = check.check_centres(
                 centres, k, engine.d, engine.dtype, "what init returned", sparse=engine.sparse
             )

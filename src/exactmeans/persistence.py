@@ -200,6 +200,13 @@ def write(path: str | os.PathLike[str], kind: str, content: Any, tensors: Tensor
         "digest": _digest(text, tensors),
     }
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"path must lie in a folder that exists, but {str(target.parent)!r} does not: make it "
+            "first."
+        )
+    if target.is_dir():
+        raise ValueError(f"path must name a file, but {str(target)!r} is a folder.")
     beside = target.with_name(target.name + ".tmp")
     with open(beside, "wb") as file:
         file.write(library.numpy.save(tensors, about))
@@ -218,6 +225,8 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, Tensors]:
     """What `write` put there; one sentence for anything else."""
     library = _safetensors()
     shown = os.fspath(path)
+    if os.path.isdir(shown):
+        raise ValueError(f"path must name a file, but {shown!r} is a folder: name the file in it.")
     try:
         with library.safe_open(shown, framework="numpy") as file:
             about = file.metadata() or {}

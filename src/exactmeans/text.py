@@ -49,6 +49,11 @@ def documents(source: str | os.PathLike[str] | Iterable[str]) -> Iterator[str]:
             for line in lines:
                 yield line.rstrip("\r\n")
         return
+    if not isinstance(source, Iterable):
+        raise ValueError(
+            "source must be strings, or the name of a file or a folder of them, but it is of type "
+            f"{type(source).__name__!r}."
+        )
     for document in source:
         if not isinstance(document, str):
             raise ValueError(f"source must hold strings, but it holds {type(document).__name__!r}.")
