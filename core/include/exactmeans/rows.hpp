@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -106,6 +107,11 @@ public:
         rows_.resize(std::size_t(count));
         const auto id = [&](Size t) { return ids ? ids[t] : begin + t; };
         if (x.col_stride == 1 && !shift) {
+            if (!ids && !x.picks) {
+                const R* from = x.row(begin);
+                for (const R*& row : rows_) row = std::exchange(from, from + x.row_stride);
+                return;
+            }
             for (Size t = 0; t < count; ++t) rows_[std::size_t(t)] = x.row(id(t));
             return;
         }

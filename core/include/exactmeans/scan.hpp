@@ -219,7 +219,7 @@ template <class Rows>
 Size chunk_rows(const Rows& x, Size k, int n_jobs) {
     if constexpr (is_dense<Rows>) {
         const Size rows = (Size(1) << 20) / std::max<Size>(1, x.d * k);
-        return std::clamp<Size>(rows / 48 * 48, 48, 960);
+        return std::clamp<Size>(rows / 48 * 48, 48, 480);
     } else {
         const Size work = (x.n ? x.nonzeros() / x.n + 1 : 1) * k;
         const Size most = std::clamp<Size>((Size(1) << 31) / std::max<Size>(1, work), 64, 16384);

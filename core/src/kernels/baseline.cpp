@@ -71,6 +71,9 @@ struct Lanes {
         for (int l = 1; l < lanes; ++l) low = a.v[l] < low ? a.v[l] : low;
         return low;
     }
+    static Lanes lowest_of(const Lanes* a) {
+        return each([&](int l) { return lowest(a[l]); });
+    }
     // (0 + 2) + (1 + 3)
     static double total(const Lanes& a) { return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]); }
 

@@ -172,24 +172,31 @@ inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
 template <class V, bool WithSecond, class Best>
 inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out, Best best_of) {
     using R = typename V::Real;
-    for (Size i = 0; i < n; ++i) {
-        const LaneBest<V> best = best_of(i);
+    constexpr Size block = 16;
+    LaneBest<V> best[block];
+    std::int32_t label[block];
+    R score[block], second[block];
+    const Nearest<R> own{label, score, second};
+    for (Size begin = 0; begin < n; begin += block) {
+        const Size count = n - begin < block ? n - begin : block;
+        for (Size r = 0; r < count; ++r) best[r] = best_of(begin + r);
         if (first == 0) {
-            reduce_lanes<V, WithSecond>(best, i, out);
+            reduce_rows<V, WithSecond>(best, begin, count, out);
             continue;
         }
-        const R old = out.score[i], old_second = WithSecond ? out.second[i] : R(0);
-        const std::int32_t old_label = out.label[i];
-        reduce_lanes<V, WithSecond>(best, i, out);
-        const R low = out.score[i];
-        if (!(low < old)) {
-            out.score[i] = old;
-            out.label[i] = old_label;
-        }
-        if constexpr (WithSecond) {
-            const R loser = low < old ? old : low,
-                    other = old_second < out.second[i] ? old_second : out.second[i];
-            out.second[i] = loser < other ? loser : other;
+        reduce_rows<V, WithSecond>(best, 0, count, own);
+        for (Size r = 0; r < count; ++r) {
+            const Size i = begin + r;
+            const R old = out.score[i], low = score[r];
+            if (low < old) {
+                out.score[i] = low;
+                out.label[i] = label[r];
+            }
+            if constexpr (WithSecond) {
+                const R loser = low < old ? old : low,
+                        other = out.second[i] < second[r] ? out.second[i] : second[r];
+                out.second[i] = loser < other ? loser : other;
+            }
         }
     }
 }

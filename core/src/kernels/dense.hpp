@@ -116,7 +116,7 @@ void panel_dense(const typename V::Real* const* rows, Size n,
         const Size count = n - begin < dense_block ? n - begin : dense_block;
         for (Size i = 0; i < count; ++i) best[i] = LaneBest<V>::none();
         run(rows + begin, count, centres, panel.first, best);
-        for (Size i = 0; i < count; ++i) reduce_lanes<V, true>(best[i], begin + i, out);
+        reduce_rows<V, true>(best, begin, count, out);
     }
 }
 
@@ -138,7 +138,7 @@ void nearest_dense_wide(const typename V::Real* const* rows, Size n,
             else
                 dense_panel<V, 3, WithSecond, Term>(some, count, centres, panel.first, best);
         }
-        for (Size i = 0; i < count; ++i) reduce_lanes<V, WithSecond>(best[i], begin + i, out);
+        reduce_rows<V, WithSecond>(best, begin, count, out);
     }
 }
 

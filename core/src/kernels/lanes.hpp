@@ -24,7 +24,7 @@ struct LaneBest {
     void take(V candidate, V number) {
         if constexpr (WithSecond) second = V::min(second, V::max(score, candidate));
         const auto lower = V::less(candidate, score);
-        score = V::select(lower, candidate, score);
+        score = V::min(candidate, score);
         centre = V::select(lower, number, centre);
     }
 };
@@ -44,6 +44,39 @@ inline void reduce_lanes(const LaneBest<V>& best, Size i, const Nearest<typename
         const auto winner = V::equal(best.centre, V::splat(label));
         out.second[i] = V::lowest(V::min(best.second, V::select(winner, inf, best.score)));
     }
+}
+
+// The same for rows [begin, begin + n), as many at a time as there are lanes.
+template <class V, bool WithSecond>
+inline void reduce_rows(const LaneBest<V>* best, Size begin, Size n,
+                        const Nearest<typename V::Real>& out) {
+    using R = typename V::Real;
+    const V inf = V::splat(std::numeric_limits<R>::infinity());
+    Size i = 0;
+    for (; i + V::lanes <= n; i += V::lanes) {
+        const LaneBest<V>* own = best + i;
+        const Size at = begin + i;
+        R label[V::lanes];
+        V left[V::lanes];
+#pragma GCC unroll 16
+        for (int r = 0; r < V::lanes; ++r) left[r] = own[r].score;
+        V::lowest_of(left).store(out.score + at);
+#pragma GCC unroll 16
+        for (int r = 0; r < V::lanes; ++r)
+            left[r] =
+                V::select(V::equal(own[r].score, V::splat(out.score[at + r])), own[r].centre, inf);
+        V::lowest_of(left).store(label);
+        for (int r = 0; r < V::lanes; ++r) out.label[at + r] = std::int32_t(label[r]);
+        if constexpr (WithSecond) {
+#pragma GCC unroll 16
+            for (int r = 0; r < V::lanes; ++r) {
+                const auto winner = V::equal(own[r].centre, V::splat(label[r]));
+                left[r] = V::min(own[r].second, V::select(winner, inf, own[r].score));
+            }
+            V::lowest_of(left).store(out.second + at);
+        }
+    }
+    for (; i < n; ++i) reduce_lanes<V, WithSecond>(best[i], begin + i, out);
 }
 
 // What a feature adds to the chain of a score. The packed centre has its sign turned.

@@ -48,6 +48,9 @@ struct Float4 {
     static Float4 min(Float4 a, Float4 b) { return {vminnmq_f32(a.v, b.v)}; }
     static Float4 max(Float4 a, Float4 b) { return {vmaxnmq_f32(a.v, b.v)}; }
     static float lowest(Float4 a) { return vminnmvq_f32(a.v); }
+    static Float4 lowest_of(const Float4* a) {
+        return {vpminnmq_f32(vpminnmq_f32(a[0].v, a[1].v), vpminnmq_f32(a[2].v, a[3].v))};
+    }
 };
 
 struct Double2 {
@@ -79,6 +82,7 @@ struct Double2 {
     static Double2 min(Double2 a, Double2 b) { return {vminnmq_f64(a.v, b.v)}; }
     static Double2 max(Double2 a, Double2 b) { return {vmaxnmq_f64(a.v, b.v)}; }
     static double lowest(Double2 a) { return vminnmvq_f64(a.v); }
+    static Double2 lowest_of(const Double2* a) { return {vpminnmq_f64(a[0].v, a[1].v)}; }
     static double total(Double2 a) { return vgetq_lane_f64(a.v, 0) + vgetq_lane_f64(a.v, 1); }
 };
 

@@ -46,10 +46,11 @@ public:
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         Tally tally{0, (end - begin) * work.centroids.k(), 0};
         const auto take = [&](const std::vector<std::int32_t>& label) {
-            for (Size i = begin; i < end; ++i) {
-                tally.changed += label[std::size_t(i - begin)] != work.labels[i];
-                work.labels[i] = label[std::size_t(i - begin)];
-            }
+            std::int32_t* const to = work.labels + begin;
+            std::int32_t changed = 0;  // no wider than labels, so that they are compared together
+            for (Size t = 0; t < end - begin; ++t) changed += label[std::size_t(t)] != to[t];
+            std::copy_n(label.begin(), end - begin, to);
+            tally.changed += changed;
         };
         if constexpr (!is_dense<Rows>) {
             if (coarse_) {
