@@ -411,3 +411,30 @@ TEST(explained_scatter) {
     for (Size j = 0; j < k; ++j) got += sums.explained(j, centres.row(j), origin.data(), 0);
     CHECK(std::fabs(got - double(about_origin - about_centres)) < 1e-11 * double(about_origin));
 }
+
+TEST(few_features_join_and_leave_a_long_sum) {
+    SparseSum all(2), few(2);
+    std::vector<std::uint32_t> features{3};
+    std::vector<double> high{5}, low{6};
+    for (Size f = 10; f < 210; ++f) {
+        const double words[] = {double(f), 0.5};
+        all.push(f, words, 1);
+        if (f == 50) continue;
+        features.push_back(std::uint32_t(f));
+        high.push_back(f == 100 ? 107.0 : double(f));
+        low.push_back(f == 100 ? 8.5 : 0.5);
+    }
+    features.push_back(500);
+    high.push_back(0);
+    low.push_back(9);
+    // New before all others, gone, there already, and new behind all others.
+    const double words[][2] = {{5, 6}, {-50, -0.5}, {7, 8}, {0, 9}};
+    const Size places[] = {3, 50, 100, 500};
+    for (int t = 0; t < 4; ++t) few.push(places[t], words[t], 1);
+    all.add(few);
+    CHECK(all.features() == features);
+    for (Size t = 0; t < all.size(); ++t) {
+        CHECK_EQ(all.plane(0)[t], high[std::size_t(t)]);
+        CHECK_EQ(all.plane(1)[t], low[std::size_t(t)]);
+    }
+}

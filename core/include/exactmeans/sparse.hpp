@@ -52,10 +52,15 @@ void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint
     Size s = 0, t = 0;
     while (s < na && t < nb) {
         const std::uint32_t fa = a[std::size_t(s)], fb = b[std::size_t(t)];
-        const std::uint32_t f = std::min(fa, fb);
-        visit(f, fa == f ? s : -1, fb == f ? t : -1);
-        s += fa == f;
-        t += fb == f;
+        // Lists are mostly alike: a branch that is foreseen waits for neither of them.
+        if (fa == fb) {
+            visit(fa, s++, t++);
+            continue;
+        }
+        const bool first = fa < fb;
+        visit(first ? fa : fb, first ? s : -1, first ? -1 : t);
+        s += first;
+        t += !first;
     }
     for (; s < na; ++s) visit(a[std::size_t(s)], s, Size(-1));
     for (; t < nb; ++t) visit(b[std::size_t(t)], Size(-1), t);

@@ -103,28 +103,64 @@ public:
 
     void add(const SparseSum& other) {
         if (other.size() == 0) return;
-        const std::size_t words = planes_.size(), most = std::size_t(size() + other.size());
-        SparseSum sum(static_cast<int>(words));
-        sum.features_.resize(most);
-        for (auto& plane : sum.planes_) plane.resize(most);
+        SparseSum sum(static_cast<int>(planes_.size()));
+        if (8 * other.size() < size())
+            add_few(other, sum);
+        else
+            add_many(other, sum);
+        *this = std::move(sum);
+    }
+
+private:
+    void resize(std::size_t size) {
+        features_.resize(size);
+        for (auto& plane : planes_) plane.resize(size);
+    }
+    // A feature that no row has any more goes.
+    void add_many(const SparseSum& other, SparseSum& sum) const {
+        sum.resize(features_.size() + other.features_.size());
         std::size_t at = 0;
         for_either(features_, other.features_, [&](std::uint32_t f, Size a, Size b) {
             bool any = false;
-            for (std::size_t w = 0; w < words; ++w) {
+            for (std::size_t w = 0; w < planes_.size(); ++w) {
                 const double word = (a < 0 ? 0.0 : planes_[w][std::size_t(a)]) +
                                     (b < 0 ? 0.0 : other.planes_[w][std::size_t(b)]);
                 sum.planes_[w][at] = word;
                 any = any || word != 0;
             }
             sum.features_[at] = f;
-            at += any;  // a feature that no row has any more goes
+            at += any;
         });
-        sum.features_.resize(at);
-        for (auto& plane : sum.planes_) plane.resize(at);
-        *this = std::move(sum);
+        sum.resize(at);
+    }
+    // The same, copying what lies between the other's features as it is.
+    void add_few(const SparseSum& other, SparseSum& sum) const {
+        sum.features_.reserve(features_.size() + other.features_.size());
+        for (auto& plane : sum.planes_) plane.reserve(sum.features_.capacity());
+        std::vector<double> words(planes_.size());
+        std::size_t at = 0;
+        for (std::size_t t = 0; t < other.features_.size(); ++t) {
+            const std::uint32_t f = other.features_[t];
+            const auto place =
+                std::size_t(std::lower_bound(features_.begin() + Size(at), features_.end(), f) -
+                            features_.begin());
+            sum.append(*this, at, place);
+            const bool here = place < features_.size() && features_[place] == f;
+            for (std::size_t w = 0; w < words.size(); ++w)
+                words[w] = (here ? planes_[w][place] : 0.0) + other.planes_[w][t];
+            sum.push(Size(f), words.data(), 1);
+            at = place + here;
+        }
+        sum.append(*this, at, features_.size());
+    }
+    void append(const SparseSum& other, std::size_t begin, std::size_t end) {
+        features_.insert(features_.end(), other.features_.begin() + Size(begin),
+                         other.features_.begin() + Size(end));
+        for (std::size_t w = 0; w < planes_.size(); ++w)
+            planes_[w].insert(planes_[w].end(), other.planes_[w].begin() + Size(begin),
+                              other.planes_[w].begin() + Size(end));
     }
 
-private:
     std::vector<std::uint32_t> features_;
     std::vector<std::vector<double>> planes_;
 };

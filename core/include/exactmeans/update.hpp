@@ -75,9 +75,9 @@ public:
         const std::vector<Moves::Piece> pieces = moves.pieces(piece_length(x, moves.count()));
         piles_.resize(std::max(piles_.size(), std::size_t(threads.n_jobs)));
         std::mutex mutex;
-        // Small pieces go together, so that a thread is woken for a worthwhile amount of work only.
-        const Size work = std::max<Size>(1, moves.count() * values_per_row(x));
-        const Size together = std::max<Size>(1, 16384 * Size(pieces.size()) / work);
+        // A thread is woken for a worthwhile amount of work only.
+        const bool alone = moves.count() * values_per_row(x) < 16384;
+        const Size together = alone ? std::max<Size>(1, Size(pieces.size())) : 1;
         threads.ranges(Size(pieces.size()), together, [&](Size begin, Size end, int worker) {
             for (Size p = begin; p < end; ++p)
                 add_piece(x, moves, pieces[std::size_t(p)], worker, mutex);
