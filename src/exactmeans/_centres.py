@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans._metrics import Metric
-from exactmeans._validation import Double, Matrix, rows_of
+from exactmeans._validation import Double, Matrix, rows_of, without_zeros
 
 COMFORTABLE = 2**29  # bytes of dense centres that nobody minds
 _BUFFER, _BLOCK = 8192, 64
@@ -34,7 +34,7 @@ def like_rows(centres: Matrix, *, sparse: bool) -> Matrix:
     """Centres in the form that rows of this kind are compared with."""
     if sp.issparse(centres) == sparse:
         return centres
-    return sp.csr_array(centres) if sparse else centres.toarray()
+    return without_zeros(centres) if sparse else centres.toarray()
 
 
 def for_users(centres: Matrix, sparse_centers: bool | str) -> Matrix:

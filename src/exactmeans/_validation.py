@@ -352,7 +352,17 @@ def check_centres(
         raise ValueError(f"{what} must be finite, but it contains NaN or infinity (inf).")
     if sp.issparse(centres) == sparse:
         return centres
-    return sp.csr_array(centres) if sparse else centres.toarray()
+    return without_zeros(centres) if sparse else centres.toarray()
+
+
+def without_zeros(dense: NDArray[Any]) -> Matrix:
+    """The same as CSR; SciPy looks for what is not 0 in a slower way."""
+    k, d = dense.shape
+    at = np.flatnonzero(dense.reshape(-1) != 0)
+    offsets = np.searchsorted(at, np.arange(k + 1, dtype=at.dtype) * d)
+    integer = np.int32 if dense.size <= np.iinfo(np.int32).max else np.int64
+    places = (at % d).astype(integer), offsets.astype(integer)
+    return sp.csr_array((dense.reshape(-1)[at], *places), shape=(k, d))
 
 
 def _reals(values: Any, dtype: Any) -> NDArray[Any] | None:
