@@ -50,6 +50,9 @@ public:
                  step_.data()};
     }
     Size k() const { return k_; }
+    // Rows that should be looked at in one call, of so many. A panel comes into the cache once per
+    // call, so calls are long; for the only panel there is, rows may as well stay in the cache.
+    Size batch(Size rows) const { return view_.lanes.count == 1 ? Size(128) : rows; }
     // The steps of its centres, in their order.
     const std::vector<float>& steps() const { return step_; }
 

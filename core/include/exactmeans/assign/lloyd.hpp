@@ -45,24 +45,28 @@ public:
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         Tally tally{0, (end - begin) * work.centroids.k(), 0};
-        const auto take = [&](const std::vector<std::int32_t>& label) {
-            std::int32_t* const to = work.labels + begin;
+        const auto take = [&](const std::vector<std::int32_t>& label, Size first) {
+            std::int32_t* const to = work.labels + first;
             std::int32_t changed = 0;  // no wider than labels, so that they are compared together
-            for (Size t = 0; t < end - begin; ++t) changed += label[std::size_t(t)] != to[t];
-            std::copy_n(label.begin(), end - begin, to);
+            for (std::size_t t = 0; t < label.size(); ++t) changed += label[t] != to[t];
+            std::copy(label.begin(), label.end(), to);
             tally.changed += changed;
         };
         if constexpr (!is_dense<Rows>) {
             if (coarse_) {
-                scan.coarse.load(work.x, coarse_->panels(), begin, end - begin);
-                scan.coarse.nearest(work.x, work.centroids, *coarse_,
-                                    [&](Size t) { return begin + t; });
-                take(scan.coarse.label);
+                const Size batch = coarse_->batch(end - begin);
+                for (Size first = begin; first < end; first += batch) {
+                    scan.coarse.load(work.x, coarse_->panels(), first,
+                                     std::min(batch, end - first));
+                    scan.coarse.nearest(work.x, work.centroids, *coarse_,
+                                        [&](Size t) { return first + t; });
+                    take(scan.coarse.label, first);
+                }
                 return tally;
             }
         }
         scan.nearest(work, begin, nullptr, end - begin, false);
-        take(scan.label);
+        take(scan.label, begin);
         return tally;
     }
 

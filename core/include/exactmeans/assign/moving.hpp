@@ -49,37 +49,18 @@ public:
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         Tally tally;
-        const auto put = [&](Size i, std::int32_t label) {
-            tally.changed += work.labels[i] != label;
-            work.labels[i] = label;
-        };
-        const Size k = work.centroids.k();
         if (!shifts_) {
             scan.nearest(work, begin, nullptr, end - begin, false);
-            for (Size i = begin; i < end; ++i) put(i, scan.label[std::size_t(i - begin)]);
-            tally.distances = (end - begin) * k;
+            for (Size i = begin; i < end; ++i)
+                put(work, i, scan.label[std::size_t(i - begin)], tally);
+            tally.distances = (end - begin) * work.centroids.k();
             return tally;
         }
-        CoarseScan<R>& look = scan.coarse;
-        std::vector<std::int32_t>& left = scan.room.open;
-        left.clear();
-        look.load(work.x, shifts_->all().panels(), begin, end - begin);
-        if (sifts_) {
-            sift(work, look, begin, end, left);
-            look.keep(left);
-            tally.distances = (end - begin) * shifts_->wild().k();
-            if (shifts_->wild().k() == 0) tally.skipped = end - begin - Size(left.size());
-        } else {
-            for (Size i = begin; i < end; ++i) left.push_back(std::int32_t(i - begin));
-        }
-        const auto row_of = [&](Size t) { return begin + left[std::size_t(t)]; };
-        look.nearest(work.x, work.centroids, shifts_->all(), row_of);
-        for (Size t = 0; t < Size(left.size()); ++t) {
-            put(row_of(t), look.label[std::size_t(t)]);
-            keep(row_of(t), look.highest[std::size_t(t)], double(look.second[std::size_t(t)]));
-        }
-        tally.distances += Size(left.size()) * k;
-        shifts_->tell(end - begin, tally.changed, Size(left.size()));
+        Size left = 0;
+        const Size batch = shifts_->all().batch(end - begin);
+        for (Size first = begin; first < end; first += batch)
+            left += assign_some(work, scan, first, std::min(end, first + batch), tally);
+        shifts_->tell(end - begin, tally.changed, left);
         return tally;
     }
 
@@ -87,6 +68,37 @@ public:
 
 private:
     static constexpr Size unseen = -2;  // not even the version before the first
+
+    template <class Rows>
+    static void put(const Work<Rows>& work, Size i, std::int32_t label, Tally& tally) {
+        tally.changed += work.labels[i] != label;
+        work.labels[i] = label;
+    }
+
+    // Returns how many had to be compared with all centres.
+    template <class Rows>
+    Size assign_some(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end, Tally& tally) {
+        CoarseScan<R>& look = scan.coarse;
+        std::vector<std::int32_t>& left = scan.room.open;
+        look.load(work.x, shifts_->all().panels(), begin, end - begin);
+        left.clear();
+        if (sifts_) {
+            sift(work, look, begin, end, left);
+            look.keep(left);
+            tally.distances += (end - begin) * shifts_->wild().k();
+            if (shifts_->wild().k() == 0) tally.skipped += end - begin - Size(left.size());
+        } else {
+            for (Size i = begin; i < end; ++i) left.push_back(std::int32_t(i - begin));
+        }
+        const auto row_of = [&](Size t) { return begin + left[std::size_t(t)]; };
+        look.nearest(work.x, work.centroids, shifts_->all(), row_of);
+        for (Size t = 0; t < Size(left.size()); ++t) {
+            put(work, row_of(t), look.label[std::size_t(t)], tally);
+            keep(row_of(t), look.highest[std::size_t(t)], double(look.second[std::size_t(t)]));
+        }
+        tally.distances += Size(left.size()) * work.centroids.k();
+        return Size(left.size());
+    }
 
     // Which rows must be compared with all centres; the bounds of all others follow the centres.
     template <class Rows>
