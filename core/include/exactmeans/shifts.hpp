@@ -107,7 +107,7 @@ private:
     static constexpr Size unit = 32;  // centres of a line of the cache
     static constexpr int longest_wait = 16;
     // Centres that could be compared while a row is looked up, and while it is summed up.
-    static constexpr double look = 24, sum = 16;
+    static constexpr double look = 30, sum = 40;
 
     // What became of a centre: features whose packed values are others now, by how much at most,
     // and the length of the part that lowers scores and of the one that raises them.
