@@ -47,9 +47,9 @@ struct Work {
 template <class R>
 struct RangeRoom {
     std::vector<Size> id, some;
-    std::vector<float> bound, reach;
-    std::vector<std::int32_t> open, label;
-    std::vector<R> score, second;
+    std::vector<float> bound, reach, near, far;
+    std::vector<std::int32_t> open, label, home, left;
+    std::vector<R> score, second, first;
     std::vector<std::vector<std::int32_t>> picks;
 };
 
