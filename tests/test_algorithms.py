@@ -280,3 +280,37 @@ def work_for(kind: str, dtype: str) -> tuple[Any, int]:
 
 def start(X: Any, k: int) -> Any:
     return cases.dense(X[np.random.default_rng(6).choice(X.shape[0], k, replace=False)])
+
+
+def loops_of_the_paper(X: Any, C: Any, iterations: int) -> list[int]:
+    """Rows that go through all centres, by Hamerly's (2010) listing in plain NumPy."""
+    k, rows = len(C), np.arange(len(X))
+    upper, lower, labels = np.full(len(X), np.inf), np.zeros(len(X)), np.zeros(len(X), dtype=int)
+    counts: list[int] = []
+    for _ in range(iterations):
+        between = np.linalg.norm(C[:, None] - C, axis=2) + np.diag(np.full(k, np.inf))
+        limit = np.maximum(lower, between.min(axis=1)[labels] / 2)
+        open_ = rows[upper > limit]
+        if counts:  # the upper bound is made tight first
+            upper[open_] = np.linalg.norm(X[open_] - C[labels[open_]], axis=1)
+            open_ = open_[upper[open_] > limit[open_]]
+        counts.append(len(open_))
+        distances = np.linalg.norm(X[open_, None] - C, axis=2)
+        labels[open_] = distances.argmin(axis=1)
+        upper[open_], lower[open_] = np.sort(distances, axis=1)[:, :2].T
+        means = np.array([X[labels == j].mean(axis=0) for j in range(k)])
+        went, C = np.linalg.norm(means - C, axis=1), means
+        upper += went[labels]
+        lower -= np.array([np.delete(went, j).max() for j in range(k)])[labels]
+    return counts
+
+
+def test_hamerly_skips_as_many_loops_as_in_the_paper() -> None:
+    X, k = datasets.blobs(3000, 6, 30, spread=6.0), 15
+    model = KMeans(k, init=X[:k], algorithm="hamerly", tol=0, max_iter=25).fit(X)
+    tight = [0, *(len(X) - record.skipped for record in model.history_[1:])]
+    loops = [(r.distances - t) // k for r, t in zip(model.history_, tight, strict=True)]
+    # Bounds are kept in float32, rounded to the safe side, which costs a row now and then.
+    plain = np.array(loops_of_the_paper(X, X[:k], len(loops)))
+    assert np.abs(loops - plain).max() <= 0.001 * len(X)
+    assert 0 < sum(loops[1:]) < 0.8 * len(X) * (len(loops) - 1)
