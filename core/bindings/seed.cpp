@@ -102,17 +102,19 @@ Size greedy(SeedBlock& block, SeedPoints& points, const Block& rows,
     });
 }
 
-// points: the origin and a step along each axis, in the data's units.
-void project(SeedBlock& block, const Array<const double, 2>& points, double step, int exponent,
-             int n_jobs) {
+// points: the origin and a point at this length along each axis; range: of coordinates. All in the
+// data's units.
+void project(SeedBlock& block, const Array<const double, 2>& points, double length, double range,
+             int exponent, int n_jobs) {
     const Size axes = Size(points.shape(0)) - 1, d = Size(points.shape(1));
-    require(axes >= 1, "there must be an origin and an axis");
+    require(axes >= 0 && range > 0, "there must be an origin and a range");
     must_be_attached(block);
     const double scale = std::ldexp(1.0, exponent);
     std::vector<double> scaled(points.data(), points.data() + (axes + 1) * d);
     for (double& value : scaled) value *= scale;
     unlocked(n_jobs, [&](const Threads& threads) {
-        block.project(Projection(scaled.data(), axes, d, step * scale, scale), threads);
+        block.project(Projection(scaled.data(), axes, d, length * scale, range * scale, scale),
+                      threads);
     });
 }
 

@@ -82,7 +82,7 @@ Projection projection_of(const Matrix<double>& x, Size axes) {
     for (Size i = 0; i < 64; ++i) rows.insert(rows.end(), x.row(i), x.row(i) + x.d);
     std::vector<double> points = origin;
     for (const double v : Directions::leading(rows.data(), 64, x.d, axes)) points.push_back(8 * v);
-    return Projection(points.data(), Size(points.size()) / x.d - 1, x.d, 8, 1);
+    return Projection(points.data(), Size(points.size()) / x.d - 1, x.d, 8, 60, 1);
 }
 
 // A greedy run in which every answer is compared with that of measuring everything.

@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+#include <cstring>
+
 #include "isa.hpp"
 #include "seeds.hpp"
 #include "table.hpp"
@@ -102,10 +104,32 @@ struct Double4 {
     }
 };
 
+// Eight pairs of 16-bit numbers, or as many sums.
+struct Pairs8 {
+    __m256i v;
+
+    static Pairs8 zero() { return {_mm256_setzero_si256()}; }
+    static Pairs8 load(const std::int8_t* from) {
+        return {_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+    }
+    static Pairs8 splat(const std::int16_t* pair) {
+        std::int32_t both;
+        std::memcpy(&both, pair, sizeof both);
+        return {_mm256_set1_epi32(both)};
+    }
+    static Pairs8 add_products(Pairs8 sum, Pairs8 a, Pairs8 b) {
+        return {_mm256_add_epi32(sum.v, _mm256_madd_epi16(a.v, b.v))};
+    }
+    template <class V>
+    static V real(Pairs8 sum) {
+        return {_mm256_cvtepi32_ps(sum.v)};
+    }
+};
+
 constexpr Kernels<float> singles = table<Float8>("avx2");
 constexpr Kernels<double> doubles = table<Double4>("avx2");
 constexpr BoundKernels bounds = bound_table<Float8>();
-constexpr SeedKernels seeds = seed_table<Float8, Double4>();
+constexpr SeedKernels seeds = seed_table<Float8, Double4, Pairs8>();
 
 }  // namespace
 

@@ -86,10 +86,36 @@ private:
     }
 };
 
+// Pairs of 16-bit numbers, the firsts and the seconds, and sums of their products.
+struct Pairs {
+    static constexpr int lanes = Lanes<float>::lanes;
+    std::int32_t v[lanes], w[lanes];
+
+    static Pairs zero() { return {}; }
+    static Pairs load(const std::int8_t* from) {
+        Pairs out;
+        for (int l = 0; l < lanes; ++l) out.v[l] = from[2 * l], out.w[l] = from[2 * l + 1];
+        return out;
+    }
+    static Pairs splat(const std::int16_t* pair) {
+        Pairs out;
+        for (int l = 0; l < lanes; ++l) out.v[l] = pair[0], out.w[l] = pair[1];
+        return out;
+    }
+    static Pairs add_products(Pairs sum, const Pairs& a, const Pairs& b) {
+        for (int l = 0; l < lanes; ++l) sum.v[l] += a.v[l] * b.v[l] + a.w[l] * b.w[l];
+        return sum;
+    }
+    template <class V>
+    static V real(const Pairs& sum) {
+        return V::load(sum.v);
+    }
+};
+
 constexpr Kernels<float> singles = table<Lanes<float>>("baseline");
 constexpr Kernels<double> doubles = table<Lanes<double>>("baseline");
 constexpr BoundKernels bounds = bound_table<Lanes<float>>();
-constexpr SeedKernels seeds = seed_table<Lanes<float>, Lanes<double>>();
+constexpr SeedKernels seeds = seed_table<Lanes<float>, Lanes<double>, Pairs>();
 
 }  // namespace
 

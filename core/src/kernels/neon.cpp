@@ -7,6 +7,8 @@
 
 #include <arm_neon.h>
 
+#include <cstring>
+
 #include "isa.hpp"
 #include "seeds.hpp"
 #include "table.hpp"
@@ -86,10 +88,34 @@ struct Double2 {
     static double total(Double2 a) { return vgetq_lane_f64(a.v, 0) + vgetq_lane_f64(a.v, 1); }
 };
 
+// Four pairs of 16-bit numbers, or as many sums.
+struct Pairs4 {
+    int32x4_t v;
+
+    static Pairs4 zero() { return {vdupq_n_s32(0)}; }
+    static Pairs4 load(const std::int8_t* from) {
+        return {vreinterpretq_s32_s16(vmovl_s8(vld1_s8(from)))};
+    }
+    static Pairs4 splat(const std::int16_t* pair) {
+        std::int32_t both;
+        std::memcpy(&both, pair, sizeof both);
+        return {vdupq_n_s32(both)};
+    }
+    static Pairs4 add_products(Pairs4 sum, Pairs4 a, Pairs4 b) {
+        const int16x8_t x = vreinterpretq_s16_s32(a.v), y = vreinterpretq_s16_s32(b.v);
+        const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y));
+        return {vaddq_s32(sum.v, vpaddq_s32(low, vmull_high_s16(x, y)))};
+    }
+    template <class V>
+    static V real(Pairs4 sum) {
+        return {vcvtq_f32_s32(sum.v)};
+    }
+};
+
 constexpr Kernels<float> singles = table<Float4>("neon");
 constexpr Kernels<double> doubles = table<Double2>("neon");
 constexpr BoundKernels bounds = bound_table<Float4>();
-constexpr SeedKernels seeds = seed_table<Float4, Double2>();
+constexpr SeedKernels seeds = seed_table<Float4, Double2, Pairs4>();
 
 }  // namespace
 

@@ -1,9 +1,10 @@
-// Squared distances to candidate seeds and the tests that avoid them, written once in terms of two
-// vector types: W of doubles and V of floats. The order of additions is that of
+// Squared distances to candidate seeds and the tests that avoid them, written once in terms of
+// vector types: W of doubles, V of floats and P of pairs. The order of additions is that of
 // exactmeans/seed/kernels.hpp.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "exactmeans/seed/kernels.hpp"
 
@@ -78,33 +79,24 @@ inline void seed_group(const R* const* rows, Size n, const SeedPanel& panel, Siz
         seed_tile<W, R, 1, Count, Scaled>(rows + i, panel, points, out + i * panel.count + first);
 }
 
+// Points in groups of about equal size, none above Most: fn<size>(first).
+template <int Most, class Fn>
+inline void in_groups(Size count, Fn fn) {
+    const Size groups = (count + Most - 1) / Most;
+    for (Size g = 0; g < groups; ++g) {
+        const Size first = g * count / groups, size = (g + 1) * count / groups - first;
+        const auto of_size = [&]<int... Less>(std::integer_sequence<int, Less...>) {
+            ((size == Less + 1 ? fn.template operator()<Less + 1>(first) : void()), ...);
+        };
+        of_size(std::make_integer_sequence<int, Most>{});
+    }
+}
+
 template <class W, class R, bool Scaled>
 inline void seed_groups(const R* const* rows, Size n, const SeedPanel& panel, double* out) {
-    // Groups of equal size, none above six.
-    const Size groups = (panel.count + 5) / 6;
-    for (Size g = 0; g < groups; ++g) {
-        const Size first = g * panel.count / groups, count = (g + 1) * panel.count / groups - first;
-        switch (count) {
-            case 1:
-                seed_group<W, R, 1, Scaled>(rows, n, panel, first, out);
-                break;
-            case 2:
-                seed_group<W, R, 2, Scaled>(rows, n, panel, first, out);
-                break;
-            case 3:
-                seed_group<W, R, 3, Scaled>(rows, n, panel, first, out);
-                break;
-            case 4:
-                seed_group<W, R, 4, Scaled>(rows, n, panel, first, out);
-                break;
-            case 5:
-                seed_group<W, R, 5, Scaled>(rows, n, panel, first, out);
-                break;
-            default:
-                seed_group<W, R, 6, Scaled>(rows, n, panel, first, out);
-                break;
-        }
-    }
+    in_groups<6>(panel.count, [&]<int Count>(Size first) {
+        seed_group<W, R, Count, Scaled>(rows, n, panel, first, out);
+    });
 }
 
 template <class W, class R>
@@ -128,57 +120,53 @@ void seed_reach(const SeedReach& reach, const std::int32_t* own, const double* d
     }
 }
 
-// Up to Count points at a time, so that a coordinate is loaded once for all of them.
-template <class V, int Count>
-inline void seed_bounds_group(const SeedBounds& bounds, Size first, const float* tile,
-                              const float* near, std::uint32_t* survives) {
+// Count points at a time, so that coordinates are loaded once for all of them.
+template <class V, class P, int Count>
+inline void seed_bounds_group(const SeedBounds& bounds, Size first, const BoundTile& tile,
+                              std::uint32_t* survives) {
     constexpr int vectors = int(bound_rows) / V::lanes;
-    V acc[Count][vectors];
+    P acc[Count][vectors];
 #pragma GCC unroll 8
     for (int c = 0; c < Count; ++c)
 #pragma GCC unroll 8
-        for (int v = 0; v < vectors; ++v) acc[c][v] = V::splat(0);
-    const float* points = bounds.points + first * bounds.coordinates;
-    for (Size f = 0; f < bounds.coordinates; ++f) {
-        V x[vectors];
+        for (int v = 0; v < vectors; ++v) acc[c][v] = P::zero();
+    const std::int16_t* points = bounds.points + first * 2 * bounds.pairs;
+    for (Size p = 0; p < bounds.pairs; ++p) {
+        P x[vectors];
 #pragma GCC unroll 8
-        for (int v = 0; v < vectors; ++v) x[v] = V::load(tile + f * bound_rows + v * V::lanes);
+        for (int v = 0; v < vectors; ++v)
+            x[v] = P::load(tile.pairs + 2 * (p * bound_rows + v * V::lanes));
 #pragma GCC unroll 8
         for (int c = 0; c < Count; ++c) {
-            const V point = V::splat(points[c * bounds.coordinates + f]);
+            const P point = P::splat(points + 2 * (c * bounds.pairs + p));
 #pragma GCC unroll 8
-            for (int v = 0; v < vectors; ++v) {
-                const V apart = V::sub(x[v], point);
-                acc[c][v] = V::fma(apart, apart, acc[c][v]);
-            }
+            for (int v = 0; v < vectors; ++v) acc[c][v] = P::add_products(acc[c][v], x[v], point);
         }
     }
+    const V keep = V::splat(SeedBounds::keep), factor = V::splat(SeedBounds::factor);
+    const V twice = V::splat(2 / bounds.fine);
 #pragma GCC unroll 8
     for (int c = 0; c < Count; ++c) {
         std::uint32_t may = 0;
-        const V slack = V::splat(bounds.slack[first + c]), factor = V::splat(bounds.factor);
+        const V slack = V::splat(bounds.slack[first + c]);
+        const V norm2 = V::splat(bounds.norm2[first + c]);
 #pragma GCC unroll 8
         for (int v = 0; v < vectors; ++v) {
-            const V reach = V::add(V::load(near + v * V::lanes), slack);
-            const auto less = V::less(acc[c][v], V::mul(V::mul(reach, reach), factor));
+            const V reach = V::add(V::load(tile.near + v * V::lanes), slack);
+            const V sum = V::mul(V::add(V::load(tile.norm2 + v * V::lanes), norm2), keep);
+            const V apart2 = V::sub(sum, V::mul(P::template real<V>(acc[c][v]), twice));
+            const auto less = V::less(apart2, V::mul(V::mul(reach, reach), factor));
             may |= std::uint32_t(V::bits(less)) << (v * V::lanes);
         }
-        const std::uint32_t bit = std::uint32_t(1) << (first + c);
-        if (may == 0)
-            for (Size i = 0; i < bound_rows; ++i) survives[i] &= ~bit;
-        else
-            for (Size i = 0; i < bound_rows; ++i)
-                survives[i] &= ((may >> i) & 1) ? ~std::uint32_t(0) : ~bit;
+        for (; may; may &= may - 1) survives[__builtin_ctz(may)] |= std::uint32_t(1) << (first + c);
     }
 }
 
-template <class V>
-void seed_bounds(const SeedBounds& bounds, const float* tile, const float* near,
-                 std::uint32_t* survives) {
-    Size s = 0;
-    for (; s + 4 <= bounds.count; s += 4) seed_bounds_group<V, 4>(bounds, s, tile, near, survives);
-    for (; s + 2 <= bounds.count; s += 2) seed_bounds_group<V, 2>(bounds, s, tile, near, survives);
-    for (; s < bounds.count; ++s) seed_bounds_group<V, 1>(bounds, s, tile, near, survives);
+template <class V, class P>
+void seed_bounds(const SeedBounds& bounds, const BoundTile& tile, std::uint32_t* survives) {
+    in_groups<4>(bounds.count, [&]<int Count>(Size first) {
+        seed_bounds_group<V, P, Count>(bounds, first, tile, survives);
+    });
 }
 
 template <class W>
@@ -241,12 +229,11 @@ Size seed_reachable(const SparseTest& test, double* dot, const double* d2, Size 
     return found;
 }
 
-// V of floats, W of doubles.
-template <class V, class W>
+// V of floats, W of doubles, P of pairs of 16-bit numbers and of sums of their products.
+template <class V, class W, class P>
 constexpr SeedKernels seed_table() {
-    return {
-        &seed_distances2<W, float>, &seed_distances2<W, double>, &seed_reach<W>, &seed_bounds<V>,
-        &seed_improved<W>,          &seed_reachable<W>};
+    return {&seed_distances2<W, float>, &seed_distances2<W, double>, &seed_reach<W>,
+            &seed_bounds<V, P>,         &seed_improved<W>,           &seed_reachable<W>};
 }
 
 }  // namespace exactmeans

@@ -277,19 +277,20 @@ class LocalSeeding:
         near2 = np.ldexp(self.nearest2()[sample], -2 * self._exponent)
         seen = self.distances()
         usual = (seen - self._seen) / (self.n * len(rows))  # share of pairs measured without it
-        axes = choose_axes(
+        found = choose_coordinates(
             self._engine.take(sample).astype(np.float64),
             self._engine.take(np.array(rows)).astype(np.float64),
             near2,
             usual=usual,
             planned=self._planned - len(rows) * self.seeds,
         )
-        if axes is None:
+        if found is None:
             return
         self._probes = []
-        points, step = axes
         for part in self._parts:
-            part.block.project(points, step, self._exponent, self.n_jobs)
+            part.block.project(
+                found.points, found.length, found.range, self._exponent, self.n_jobs
+            )
 
     def _new_points(self) -> _core.SeedPoints:
         return _core.SeedPoints(self.d, self._exponent, self._sparse, self._metric.directed)
@@ -384,13 +385,25 @@ def add_weights(
     sums.relabel(rows, labels, np.full(n, -1, dtype=np.int32), n_jobs)
 
 
-def choose_axes(
+@dataclass
+class Coordinates:
+    """What to project rows on: an origin, and points at a length along axes, if there are any.
+
+    Without axes, features are the coordinates. Most of them lie within the range.
+    """
+
+    points: Double
+    length: float
+    range: float
+
+
+def choose_coordinates(
     sample: Double, candidates: Double, near2: Double, *, usual: float, planned: int
-) -> tuple[Double, float] | None:
-    """Origin and axes of a projection that pays, by the leading directions of a sample.
+) -> Coordinates | None:
+    """Coordinates that pay, if any do: features, or the leading directions of a sample.
 
     Costs are in features read per pair of row and candidate: a full distance in float64 counts d,
-    a coordinate in float32 a quarter. Nothing here decides what is chosen, only how fast.
+    a coordinate in 8 bits an eighth. Nothing here decides what is chosen, only how fast.
     """
     d = sample.shape[1]
     origin = sample.mean(axis=0)
@@ -398,29 +411,42 @@ def choose_axes(
     norm2 = np.einsum("if,if->i", rows, rows)
     if not (np.isfinite(norm2).all() and norm2.any()):
         return None
+    length = 2.0 ** np.round(np.log2(np.sqrt(norm2.mean())))
+    best, best_cost = None, usual * d * planned / 2
+
+    def consider(rows_in: Double, points_in: Double, axes: Double, effort: int) -> None:
+        nonlocal best, best_cost
+        m = rows_in.shape[1]
+        span = float(np.abs(rows_in).max())
+        near = np.sqrt(near2) + span / 127 * np.sqrt(m / 12)  # a step is rounded by 1 / sqrt(12)
+        survive = float(np.mean(_apart2(rows_in, points_in) < np.square(near)[:, np.newaxis]))
+        cost = effort + planned * (m / 8 + survive * d)
+        if cost < best_cost:
+            best_cost = cost
+            best = Coordinates(np.vstack([origin, origin + length * axes]), length, span)
+
+    consider(rows, points, np.empty((0, d)), d)
     basis = _core.leading_directions(rows, min(max(_AXES), d))
     # Not by BLAS: its threads may spin for longer than this takes.
     rows_in, points_in = (np.einsum("if,mf->im", a, basis) for a in (rows, points))
-    best, best_cost = 0, usual * d * planned / 2
     for m in _AXES:
         if m > len(basis):
             break
-        apart2 = np.zeros((len(rows), len(points)))
-        for f in range(m):
-            apart2 += np.subtract.outer(rows_in[:, f], points_in[:, f]) ** 2
-        rest, points_rest = (
-            np.sqrt(np.maximum(0, np.einsum("if,if->i", a, a) - np.square(p[:, :m]).sum(axis=1)))
-            for a, p in ((rows, rows_in), (points, points_in))
-        )
-        apart2 += np.subtract.outer(rest, points_rest) ** 2
-        survive = float(np.mean(apart2 < near2[:, np.newaxis]))
-        cost = (m + 1) * d + planned * ((m + 1) / 4 + survive * d)
-        if cost < best_cost:
-            best, best_cost = m, cost
-    if not best:
-        return None
-    step = 2.0 ** np.round(np.log2(np.sqrt(norm2.mean())))
-    return np.vstack([origin, origin + step * basis[:best]]), float(step)
+        consider(_with_rest(rows, rows_in[:, :m]), _with_rest(points, points_in[:, :m]), basis[:m], (m + 1) * d)
+    return best
+
+
+def _with_rest(points: Double, along: Double) -> Double:
+    """Coordinates along axes, and the length of what is left."""
+    rest2 = np.einsum("if,if->i", points, points) - np.square(along).sum(axis=1)
+    return np.hstack([along, np.sqrt(np.maximum(0, rest2))[:, np.newaxis]])
+
+
+def _apart2(a: Double, b: Double) -> Double:
+    apart2 = np.zeros((len(a), len(b)))
+    for f in range(a.shape[1]):
+        apart2 += np.subtract.outer(a[:, f], b[:, f]) ** 2
+    return apart2
 
 
 def _plus(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

@@ -27,9 +27,9 @@ public:
         : SeedBlock(x.n, x.weights, measure), x_(x), passing_(passing) {}
 
     void project(Projection projection, const Threads& threads) override {
+        if (!projection.usable()) return;
         projection_ = std::make_unique<Projection>(std::move(projection));
         projection_->project(x_, threads);
-        if (!projection_->usable()) return projection_.reset();
         for (Size i = 0; i < x_.n; ++i) projection_->set_near(i, d2_data()[i]);
     }
 
@@ -52,7 +52,7 @@ protected:
         SeedBounds bounds{};
         if (projection_) {
             bounds = projection_->candidates(batch.panel);
-            if (projection_->usable()) batch.bounds = &bounds;
+            batch.bounds = &bounds;
         }
         scratch_.resize(std::size_t(threads.n_jobs));
         for (Scratch& scratch : scratch_) scratch.pairs = scratch.seen = 0;
@@ -133,7 +133,8 @@ private:
     void visit_all(const Batch& batch, const Threads& threads) {
         threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
-            scratch.survives.assign(std::size_t(MassIndex::chunk), all(batch.panel.count));
+            scratch.survives.assign(std::size_t(MassIndex::chunk),
+                                    batch.bounds ? 0 : all(batch.panel.count));
             if (batch.reach)
                 seed_kernels().reach(*batch.reach, own_data() + begin, d2_data() + begin,
                                      end - begin, scratch.survives.data());
@@ -147,7 +148,7 @@ private:
         static_assert(MassIndex::chunk % bound_rows == 0);
         for (Size i = begin; i < end; i += bound_rows)
             seed_kernels().bounds(bounds, projection_->tile(i / bound_rows),
-                                  projection_->near(i / bound_rows), survives + (i - begin));
+                                  survives + (i - begin));
     }
 
     // Chunk [begin, end): pairs with their bit set.

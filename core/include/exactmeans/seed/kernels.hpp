@@ -30,16 +30,23 @@ struct SeedReach {
     double factor, absolute;
 };
 
-// Rows and points in float32 coordinates that bring none of them farther apart (projection.hpp). A
-// tile of rows is stored coordinate by coordinate. A point cannot come nearer to a row than near +
-// slack if their coordinates are farther apart than that; factor covers the rounding of the test
-// itself.
+// Rows and points in coordinates that bring none of them farther apart (projection.hpp), in whole
+// numbers: of steps for rows, of 1 / fine steps for points. A point cannot come nearer to a row
+// than near + slack if their coordinates are farther apart than that. Sums of products are exact;
+// `keep` and `factor` cover what rounding does to the test itself.
 inline constexpr Size bound_rows = 16;
 struct SeedBounds {
-    const float* points;  // count x coordinates
-    const float* slack;   // count
-    Size coordinates, count;
-    float factor;
+    const std::int16_t* points;  // count x pairs of coordinates
+    const float *norm2, *slack;  // of each point, in steps
+    Size pairs, count;
+    float fine;
+
+    static constexpr float keep = 1 - 0x1p-20f, factor = 1 + 0x1p-20f;
+};
+// bound_rows rows: the first two coordinates of all of them, then the next two.
+struct BoundTile {
+    const std::int8_t* pairs;
+    const float *norm2, *near;
 };
 
 // A sparse point against rows of which only products with rare features are known. `keep` is a
@@ -59,10 +66,9 @@ struct SeedKernels {
     // row's seed.
     void (*reach)(const SeedReach& reach, const std::int32_t* own, const double* d2, Size n,
                   std::uint32_t* survives);
-    // Clears bit s of survives[i] where the coordinates show that point s cannot come nearer than
+    // Sets bit s of survives[i] unless the coordinates show that point s cannot come nearer than
     // near[i].
-    void (*bounds)(const SeedBounds& bounds, const float* tile, const float* near,
-                   std::uint32_t* survives);
+    void (*bounds)(const SeedBounds& bounds, const BoundTile& tile, std::uint32_t* survives);
     // Rows with norm2 + point_norm2 - 2 dot < d2, and that distance (not below 0); sets dot back to
     // 0.
     Size (*improved)(const double* norm2, double point_norm2, double* dot, const double* d2, Size n,

@@ -1,16 +1,21 @@
-// Few coordinates in place of many: rows projected on m orthonormal directions about an origin, and
-// the length of what is left as one coordinate more. By Pythagoras and Cauchy-Schwarz no two rows
-// get farther apart, so coordinates that are farther apart than a row and its seed rule a candidate
-// out. Memory: 4 (m + 2) bytes per row.
+// Coordinates in place of rows: their features about an origin, or what they have along a few
+// orthonormal axes from there, with the length of the rest as one coordinate more. By Pythagoras
+// and Cauchy-Schwarz no two rows get farther apart, so coordinates that are farther apart than a
+// row and its seed rule a candidate out.
 //
-// Coordinates come from the distances to the origin and to one point on each axis, by the kernel
-// that measures everything else: with R = |x - o| and a step h along axis q, x.q = (R^2 + h^2 - |x
-// - o - h q|^2) / 2h. They are float32 in units of h. Rounding is covered by a slack per row and
-// per point (docs/numerics.md, "Seeding").
+// Coordinates are whole numbers of steps in 8 bits. What lies outside of their range is moved to
+// its border, and that brings no two points farther apart either: the range is convex. So only
+// rounding needs a slack, which is per row and per point (docs/numerics.md, "Seeding"). Points are
+// rounded to finer steps. Memory: m + 12 bytes per row.
+//
+// Coordinates along axes come from the distances to the origin and to one point on each axis, by
+// the kernel that measures everything else: with R = |x - o| and a length h along axis q, x.q =
+// (R^2 + h^2 - |x - o - h q|^2) / 2h.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "exactmeans/seed/points.hpp"
@@ -20,105 +25,170 @@ namespace exactmeans {
 
 class Projection {
 public:
-    // points: the origin, then origin + step * axis for each axis, on the frame's scale; step is a
-    // power of two.
-    Projection(const double* points, Size axes, Size d, double step, double scale)
+    // points: the origin, then origin + length * axis for each axis; without axes, features are the
+    // coordinates. All on the frame's scale, as is `range`, which most coordinates should be in.
+    // length is a power of two.
+    Projection(const double* points, Size axes, Size d, double length, double range, double scale)
         : axes_(axes),
           d_(d),
+          m_(axes > 0 ? axes + 1 : d),
           pitch_((d + seed_stripes - 1) / seed_stripes * seed_stripes),
-          step_(step),
+          length_(length),
+          per_unit_(most / range),
           scale_(scale),
           points_(std::size_t((axes + 1) * pitch_), 0.0) {
         for (Size p = 0; p <= axes; ++p)
             std::copy(points + p * d, points + (p + 1) * d, points_.data() + p * pitch_);
         // The square of a distance is off by at most e relatively: see the header of kernels.hpp.
         error_ = double(d + 32) * 0x1p-52;
+        // No sum of products may exceed 31 bits: it is at most the product of the norms.
+        while (fine_ > 1 && double(m_) * most * most * fine_ >= 0x1p31) fine_ /= 2;
     }
 
-    Size coordinates() const { return axes_ + 1; }
-    // Coordinates beyond this would overflow float32 when squared.
-    bool usable() const { return farthest_ < 1e15; }
-    float factor() const { return 1 + float(coordinates() + 16) * 0x1p-22f; }
+    // Do sums of products fit, and are squares far from underflow?
+    bool usable() const {
+        return double(m_) * most * most < 0x1p31 && per_unit_ < 1e100 && length_ < 1e100;
+    }
 
     template <class R>
     void project(const DenseRows<R>& x, const Threads& threads) {
         const Size tiles = (x.n + bound_rows - 1) / bound_rows;
-        tiles_.assign(std::size_t(tiles * coordinates() * bound_rows), 0.0f);
-        slack_.assign(std::size_t(tiles * bound_rows), 0.0f);
-        near_.assign(std::size_t(tiles * bound_rows), 0.0f);
-        std::vector<double> farthest(std::size_t(threads.n_jobs), 0.0);
-        threads.ranges(tiles, 4, [&](Size begin, Size end, int worker) {
+        values_.assign(std::size_t(tiles * tile_values()), 0);
+        for (auto* of_rows : {&norm2_, &slack_, &near_})
+            of_rows->assign(std::size_t(tiles * bound_rows), 0.0f);
+        threads.ranges(tiles, 4, [&](Size begin, Size end, int) {
             SeedTile<R> tile;
-            std::vector<double> out(std::size_t(bound_rows * (axes_ + 1)));
+            std::vector<double> at(std::size_t(bound_rows * (m_ + 1)));
             for (Size t = begin; t < end; ++t) {
-                const Size count = std::min(bound_rows, x.n - t * bound_rows);
-                tile.distances2(x, t * bound_rows, nullptr, count, panel(scale_), out.data());
+                const Size first = t * bound_rows, count = std::min(bound_rows, x.n - first);
+                tile.rows(x, first, nullptr, count, [&](const auto* const* rows) {
+                    coordinates(rows, count, scale_, at.data());
+                });
                 for (Size r = 0; r < count; ++r) {
-                    const double radius =
-                        coordinates_of(out.data() + r * (axes_ + 1), coordinate(t, r), bound_rows,
-                                       slack_[std::size_t(t * bound_rows + r)]);
-                    farthest[std::size_t(worker)] = std::max(farthest[std::size_t(worker)], radius);
+                    std::int8_t* to = values_.data() + t * tile_values() + 2 * r;
+                    const std::size_t i = std::size_t(first + r);
+                    const Rounded rounded =
+                        round(at.data() + r * (m_ + 1), 1.0, [&](Size f, std::int32_t value) {
+                            to[f / 2 * 2 * bound_rows + f % 2] = std::int8_t(value);
+                        });
+                    norm2_[i] = float(rounded.norm2);
+                    slack_[i] = rounded.slack;
                 }
             }
         });
-        farthest_ = *std::max_element(farthest.begin(), farthest.end());
     }
 
     // Row i is d2 away from its seed.
     void set_near(Size i, double d2) {
-        const double near = std::sqrt(std::max(0.0, d2)) / step_ * (1 + error_);
-        near_[std::size_t(i)] = up(near + double(slack_[std::size_t(i)]) + 0x1p-60);
+        const double near = std::sqrt(std::max(0.0, d2)) * per_unit_ * (1 + error_);
+        near_[std::size_t(i)] = up(near + double(slack_[std::size_t(i)]));
     }
 
     // Candidates of a panel whose points are on the frame's scale already.
     SeedBounds candidates(const SeedPanel& of) {
         std::vector<const double*> rows;
         for (Size s = 0; s < of.count; ++s) rows.push_back(of.points + s * of.pitch);
-        std::vector<double> out(std::size_t(of.count * (axes_ + 1)));
-        seed_kernels().distances2(rows.data(), of.count, panel(1.0), out.data());
-        point_.resize(std::size_t(of.count * coordinates()));
+        std::vector<double> at(std::size_t(of.count * (m_ + 1)));
+        coordinates(rows.data(), of.count, 1.0, at.data());
+        point_.assign(std::size_t(of.count * 2 * pairs()), 0);
+        point_norm2_.resize(std::size_t(of.count));
         point_slack_.resize(std::size_t(of.count));
-        for (Size s = 0; s < of.count; ++s)
-            farthest_ = std::max(farthest_, coordinates_of(out.data() + s * (axes_ + 1),
-                                                           point_.data() + s * coordinates(), 1,
-                                                           point_slack_[std::size_t(s)]));
-        return {point_.data(), point_slack_.data(), coordinates(), of.count, factor()};
+        for (Size s = 0; s < of.count; ++s) {
+            std::int16_t* to = point_.data() + s * 2 * pairs();
+            const Rounded rounded =
+                round(at.data() + s * (m_ + 1), fine_,
+                      [&](Size f, std::int32_t value) { to[f] = std::int16_t(value); });
+            point_norm2_[std::size_t(s)] = float(rounded.norm2 / (fine_ * fine_));
+            point_slack_[std::size_t(s)] = rounded.slack;
+        }
+        return {point_.data(), point_norm2_.data(), point_slack_.data(), pairs(),
+                of.count,      float(fine_)};
     }
 
-    const float* tile(Size t) const { return tiles_.data() + t * coordinates() * bound_rows; }
-    const float* near(Size t) const { return near_.data() + t * bound_rows; }
+    BoundTile tile(Size t) const {
+        return {values_.data() + t * tile_values(), norm2_.data() + t * bound_rows,
+                near_.data() + t * bound_rows};
+    }
 
 private:
+    static constexpr double most = 127;
+    // What arithmetic in float64 may add to the error of a coordinate in the range: a few units in
+    // the last place of 127.
+    static constexpr double rounding = 0x1p-43;
+
+    struct Rounded {
+        double norm2;  // of the whole numbers
+        float slack;   // in steps
+    };
+
     static float up(double value) { return float(value) * (1 + 0x1p-22f); }
+    Size pairs() const { return (m_ + 1) / 2; }
+    Size tile_values() const { return 2 * pairs() * bound_rows; }
 
-    SeedPanel panel(double scale) const { return {points_.data(), axes_ + 1, d_, pitch_, scale}; }
-    float* coordinate(Size t, Size r) { return tiles_.data() + t * coordinates() * bound_rows + r; }
+    // Of each row m coordinates and their slack, in steps.
+    template <class T>
+    void coordinates(const T* const* rows, Size count, double scale, double* at) const {
+        if (axes_ == 0) {
+            for (Size r = 0; r < count; ++r, at += m_ + 1) {
+                for (Size f = 0; f < d_; ++f)
+                    at[f] = (double(rows[r][f]) * scale - points_[std::size_t(f)]) * per_unit_;
+                at[m_] = std::sqrt(double(m_)) * rounding;
+            }
+            return;
+        }
+        std::vector<double> d2(std::size_t(count * (axes_ + 1)));
+        seed_kernels().distances2(rows, count, {points_.data(), axes_ + 1, d_, pitch_, scale},
+                                  d2.data());
+        for (Size r = 0; r < count; ++r) along_axes(d2.data() + r * (axes_ + 1), at + r * (m_ + 1));
+    }
 
-    // From squared distances to origin and axes; returns the distance to the origin, in steps.
-    double coordinates_of(const double* out, float* to, Size stride, float& slack) const {
-        const double unit2 = 1 / (step_ * step_), radius2 = out[0] * unit2,
-                     radius = std::sqrt(radius2);
+    // From squared distances to the origin and to a point on each axis. Lengths here are in units
+    // of length_.
+    void along_axes(const double* d2, double* at) const {
+        const double unit2 = 1 / (length_ * length_), radius2 = d2[0] * unit2,
+                     radius = std::sqrt(radius2), steps = per_unit_ * length_;
+        if (!(radius < 1e15)) {
+            std::fill_n(at, m_, 0.0);
+            at[m_] = std::numeric_limits<double>::infinity();
+            return;
+        }
         double rest2 = radius2;
         for (Size a = 0; a < axes_; ++a) {
-            const double along = 0.5 * (radius2 + 1 - out[a + 1] * unit2);
-            to[a * stride] = float(along);
+            const double along = 0.5 * (radius2 + 1 - d2[a + 1] * unit2);
+            at[a] = along * steps;
             rest2 -= along * along;
         }
-        to[axes_ * stride] = float(std::sqrt(std::max(0.0, rest2)));
+        at[axes_] = std::sqrt(std::max(0.0, rest2)) * steps;
         // Each coordinate is off by at most e (R^2 + 1 + (R + 1)^2) / 2 <= 2 e (R + 1)^2; the axes
         // are orthonormal to within e; the square of the rest by what that makes of R^2 and of the
         // squared coordinates.
-        const double off = 2 * error_ * (radius + 1) * (radius + 1), count = double(axes_ + 1);
+        const double off = 2 * error_ * (radius + 1) * (radius + 1), count = double(m_);
         const double rest_off2 =
             error_ * radius2 + count * off * (2 * radius + off) + count * error_ * radius2;
-        slack = up(0x1p-22 * radius + std::sqrt(count) * off + std::sqrt(rest_off2));
-        return radius;
+        at[m_] =
+            (std::sqrt(count) * off + std::sqrt(rest_off2)) * steps + std::sqrt(count) * rounding;
     }
 
-    Size axes_, d_, pitch_;
-    double step_, scale_, error_ = 0, farthest_ = 0;
+    // put(coordinate, whole number of 1 / fine steps)
+    template <class Put>
+    Rounded round(const double* at, double fine, Put put) const {
+        double norm2 = 0, off2 = 0;
+        for (Size f = 0; f < m_; ++f) {
+            const double value = std::clamp(at[f], -most, most) * fine;
+            const double whole = (value + 0x1.8p52) - 0x1.8p52;  // the nearest
+            norm2 += whole * whole;
+            off2 += (value - whole) * (value - whole);
+            put(f, std::int32_t(whole));
+        }
+        return {norm2, up(std::sqrt(off2) / fine + at[m_])};
+    }
+
+    Size axes_, d_, m_, pitch_;
+    double length_, per_unit_, scale_, error_ = 0, fine_ = 256;
     std::vector<double> points_;
-    std::vector<float> tiles_, slack_, near_, point_, point_slack_;
+    std::vector<std::int8_t> values_;
+    std::vector<float> norm2_, slack_, near_, point_norm2_, point_slack_;
+    std::vector<std::int16_t> point_;
 };
 
 }  // namespace exactmeans

@@ -13,13 +13,12 @@ namespace exactmeans {
 template <class R>
 class SeedTile {
 public:
-    // out[t * points + s] = |x - s|^2 of row ids[t], or begin + t when ids is null. Directions that
-    // are equal up to rounding are at 0, and so are rows of length 0, which can be no seed.
-    void distances2(const DenseRows<R>& x, Size begin, const Size* ids, Size count,
-                    const SeedPanel& panel, double* out) {
+    // fn(pointers to `count` rows): ids[t], or begin + t when ids is null.
+    template <class Fn>
+    void rows(const DenseRows<R>& x, Size begin, const Size* ids, Size count, Fn fn) {
         if (!x.norms) {
             tile_.load(x, nullptr, begin, ids, count);
-            return seed_kernels().distances2(tile_.rows(), count, panel, out);
+            return fn(tile_.rows());
         }
         values_.resize(std::size_t(count * x.d));
         rows_.resize(std::size_t(count));
@@ -30,8 +29,17 @@ public:
             for (Size f = 0; f < x.d; ++f)
                 to[f] = x.norms[i] > 0 ? double(x.at(i, f)) / x.norms[i] : 0.0;
         }
-        seed_kernels().distances2(rows_.data(), count, panel, out);
-        for (Size t = 0; t < count; ++t) {
+        fn(static_cast<const double* const*>(rows_.data()));
+    }
+
+    // out[t * points + s] = |x - s|^2 of these rows. Directions that are equal up to rounding are
+    // at 0, and so are rows of length 0, which can be no seed.
+    void distances2(const DenseRows<R>& x, Size begin, const Size* ids, Size count,
+                    const SeedPanel& panel, double* out) {
+        rows(x, begin, ids, count, [&](const auto* const* found) {
+            seed_kernels().distances2(found, count, panel, out);
+        });
+        for (Size t = 0; x.norms && t < count; ++t) {
             const bool none = !(x.norms[ids ? ids[t] : begin + t] > 0);
             for (double* d2 = out + t * panel.count; d2 != out + (t + 1) * panel.count; ++d2)
                 if (none || *d2 < 0x1p-100) *d2 = 0;
