@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import datasets
 from exactmeans import KMeans, kmeans_plusplus, open_blocks, seeding
+from exactmeans.engines.coordinates import Survey
 from exactmeans.engines.local import LocalEngine
 
 pytestmark = pytest.mark.core
@@ -61,6 +62,13 @@ def lattice(n: int = 5000, d: int = 20, seed: int = 2) -> NDArray[np.float64]:
     return X
 
 
+def flat(n: int = 5000, d: int = 40, seed: int = 3) -> NDArray[np.float64]:
+    """No clusters and no leading directions, and a few rows far out."""
+    X = np.random.default_rng(seed).normal(3, 1, (n, d))
+    X[:: n // 10] *= 3
+    return X
+
+
 def as_dense(rows: Any) -> NDArray[Any]:
     return np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray())
 
@@ -98,7 +106,7 @@ def greedy(X: Any, k: int, seed: int, w: NDArray[np.float64] | None = None) -> l
 
 # Greedy k-means++ ---------------------------------------------------------------------------------
 
-DATA: dict[str, Any] = {"wide": wide, "lattice": lattice, "text": text}
+DATA: dict[str, Any] = {"wide": wide, "flat": flat, "lattice": lattice, "text": text}
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -137,10 +145,25 @@ def _distances(X: Any, k: int) -> int:
     return run.distances()
 
 
-@pytest.mark.parametrize("make", [wide, lambda: datasets.blobs(8000, 2, 60, seed=1)])
+@pytest.mark.parametrize("make", [wide, flat, lambda: datasets.blobs(8000, 2, 60, seed=1)])
 def test_most_distances_are_never_computed(make: Any) -> None:
     X = make()
     assert _distances(X, 100) < 0.2 * len(X) * 5 * 100
+
+
+@pytest.mark.parametrize("make", [wide, flat])
+def test_a_survey_knows_whether_axes_would_do(make: Any) -> None:
+    X = make()
+    near2 = np.min([dist2(X, row) for row in range(30)], axis=0)[:256]
+    survey = Survey(X[:256])
+    for usual, planned in ((1.0, 1), (0.01, 1000)):  # too late; little is measured as it is
+        assert survey.better(X[-6:], near2, usual=usual, planned=planned) is None
+    found = survey.better(X[-6:], near2, usual=1.0, planned=1000)
+    assert found is not None
+    assert (len(found.points) > 1) == (make is wide)
+    assert survey.better(X[-6:], near2, usual=1.0, planned=900) is None
+    assert not Survey(np.ones((256, 20))).usable
+    assert not Survey(np.ldexp(X[:256], 600)).usable
 
 
 @pytest.mark.parametrize("exponent", [-900, 0, 900])

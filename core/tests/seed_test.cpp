@@ -77,12 +77,38 @@ std::unique_ptr<SeedBlock> block_of(const CsrRows<double, std::int32_t>& x,
                                                                 threads);
 }
 
-Projection projection_of(const Matrix<double>& x, Size axes) {
-    std::vector<double> origin(std::size_t(x.d), 0.0), rows;
-    for (Size i = 0; i < 64; ++i) rows.insert(rows.end(), x.row(i), x.row(i) + x.d);
-    std::vector<double> points = origin;
-    for (const double v : Directions::leading(rows.data(), 64, x.d, axes)) points.push_back(8 * v);
-    return Projection(points.data(), Size(points.size()) / x.d - 1, x.d, 8, 60, 1);
+// Along axes, or of features if there are none; range: of coordinates.
+Projection projection_of(const Matrix<double>& x, Size axes, double range) {
+    std::vector<double> points(std::size_t(x.d), 0.0), rows;
+    for (Size i = 0; i < std::min<Size>(x.n, 128); ++i)
+        rows.insert(rows.end(), x.row(i), x.row(i) + x.d);
+    const Size n = Size(rows.size()) / x.d;
+    if (axes > 0)
+        for (const double v : Directions::leading(rows.data(), n, x.d, axes))
+            points.push_back(8 * v);
+    return Projection(points.data(), Size(points.size()) / x.d - 1, x.d, 8, range, 1);
+}
+
+// How many rows the point is ruled out for if each is so many times as far from its seed as from
+// the point, squared.
+Size ruled_out(const Matrix<double>& x, const std::vector<double>& point, Projection projection,
+               double factor) {
+    projection.project(x.rows(), Threads{});
+    std::vector<double> padded = point;
+    padded.resize(std::size_t((x.d + 3) / 4 * 4), 0.0);
+    for (Size i = 0; i < x.n; ++i)
+        projection.set_near(i, factor * plain_distance2(x.row(i), point.data(), x.d, 1));
+    const SeedBounds bounds =
+        projection.candidates({padded.data(), 1, x.d, Size(padded.size()), 1});
+    std::vector<Size> counts;
+    for (const SeedKernels* kernels : tables()) {
+        std::vector<std::uint32_t> survives(std::size_t(x.n), 0);
+        for (Size i = 0; i < x.n; i += bound_rows)
+            kernels->bounds(bounds, projection.tile(i / bound_rows), survives.data() + i);
+        counts.push_back(std::count(survives.begin(), survives.end(), 0u));
+    }
+    CHECK_EQ(counts.front(), counts.back());
+    return counts.front();
 }
 
 // A greedy run in which every answer is compared with that of measuring everything.
@@ -180,14 +206,81 @@ TEST(skipping_changes_nothing_and_skips_most) {
     Random random(4);
     for (const Size d : {2, 30}) {
         const Matrix<double> x = clustered(random, 6000, d);
-        const Projection projection = projection_of(x, std::min<Size>(d, 12));
+        const Projection along = projection_of(x, std::min<Size>(d, 12), 60),
+                         features = projection_of(x, 0, 30);
         for (const int n_jobs : {1, 3}) {
-            CHECK(check_greedy(x.rows(), 40, n_jobs, nullptr) < 6000 * 5 * 40 / 3);
-            CHECK(check_greedy(x.rows(), 40, n_jobs, &projection) < 6000 * 5 * 40 / 3);
+            for (const Projection* projection : {(const Projection*)nullptr, &along, &features})
+                CHECK(check_greedy(x.rows(), 40, n_jobs, projection) < 6000 * 5 * 40 / 3);
             // Too little memory for the rows of a trial: the winner is measured again.
             check_greedy(x.rows(), 40, n_jobs, nullptr, 2000);
         }
     }
+}
+
+TEST(coordinates_rule_out_far_points_and_never_nearer_ones) {
+    Random random(10);
+    const Size n = 512;
+    for (const Size d : {17, 64, 101}) {
+        const Matrix<double> x(n, d, [&] { return random.normal(); });
+        std::vector<double> point(static_cast<std::size_t>(d));
+        for (double& value : point) value = random.normal();
+        for (const Size axes : {Size(0), Size(4), d - 1}) {
+            // Steps that are fine, coarse, so coarse that all is 0, and a range that nothing fits.
+            for (const double range : {4.0, 40.0, 1e4, 0.5})
+                CHECK_EQ(ruled_out(x, point, projection_of(x, axes, range), 1 + 1e-12), Size(0));
+            if (axes != 4) CHECK(ruled_out(x, point, projection_of(x, axes, 10), 0.9) > n / 2);
+        }
+    }
+}
+
+TEST(a_point_between_steps_has_slack) {
+    // Rows on whole steps have none. The point's coordinates are 0.4 of a fine step towards the
+    // rows, and rounded away from them.
+    const Size n = 16, d = 20;
+    Matrix<double> x(n, d, [] { return 3.0; });
+    const std::vector<double> point(std::size_t(d), 0.4 / 256);
+    CHECK_EQ(ruled_out(x, point, projection_of(x, 0, 127), 1 + 1e-12), Size(0));
+    CHECK_EQ(ruled_out(x, point, projection_of(x, 0, 127), 1 - 1e-3), n);
+}
+
+TEST(coordinates_of_rows_far_from_the_origin_have_slack) {
+    // Along the only axis rows are near to each other, but it is told by distances of 1e8.
+    Random random(12);
+    const Size n = 512, d = 20;
+    Matrix<double> x(n, d, [] { return 3e7; });
+    for (Size i = 0; i < n; ++i) x(i, 0) = random.unit() - 0.5;
+    std::vector<double> point(x.row(0), x.row(0) + d), points(std::size_t(2 * d), 0.0);
+    points[std::size_t(d)] = 8;
+    const Projection projection(points.data(), 1, d, 8, 1, 1);
+    CHECK_EQ(ruled_out(x, point, projection, 1 + 1e-12), Size(0));
+}
+
+TEST(axes_that_are_skew_are_paid_for) {
+    // As rounding makes them where the origin is far from 0, only more so.
+    const Size n = 64, d = 18;
+    Matrix<double> x(n, d);
+    std::vector<double> point(std::size_t(d), 0.0), points(std::size_t(3 * d), 0.0);
+    for (Size i = 0; i < n; ++i) x(i, 0) = x(i, 1) = 1 + double(i) / n;
+    points[std::size_t(d)] = points[std::size_t(2 * d + 1)] = 8;
+    points[std::size_t(2 * d)] = 0.8;
+    const Projection projection(points.data(), 2, d, 8, 4, 1);
+    CHECK_EQ(ruled_out(x, point, projection, 1 + 1e-12), Size(0));
+}
+
+TEST(long_rows_near_a_point_survive_the_rounding_of_the_test) {
+    // Squared norms have more bits than float32, and what is left of them few.
+    Random random(11);
+    const Size n = 512, d = 3000;
+    const auto whole = [&] { return double(random.below(28)) + 100; };
+    std::vector<double> point(static_cast<std::size_t>(d));
+    for (double& value : point) value = whole();
+    Matrix<double> x(n, d);
+    for (Size i = 0; i < n; ++i) {
+        std::copy(point.begin(), point.end(), &x(i, 0));
+        for (int t = 0; t < 5; ++t) x(i, random.below(d)) = whole();
+    }
+    CHECK_EQ(ruled_out(x, point, projection_of(x, 0, 127), 1 + 1e-12), Size(0));
+    CHECK(ruled_out(x, point, projection_of(x, 0, 127), 0.01) > n / 2);
 }
 
 TEST(transposed_rows_give_the_distances_of_rows) {

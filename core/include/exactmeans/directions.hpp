@@ -1,6 +1,7 @@
 // About the leading principal directions of a few rows, by subspace iteration on the products of
-// the rows with each other. Written here rather than left to LAPACK, whose threads spin for seconds
-// on a busy machine over a task of milliseconds. They need not be exact, only orthonormal.
+// the rows, or of the columns if they are fewer, with each other. Written here rather than left to
+// LAPACK, whose threads spin for seconds on a busy machine over a task of milliseconds. They need
+// not be exact, only orthonormal.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,18 @@ class Directions {
 public:
     // rows: n x d, centred. Gives up to m directions, one after the other, leading ones first.
     static std::vector<double> leading(const double* rows, Size n, Size d, Size m) {
+        if (d < n) {
+            std::vector<double> columns(std::size_t(d * n));
+            for (Size i = 0; i < n; ++i)
+                for (Size f = 0; f < d; ++f) columns[std::size_t(f * n + i)] = rows[i * d + f];
+            return iterated(columns.data(), d, n, m);
+        }
+        return orthonormal(times(iterated(rows, n, d, m), rows, n, d), d);
+    }
+
+private:
+    // Up to m directions of length n that the products of the rows with each other have.
+    static std::vector<double> iterated(const double* rows, Size n, Size d, Size m) {
         std::vector<double> gram(std::size_t(n * n));
         for (Size i = 0; i < n; ++i)
             for (Size j = 0; j <= i; ++j)
@@ -24,10 +37,9 @@ public:
         std::vector<double> basis = some_vectors(m, n);
         for (int round = 0; round < 6; ++round)
             basis = orthonormal(times(basis, gram.data(), n, n), n);
-        return orthonormal(times(basis, rows, n, d), d);
+        return basis;
     }
 
-private:
     static double dot(const double* a, const double* b, Size d) {
         double part[4] = {};
         Size f = 0;

@@ -120,6 +120,38 @@ void seed_reach(const SeedReach& reach, const std::int32_t* own, const double* d
     }
 }
 
+template <class W>
+WholeSums seed_to_whole(double* values, Size n, double most, double fine) {
+    constexpr double magic = 0x1.8p52;  // has no bits for parts of 1
+    const W high = W::splat(most), low = W::splat(-most), by = W::splat(fine);
+    const W shift = W::splat(magic);
+    W norm2 = W::splat(0), off2 = W::splat(0);
+    Size f = 0;
+    for (; f + W::lanes <= n; f += W::lanes) {
+        const W value = W::mul(W::max(W::min(W::load(values + f), high), low), by);
+        const W whole = W::sub(W::add(value, shift), shift), off = W::sub(value, whole);
+        whole.store(values + f);
+        norm2 = W::fma(whole, whole, norm2);
+        off2 = W::fma(off, off, off2);
+    }
+    double sums[2][W::lanes];
+    norm2.store(sums[0]);
+    off2.store(sums[1]);
+    WholeSums out;
+    for (int l = 0; l < W::lanes; ++l) {
+        out.norm2 += sums[0][l];
+        out.off2 += sums[1][l];
+    }
+    for (; f < n; ++f) {
+        const double in = values[f] > most ? most : values[f] < -most ? -most : values[f];
+        const double value = in * fine, whole = (value + magic) - magic;
+        values[f] = whole;
+        out.norm2 += whole * whole;
+        out.off2 += (value - whole) * (value - whole);
+    }
+    return out;
+}
+
 // Count points at a time, so that coordinates are loaded once for all of them.
 template <class V, class P, int Count>
 inline void seed_bounds_group(const SeedBounds& bounds, Size first, const BoundTile& tile,
@@ -233,7 +265,8 @@ Size seed_reachable(const SparseTest& test, double* dot, const double* d2, Size 
 template <class V, class W, class P>
 constexpr SeedKernels seed_table() {
     return {&seed_distances2<W, float>, &seed_distances2<W, double>, &seed_reach<W>,
-            &seed_bounds<V, P>,         &seed_improved<W>,           &seed_reachable<W>};
+            &seed_to_whole<W>,          &seed_bounds<V, P>,          &seed_improved<W>,
+            &seed_reachable<W>};
 }
 
 }  // namespace exactmeans

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans._metrics import Metric
 from exactmeans._validation import Double, Matrix
+from exactmeans.engines.coordinates import Survey
 
 # A grid is laid anew when the potential has fallen this far: its words then have bits to spare.
 FALL = 2.0**-20
-# Numbers of seeds at which it is asked whether a projection would pay, and what it may look like.
-_PROBES = (6, 24, 96)
-_AXES = (4, 8, 16, 32, 48, 64, 80, 96, 128)
+# Numbers of seeds at which it is asked whether coordinates would pay.
+_PROBES = (4, 8, 24, 96, 384)
 _SAMPLE = 256
 # Seeds that are measured together when there is nothing to choose between them.
 _BATCH = 8
@@ -91,6 +91,7 @@ class LocalSeeding:
         few = self.d < 16 or self.n < 16 * _SAMPLE
         no = sparse or few or engine.streamed or metric.l1
         self._probes = [] if no else list(_PROBES)
+        self._survey: Survey | None = None
         self._sparse = sparse
         self._alpha = alpha
         self._points, self._late = self._new_points(), self._new_points()
@@ -163,8 +164,9 @@ class LocalSeeding:
     def greedy(self, places: Double) -> int:
         """Draw candidates, make a seed of the one that leaves least, and say which row it is."""
         part = self._parts[0]
-        if len(self._parts) > 1 or part.rows is None or self._probes:
+        if len(self._parts) > 1 or part.rows is None or self._probe_is_due():
             return best_of_drawn(self, places)
+        self._seen = part.block.distances
         row = part.block.greedy(self._points, part.rows, places, self.n_jobs)
         self._refine_grid()
         return row
@@ -269,28 +271,29 @@ class LocalSeeding:
         return sum(part.block.distances for part in self._parts)
 
     def _consider_projection(self, rows: list[int]) -> None:
-        """Ask a sample whether few coordinates would rule out most candidates; if so, use them."""
-        if not self._probes or self.seeds < self._probes[0]:
+        """Ask a sample which coordinates would rule out most candidates, and use them."""
+        if not self._probe_is_due():
             return
         self._probes = [probe for probe in self._probes if probe > self.seeds]
         sample = np.linspace(0, self.n - 1, _SAMPLE).astype(np.intp)
-        near2 = np.ldexp(self.nearest2()[sample], -2 * self._exponent)
-        seen = self.distances()
-        usual = (seen - self._seen) / (self.n * len(rows))  # share of pairs measured without it
-        found = choose_coordinates(
-            self._engine.take(sample).astype(np.float64),
+        if self._survey is None:
+            self._survey = Survey(self._engine.take(sample).astype(np.float64))
+        if not self._survey.usable:
+            self._probes = []
+            return
+        found = self._survey.better(
             self._engine.take(np.array(rows)).astype(np.float64),
-            near2,
-            usual=usual,
+            np.ldexp(self.nearest2()[sample], -2 * self._exponent),
+            usual=(self.distances() - self._seen) / (self.n * len(rows)),
             planned=self._planned - len(rows) * self.seeds,
         )
         if found is None:
             return
-        self._probes = []
         for part in self._parts:
-            part.block.project(
-                found.points, found.length, found.range, self._exponent, self.n_jobs
-            )
+            part.block.project(found.points, found.length, found.range, self._exponent, self.n_jobs)
+
+    def _probe_is_due(self) -> bool:
+        return bool(self._probes) and self.seeds >= self._probes[0]
 
     def _new_points(self) -> _core.SeedPoints:
         return _core.SeedPoints(self.d, self._exponent, self._sparse, self._metric.directed)
@@ -383,70 +386,6 @@ def add_weights(
     """Add the weights of n rows to those of their labels."""
     rows = _core.Rows.dense(np.zeros((n, 1)), weights)
     sums.relabel(rows, labels, np.full(n, -1, dtype=np.int32), n_jobs)
-
-
-@dataclass
-class Coordinates:
-    """What to project rows on: an origin, and points at a length along axes, if there are any.
-
-    Without axes, features are the coordinates. Most of them lie within the range.
-    """
-
-    points: Double
-    length: float
-    range: float
-
-
-def choose_coordinates(
-    sample: Double, candidates: Double, near2: Double, *, usual: float, planned: int
-) -> Coordinates | None:
-    """Coordinates that pay, if any do: features, or the leading directions of a sample.
-
-    Costs are in features read per pair of row and candidate: a full distance in float64 counts d,
-    a coordinate in 8 bits an eighth. Nothing here decides what is chosen, only how fast.
-    """
-    d = sample.shape[1]
-    origin = sample.mean(axis=0)
-    rows, points = sample - origin, candidates - origin
-    norm2 = np.einsum("if,if->i", rows, rows)
-    if not (np.isfinite(norm2).all() and norm2.any()):
-        return None
-    length = 2.0 ** np.round(np.log2(np.sqrt(norm2.mean())))
-    best, best_cost = None, usual * d * planned / 2
-
-    def consider(rows_in: Double, points_in: Double, axes: Double, effort: int) -> None:
-        nonlocal best, best_cost
-        m = rows_in.shape[1]
-        span = float(np.abs(rows_in).max())
-        near = np.sqrt(near2) + span / 127 * np.sqrt(m / 12)  # a step is rounded by 1 / sqrt(12)
-        survive = float(np.mean(_apart2(rows_in, points_in) < np.square(near)[:, np.newaxis]))
-        cost = effort + planned * (m / 8 + survive * d)
-        if cost < best_cost:
-            best_cost = cost
-            best = Coordinates(np.vstack([origin, origin + length * axes]), length, span)
-
-    consider(rows, points, np.empty((0, d)), d)
-    basis = _core.leading_directions(rows, min(max(_AXES), d))
-    # Not by BLAS: its threads may spin for longer than this takes.
-    rows_in, points_in = (np.einsum("if,mf->im", a, basis) for a in (rows, points))
-    for m in _AXES:
-        if m > len(basis):
-            break
-        consider(_with_rest(rows, rows_in[:, :m]), _with_rest(points, points_in[:, :m]), basis[:m], (m + 1) * d)
-    return best
-
-
-def _with_rest(points: Double, along: Double) -> Double:
-    """Coordinates along axes, and the length of what is left."""
-    rest2 = np.einsum("if,if->i", points, points) - np.square(along).sum(axis=1)
-    return np.hstack([along, np.sqrt(np.maximum(0, rest2))[:, np.newaxis]])
-
-
-def _apart2(a: Double, b: Double) -> Double:
-    apart2 = np.zeros((len(a), len(b)))
-    for f in range(a.shape[1]):
-        apart2 += np.subtract.outer(a[:, f], b[:, f]) ** 2
-    return apart2
 
 
 def _plus(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

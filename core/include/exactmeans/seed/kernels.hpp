@@ -56,6 +56,11 @@ struct SparseTest {
     double point_norm2, point_frequent, keep;
 };
 
+// Squares of whole numbers and of what rounding to them took away, added up.
+struct WholeSums {
+    double norm2 = 0, off2 = 0;
+};
+
 struct SeedKernels {
     // out[i * count + s] = |row i - point s|^2
     void (*distances2_single)(const float* const* rows, Size n, const SeedPanel& panel,
@@ -66,6 +71,8 @@ struct SeedKernels {
     // row's seed.
     void (*reach)(const SeedReach& reach, const std::int32_t* own, const double* d2, Size n,
                   std::uint32_t* survives);
+    // Values, moved to [-most, most] and multiplied by `fine`, become the nearest whole numbers.
+    WholeSums (*to_whole)(double* values, Size n, double most, double fine);
     // Sets bit s of survives[i] unless the coordinates show that point s cannot come nearer than
     // near[i].
     void (*bounds)(const SeedBounds& bounds, const BoundTile& tile, std::uint32_t* survives);

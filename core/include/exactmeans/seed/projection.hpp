@@ -41,6 +41,7 @@ public:
             std::copy(points + p * d, points + (p + 1) * d, points_.data() + p * pitch_);
         // The square of a distance is off by at most e relatively: see the header of kernels.hpp.
         error_ = double(d + 32) * 0x1p-52;
+        skew_ = error_ + skew();
         // No sum of products may exceed 31 bits: it is at most the product of the norms.
         while (fine_ > 1 && double(m_) * most * most * fine_ >= 0x1p31) fine_ /= 2;
     }
@@ -66,13 +67,13 @@ public:
                 });
                 for (Size r = 0; r < count; ++r) {
                     std::int8_t* to = values_.data() + t * tile_values() + 2 * r;
+                    double* own = at.data() + r * (m_ + 1);
                     const std::size_t i = std::size_t(first + r);
-                    const Rounded rounded =
-                        round(at.data() + r * (m_ + 1), 1.0, [&](Size f, std::int32_t value) {
-                            to[f / 2 * 2 * bound_rows + f % 2] = std::int8_t(value);
-                        });
-                    norm2_[i] = float(rounded.norm2);
-                    slack_[i] = rounded.slack;
+                    const WholeSums sums = seed_kernels().to_whole(own, m_, most, 1.0);
+                    for (Size f = 0; f < m_; ++f)
+                        to[f / 2 * 2 * bound_rows + f % 2] = std::int8_t(std::int32_t(own[f]));
+                    norm2_[i] = float(sums.norm2);
+                    slack_[i] = up(std::sqrt(sums.off2) + own[m_]);
                 }
             }
         });
@@ -94,12 +95,12 @@ public:
         point_norm2_.resize(std::size_t(of.count));
         point_slack_.resize(std::size_t(of.count));
         for (Size s = 0; s < of.count; ++s) {
-            std::int16_t* to = point_.data() + s * 2 * pairs();
-            const Rounded rounded =
-                round(at.data() + s * (m_ + 1), fine_,
-                      [&](Size f, std::int32_t value) { to[f] = std::int16_t(value); });
-            point_norm2_[std::size_t(s)] = float(rounded.norm2 / (fine_ * fine_));
-            point_slack_[std::size_t(s)] = rounded.slack;
+            double* own = at.data() + s * (m_ + 1);
+            const WholeSums sums = seed_kernels().to_whole(own, m_, most, fine_);
+            for (Size f = 0; f < m_; ++f)
+                point_[std::size_t(s * 2 * pairs() + f)] = std::int16_t(std::int32_t(own[f]));
+            point_norm2_[std::size_t(s)] = float(sums.norm2 / (fine_ * fine_));
+            point_slack_[std::size_t(s)] = up(std::sqrt(sums.off2) / fine_ + own[m_]);
         }
         return {point_.data(), point_norm2_.data(), point_slack_.data(), pairs(),
                 of.count,      float(fine_)};
@@ -115,11 +116,6 @@ private:
     // What arithmetic in float64 may add to the error of a coordinate in the range: a few units in
     // the last place of 127.
     static constexpr double rounding = 0x1p-43;
-
-    struct Rounded {
-        double norm2;  // of the whole numbers
-        float slack;   // in steps
-    };
 
     static float up(double value) { return float(value) * (1 + 0x1p-22f); }
     Size pairs() const { return (m_ + 1) / 2; }
@@ -154,37 +150,39 @@ private:
         }
         double rest2 = radius2;
         for (Size a = 0; a < axes_; ++a) {
-            const double along = 0.5 * (radius2 + 1 - d2[a + 1] * unit2);
-            at[a] = along * steps;
-            rest2 -= along * along;
+            const double value = 0.5 * (radius2 + 1 - d2[a + 1] * unit2);
+            at[a] = value * steps;
+            rest2 -= value * value;
         }
         at[axes_] = std::sqrt(std::max(0.0, rest2)) * steps;
-        // Each coordinate is off by at most e (R^2 + 1 + (R + 1)^2) / 2 <= 2 e (R + 1)^2; the axes
-        // are orthonormal to within e; the square of the rest by what that makes of R^2 and of the
-        // squared coordinates.
-        const double off = 2 * error_ * (radius + 1) * (radius + 1), count = double(m_);
-        const double rest_off2 =
-            error_ * radius2 + count * off * (2 * radius + off) + count * error_ * radius2;
-        at[m_] =
-            (std::sqrt(count) * off + std::sqrt(rest_off2)) * steps + std::sqrt(count) * rounding;
+        // Each coordinate is off by at most e (R^2 + 1 + (R + 1)^2) / 2 <= 2 e (R + 1)^2; the
+        // square of the rest by what that and the skew of the axes make of R^2 and of the squared
+        // coordinates.
+        const double out2 = (radius + 1) * (radius + 1), off = 2 * error_ * out2;
+        const double count = double(m_), skew = count * skew_;
+        const double rest_off2 = error_ * radius2 + count * off * (2 * radius + off) + skew * out2;
+        const double slack = std::sqrt(count) * off + skew * (radius + 1) + std::sqrt(rest_off2);
+        at[m_] = slack * steps + std::sqrt(count) * rounding;
     }
 
-    // put(coordinate, whole number of 1 / fine steps)
-    template <class Put>
-    Rounded round(const double* at, double fine, Put put) const {
-        double norm2 = 0, off2 = 0;
-        for (Size f = 0; f < m_; ++f) {
-            const double value = std::clamp(at[f], -most, most) * fine;
-            const double whole = (value + 0x1.8p52) - 0x1.8p52;  // the nearest
-            norm2 += whole * whole;
-            off2 += (value - whole) * (value - whole);
-            put(f, std::int32_t(whole));
-        }
-        return {norm2, up(std::sqrt(off2) / fine + at[m_])};
+    // How far the axes, as their points tell them, are from orthonormal: by the largest entry of
+    // what their products with each other have beyond the unit matrix.
+    double skew() const {
+        double most_off = 0;
+        for (Size a = 1; a <= axes_; ++a)
+            for (Size b = 1; b <= a; ++b) {
+                double product = 0;
+                for (Size f = 0; f < d_; ++f) product += along(a, f) * along(b, f);
+                most_off = std::max(most_off, std::fabs(product - (a == b)));
+            }
+        return most_off;
+    }
+    double along(Size axis, Size f) const {
+        return (points_[std::size_t(axis * pitch_ + f)] - points_[std::size_t(f)]) / length_;
     }
 
     Size axes_, d_, m_, pitch_;
-    double length_, per_unit_, scale_, error_ = 0, fine_ = 256;
+    double length_, per_unit_, scale_, error_ = 0, skew_ = 0, fine_ = 256;
     std::vector<double> points_;
     std::vector<std::int8_t> values_;
     std::vector<float> norm2_, slack_, near_, point_norm2_, point_slack_;
