@@ -135,8 +135,9 @@ def test_more_candidates_than_a_word_has_bits() -> None:
     assert len(set(few)) == len(set(many)) == 6
 
 
-def _distances(X: Any, k: int) -> int:
+def _distances(X: Any, k: int, room: int | None = None) -> int:
     engine = LocalEngine([X], None, 2)
+    engine.room = room
     run = engine.seeding(0, candidates=5 * k)
     rng = np.random.RandomState(0)
     run.start(0)
@@ -149,6 +150,14 @@ def _distances(X: Any, k: int) -> int:
 def test_most_distances_are_never_computed(make: Any) -> None:
     X = make()
     assert _distances(X, 100) < 0.2 * len(X) * 5 * 100
+
+
+def test_coordinates_keep_within_a_memory_limit() -> None:
+    """They take a byte each, and 12 bytes per row."""
+    X = flat()
+    n, d = X.shape
+    assert _distances(X, 100, room=n * (d + 12)) == _distances(X, 100)
+    assert _distances(X, 100, room=n * (d + 12) - 1) > 2 * _distances(X, 100)
 
 
 @pytest.mark.parametrize("make", [wide, flat])

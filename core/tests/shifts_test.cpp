@@ -12,7 +12,7 @@ using namespace samples;
 
 namespace {
 
-constexpr Size k = 160, d = 300, n = 400;
+constexpr Size k = 200, d = 300, n = 400;
 constexpr Size far = 40, near = 60;  // centres 0..far-1 go far, the next up to far+near a little
 
 template <class R>

@@ -43,6 +43,7 @@ class _Engine(Protocol):
     """Where the rows are."""
 
     streamed: bool
+    room: int | None
 
     def counted(self) -> Double | None: ...
     def weight_grid(self) -> _core.Grid: ...
@@ -89,7 +90,8 @@ class LocalSeeding:
         self._metric = metric
         self._planned = candidates
         few = self.d < 16 or self.n < 16 * _SAMPLE
-        no = sparse or few or engine.streamed or metric.l1
+        tight = engine.room is not None and self.n * (self.d + 12) > engine.room
+        no = sparse or few or tight or engine.streamed or metric.l1
         self._probes = [] if no else list(_PROBES)
         self._survey: Survey | None = None
         self._sparse = sparse
