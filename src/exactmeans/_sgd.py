@@ -385,7 +385,7 @@ def batches_of(
             order = rng.permutation(usable_rows(counted, part.begin, part.end))
             for some in np.array_split(order, cuts[part.number]):
                 ids = np.sort(some)
-                yield engine.alone(part.block[ids - part.begin], ids)
+                yield engine.batch(part.block[ids - part.begin], ids)
 
 
 def sample_of(engine: LocalEngine, size: int, rng: np.random.RandomState) -> LocalEngine:

@@ -507,6 +507,12 @@ class LocalEngine:
             few.norms[:] = self.norms[ids]  # where the rows look: 0 for what is too short
         return few
 
+    def batch(self, rows: Matrix, ids: NDArray[np.intp]) -> LocalEngine:
+        """The same for rows that have been looked at: what is known of all holds for some."""
+        few = self.alone(rows, ids)
+        few._surveys = self._surveys
+        return few
+
     def whole(self) -> Matrix:
         """The data as one matrix; only for data that came as one."""
         (part,) = self._parts
