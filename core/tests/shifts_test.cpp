@@ -121,3 +121,19 @@ TEST(reach_double) {
     check_reach<double>(true, 0);
     check_reach<double>(true, 40);
 }
+
+TEST(both_layouts_keep_within_the_room) {
+    for (const Size more : {32, 31}) {
+        Random random(8);
+        const Threads threads{2};
+        Matrix<double> centres = sparse_matrix<double>(k, random, false, 1.0);
+        Centroids<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
+        now.set_room(2 * d * (padded<float>(k) + more));
+        now.laid_out<Shifts<double>>(false, threads).tell(1000, 10, 60);
+        for (Size j = 0; j < far + near; ++j) centres(j, 0) += 0.5;
+        now.move(centres.values.data(), threads);
+        const auto& shifts = now.laid_out<Shifts<double>>(false, threads);
+        CHECK_EQ(shifts.sifts(), more == 32);
+        CHECK_EQ(shifts.wild().k(), more == 32 ? Size(32) : Size(0));
+    }
+}

@@ -58,6 +58,7 @@ public:
         std::fill(stale_.begin(), stale_.end(), char(1));
     }
 
+    double room() const { return room_; }
     bool lists_rare_features() const { return asked_ > 0; }
     // Should all features of sparse centres have slots, at this size of a value? Panels are fastest
     // while they fit the caches, or if they are not mostly zeros.

@@ -44,7 +44,10 @@ public:
             if (moves_[std::size_t(j)] != centroids.moves(j) ||
                 start_[std::size_t(j)] != centroids.start()[j])
                 moved.push_back(j);
-        sifts_ = worth_sifting(Size(moved.size()));
+        // Both layouts together keep within the room that centres have.
+        const double fit =
+            centroids.layout().room() / (2 * double(std::max<Size>(1, centroids.d())));
+        sifts_ = worth_sifting(Size(moved.size()), fit - double(padded<float>(k_)));
         if (sifts_) compare(centroids, moved, steps, threads);
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
@@ -118,8 +121,8 @@ private:
     };
 
     // Decides by what the last pass told, and how many are wild: as many as make looking at them
-    // about as dear as comparing the rows that are left over with all.
-    bool worth_sifting(Size moved) {
+    // about as dear as comparing the rows that are left over with all, but not more than `most`.
+    bool worth_sifting(Size moved, double most) {
         const double rows = double(rows_.exchange(0)), changed = double(changed_.exchange(0)),
                      left = double(left_.exchange(0));
         if (from_ < 0 || rows == 0 || changed * 4 > rows) return false;
@@ -144,7 +147,7 @@ private:
             const bool bounds = width_ + unit / 2 < moved;  // fewer are not worth a table
             wilds_ = bounds ? width_ : moved;
             cost_ = double(wilds_) + look + (bounds ? sum : 0);
-            if (cost_ < 0.8 * double(k_)) return true;
+            if (cost_ < 0.8 * double(k_) && double(padded<float>(wilds_)) <= most) return true;
             if (width_ == unit) return false;
         }
     }
