@@ -128,21 +128,21 @@ void check_movement(const Frame<R>& frame, double scale) {
             CHECK(std::fabs(movement.shift2 - double(shift2)) <= 1e-12 * double(shift2));
             std::vector<double> sorted = movement.distance;
             std::sort(sorted.rbegin(), sorted.rend());
-            CHECK_EQ(movement.largest, sorted[0]);
-            CHECK_EQ(movement.second_largest, sorted[1]);
+            CHECK_EQ(movement.farthest.first, sorted[0]);
+            CHECK_EQ(movement.farthest.second, sorted[1]);
             for (Size j = 0; j < k; ++j) {
                 double other = 0;
                 for (Size t = 0; t < k; ++t) {
                     if (t != j) other = std::max(other, movement.distance[std::size_t(t)]);
                 }
-                CHECK_EQ(movement.farthest_other(j), other);
+                CHECK_EQ(movement.farthest.of_others(j), other);
             }
             CHECK(same_bits(copy(centroids.master(), k * d), after.values));
             before = after;
         }
         const Movement still = centroids.move(before.values.data(), Threads{});
         CHECK_EQ(still.moved, 0);
-        CHECK_EQ(still.largest, 0.0);
+        CHECK_EQ(still.farthest.first, 0.0);
         CHECK_EQ(still.shift2, 0.0);
         CHECK_EQ(*std::max_element(still.distance.begin(), still.distance.end()), 0.0);
     }

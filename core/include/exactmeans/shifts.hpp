@@ -45,9 +45,9 @@ public:
                 start_[std::size_t(j)] != centroids.start()[j])
                 moved.push_back(j);
         // Both layouts together keep within the room that centres have.
-        const double fit =
-            centroids.layout().room() / (2 * double(std::max<Size>(1, centroids.d())));
-        sifts_ = worth_sifting(Size(moved.size()), fit - double(padded<float>(k_)));
+        const double centre_bytes = sizeof(std::int16_t) * double(std::max<Size>(1, centroids.d())),
+                     in_room = centroids.layout().room() / centre_bytes;
+        sifts_ = worth_sifting(Size(moved.size()), in_room - double(padded<float>(k_)));
         if (sifts_) compare(centroids, moved, steps, threads);
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
@@ -165,8 +165,13 @@ private:
         std::vector<Size> looked, bounded;
         for (Size o = 0; o < Size(order.size()); ++o) {
             const Size m = order[std::size_t(o)], j = moved[std::size_t(m)];
-            place_[std::size_t(j)] = o < wilds_ ? std::int32_t(o) : tame;
-            (o < wilds_ ? looked : bounded).push_back(o < wilds_ ? j : m);
+            if (o < wilds_) {
+                place_[std::size_t(j)] = std::int32_t(o);
+                looked.push_back(j);
+            } else {
+                place_[std::size_t(j)] = tame;
+                bounded.push_back(m);
+            }
         }
         wild_.hold(centroids, std::move(looked));
         wild_.update(centroids, threads);

@@ -57,24 +57,17 @@ public:
 
     void moved(const Movement& movement, double unit) {
         std::vector<double> farthest(static_cast<std::size_t>(groups_->count()));
-        double first = 0, second = 0;
-        Size first_index = -1;
+        TwoFarthest any;
         for (Size j = 0; j < k_; ++j) {
             const double went = movement.distance[std::size_t(j)] * unit;
             if (went > 0) own_.add(j, went);
             if (copy_[std::size_t(j)]) continue;
             double& most = farthest[std::size_t(groups_->group(j))];
             most = std::max(most, went);
-            if (went > first) {
-                second = first;
-                first = went;
-                first_index = j;
-            } else {
-                second = std::max(second, went);
-            }
+            any.add(j, went);
         }
         for (Size g = 0; g < groups_->count(); ++g) drift_.add(g, farthest[std::size_t(g)]);
-        for (Size j = 0; j < k_; ++j) others_.add(j, j == first_index ? second : first);
+        for (Size j = 0; j < k_; ++j) others_.add(j, any.of_others(j));
     }
 
     // All rows, one lower bound each.

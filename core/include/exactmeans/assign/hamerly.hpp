@@ -97,7 +97,7 @@ public:
     void moved(const Movement& movement) {
         for (Size j = 0; j < Size(movement.distance.size()); ++j) {
             own_.add(j, movement.distance[std::size_t(j)] * unit_);
-            others_.add(j, movement.farthest_other(j) * unit_);
+            others_.add(j, movement.farthest.of_others(j) * unit_);
         }
     }
 
