@@ -94,7 +94,7 @@ void check_reach(bool signs, int exponent) {
     const Csr<R, std::int32_t> csr(x);
     const auto rows = csr.rows();
     CoarseScan<R> scan;
-    scan.load(rows, seen.all().panels(), 0, n);
+    scan.load(rows, 0, n);
     double closest = 0;
     for (Size i = 0; i < n; ++i)
         for (Size j = 0; j < k; ++j) {

@@ -6,6 +6,10 @@
 // little more for rounding. What remains open is decided by the centres as they are, of which only
 // those that may be the nearest are looked at. docs/numerics.md ("A first look") derives the
 // bounds.
+//
+// Two centres share a word of 32 bits. The low half, moved up, is the value of one of them; the
+// whole word is that of the other, whose half is chosen with the low one in mind. So neither has to
+// be cut out, and both are counted in parts, 2^16 to a step.
 #pragma once
 
 #include <algorithm>
@@ -43,18 +47,17 @@ public:
         version_ = -1;
         packed_.assign(std::size_t(k_), -1);
         start_.assign(std::size_t(padded<float>(k_)), std::numeric_limits<float>::infinity());
-        step_.assign(start_.size(), 0.0f);
+        part_.assign(start_.size(), 0.0f);
         values_.resize(start_.size() * std::size_t(d_));
-        view_ = {{nullptr, start_.data(), k_, d_, csr_panels<float>(k_), centroids.slots_or_null()},
-                 values_.data(),
-                 step_.data()};
+        view_ = {
+            {nullptr, start_.data(), k_, d_, csr_panels<float>(k_)}, values_.data(), part_.data()};
     }
     Size k() const { return k_; }
     // Rows that should be looked at in one call, of so many. A panel comes into the cache once per
     // call, so calls are long; for the only panel there is, rows may as well stay in the cache.
     Size batch(Size rows) const { return view_.lanes.count == 1 ? Size(128) : rows; }
-    // The steps of its centres, in their order.
-    const std::vector<float>& steps() const { return step_; }
+    // The parts of steps in which its centres are counted, in their order.
+    const std::vector<float>& parts() const { return part_; }
 
     // Is there room for them, and not a better layout?
     static bool fits(const Centroids<R>& centroids) {
@@ -76,27 +79,33 @@ public:
         version_ = centroids.version();
         for (std::size_t t = 0; t < centre_.size(); ++t)
             start_[t] = float(double(centroids.start()[centre_[t]]) * (1 - 0x1p-20));
-        const Size units = padded<float>(k_) / unit_width<float>;
-        std::vector<char> stale(static_cast<std::size_t>(units), 0);
-        for (Size t = 0; t < k_; ++t)
-            stale[std::size_t(t / unit_width<float>)] |=
-                packed_[std::size_t(t)] != centroids.moves(centre_[std::size_t(t)]);
-        const bool all = std::find(stale.begin(), stale.end(), char(0)) == stale.end();
+        std::vector<Words> stale;
+        bool all = true;
+        for (Size p = 0; p < view_.lanes.count; ++p) {
+            const Panel panel = view_.lanes.panel(p);
+            for (Size unit = 0; unit < panel.units; unit += 2) {
+                const Words words{panel, unit};
+                if (out_of_date(centroids, words))
+                    stale.push_back(words);
+                else
+                    all = false;
+            }
+        }
         if (all)
             threads.ranges(Size(values_.size()), Size(1) << 18, [&](Size begin, Size end, int) {
                 std::fill(values_.begin() + begin, values_.begin() + end, std::int16_t(0));
             });
         // Neighbours share lines of the cache: one range for each thread.
-        threads.ranges(units, units / threads.n_jobs + 1, [&](Size begin, Size end, int) {
-            for (Size u = begin; u < end; ++u)
-                if (stale[std::size_t(u)]) pack(centroids, u, !all);
+        const Size count = Size(stale.size());
+        threads.ranges(count, count / threads.n_jobs + 1, [&](Size begin, Size end, int) {
+            for (Size w = begin; w < end; ++w) pack(centroids, stale[std::size_t(w)], !all);
         });
     }
 
     // The highest score of a row and the centre at a place, of which the lowest is `low`.
     double highest(double low, Size place, float error) const {
         const std::size_t at = std::size_t(place);
-        return low + 2.0 * double(error) * double(step_[at]) + double(start_[at]) * 0x1p-18 +
+        return low + 2.0 * double(error) * double(part_[at]) + double(start_[at]) * 0x1p-18 +
                0x1p-100;
     }
 
@@ -111,56 +120,92 @@ public:
                 const double x = row.value[t];
                 const std::int16_t* values =
                     values_.data() + panel.first * d_ + Size(row.index[t]) * panel.width();
-                for (Size l = 0; l < width; ++l) own[l] += x * double(values[l]);
+                for (Size l = 0; l < width; ++l) own[l] += x * double(parts_at(panel, values, l));
             }
         }
         for (Size j = 0; j < k_; ++j)
-            out[j] = (out[j] - double(row.error)) * double(step_[std::size_t(j)]) +
+            out[j] = (out[j] - double(row.error)) * double(part_[std::size_t(j)]) +
                      double(start_[std::size_t(j)]);
     }
 
 private:
+    using Panel = Panels<float>::Panel;
+    static constexpr Size unit_lanes = unit_width<float>;
     static constexpr double most = std::numeric_limits<std::int16_t>::max();
 
-    void pack(const Centroids<R>& centroids, Size unit, bool clear) {
-        const Size first = unit * unit_width<float>, past = std::min(k_, first + unit_width<float>);
-        const auto panel = panel_of(unit);
-        std::int16_t* lanes = values_.data() + panel.first * d_ + (first - panel.first);
-        for (Size slot = 0; clear && slot < d_; ++slot)
-            std::fill_n(lanes + slot * panel.width(), unit_width<float>, std::int16_t(0));
-        const std::uint32_t* slots = centroids.slots_or_null();
-        for (Size t = first; t < past; ++t) {
-            const Size j = centre_[std::size_t(t)];
-            packed_[std::size_t(t)] = centroids.moves(j);
-            double largest = 0;
-            const auto each = [&](auto visit) {
-                centroids.for_values(j, [&](Size f, R c) {
-                    visit(f, double(Layout<R>::packed(centroids.frame(), f, c)));
-                });
-            };
-            each([&](Size, double p) { largest = std::max(largest, std::abs(p)); });
-            float& step = step_[std::size_t(t)];
-            step = std::max(0x1p-100f, float(largest / most));
-            const double per = 1.0 / double(step);
-            each([&](Size f, double p) {
-                lanes[(slots ? Size(slots[f]) : f) * panel.width() + (t - first)] =
-                    std::int16_t(std::lrint(std::clamp(p * per, -most, most)));
-            });
-        }
+    // Words of two units of a panel, from this one on; or halves only, of the last unit of all.
+    struct Words {
+        Panel panel;
+        Size unit;
+        bool paired() const { return unit + 1 < panel.units; }
+        Size halves() const { return paired() ? 2 : 1; }
+        Size first() const { return panel.first + unit * unit_lanes; }  // place
+    };
+
+    static std::int32_t raised(std::int16_t half) { return std::int32_t(half) * 0x10000; }
+    static std::int32_t word(const std::int16_t* halves) {
+        return raised(halves[1]) + std::uint16_t(halves[0]);
+    }
+    // The value of a lane in the slot of a panel.
+    static std::int32_t parts_at(const Panel& panel, const std::int16_t* slot, Size lane) {
+        const Size unit = lane / unit_lanes, l = lane % unit_lanes;
+        const Words words{panel, unit / 2 * 2};
+        const std::int16_t* at = slot + words.unit * unit_lanes + l * words.halves();
+        return unit == words.unit ? raised(*at) : word(at);
     }
 
-    Panels<float>::Panel panel_of(Size unit) const {
-        for (Size p = 0;; ++p) {
-            const auto panel = view_.lanes.panel(p);
-            if ((unit * unit_width<float>) < panel.first + panel.width()) return panel;
-        }
+    bool out_of_date(const Centroids<R>& centroids, const Words& words) const {
+        const Size past = std::min(k_, words.first() + words.halves() * unit_lanes);
+        for (Size t = words.first(); t < past; ++t)
+            if (packed_[std::size_t(t)] != centroids.moves(centre_[std::size_t(t)])) return true;
+        return false;
+    }
+
+    void pack(const Centroids<R>& centroids, const Words& words, bool clear) {
+        const Size halves = words.halves(), width = words.panel.width();
+        std::int16_t* const slots =
+            values_.data() + words.panel.first * d_ + words.unit * unit_lanes;
+        for (Size f = 0; clear && f < d_; ++f)
+            std::fill_n(slots + f * width, halves * unit_lanes, std::int16_t(0));
+        const auto half_at = [&](Size f, Size l) { return slots + f * width + l * halves; };
+        for (Size l = 0; l < unit_lanes; ++l)
+            count(centroids, words.first() + l, [&](Size f, double steps) {
+                std::int16_t* const half = half_at(f, l);
+                *half = std::int16_t(std::lrint(steps));
+                if (words.paired()) half[1] = *half < 0 ? -1 : 0;  // as near to 0 as can be
+            });
+        for (Size l = 0; words.paired() && l < unit_lanes; ++l)
+            count(centroids, words.first() + unit_lanes + l, [&](Size f, double steps) {
+                std::int16_t* const half = half_at(f, l);
+                const std::int64_t parts = std::lrint(steps * 0x1p16);
+                half[1] = std::int16_t((parts - std::uint16_t(half[0]) + 0x8000) >> 16);
+            });
+    }
+
+    // Calls visit(feature, steps) for each value of the centre at a place, if there is one.
+    template <class Visit>
+    void count(const Centroids<R>& centroids, Size place, Visit visit) {
+        if (place >= k_) return;
+        const Size j = centre_[std::size_t(place)];
+        packed_[std::size_t(place)] = centroids.moves(j);
+        const auto each = [&](auto see) {
+            centroids.for_values(j, [&](Size f, R c) {
+                see(f, double(Layout<R>::packed(centroids.frame(), f, c)));
+            });
+        };
+        double largest = 0;
+        each([&](Size, double p) { largest = std::max(largest, std::abs(p)); });
+        const float step = std::max(0x1p-100f, float(largest / most));
+        part_[std::size_t(place)] = step * 0x1p-16f;
+        const double per = 1.0 / double(step);
+        each([&](Size f, double p) { visit(f, std::clamp(p * per, -most, most)); });
     }
 
     Size k_ = 0, d_ = 0;
     Size version_ = -1;
     std::vector<Size> centre_;  // at each place
     std::vector<Size> packed_;  // moves of the centre that the layout has
-    std::vector<float> start_, step_;
+    std::vector<float> start_, part_;
     std::vector<std::int16_t> values_;
     CoarsePanels view_{};
 };
@@ -169,33 +214,45 @@ private:
 template <class R>
 class CoarseScan {
 public:
-    // Makes rows [begin, begin + count), `stride` apart, ready for looks at centres of this layout.
+    // Makes rows [begin, begin + count), `stride` apart, ready for looks at centres.
     template <class I>
-    void load(const CsrRows<R, I>& x, const CoarsePanels& panels, Size begin, Size count,
-              Size stride = 1) {
-        Size total = 0;
-        for (Size t = 0; t < count; ++t) total += x.row(begin + t * stride).nonzeros;
+    void load(const CsrRows<R, I>& x, Size begin, Size count, Size stride = 1) {
+        const I* const past = x.indices + x.offsets[x.n];
+        // Features are used where they lie, if kernels may read on behind them.
+        const auto in_place = [&](const auto& row) {
+            return sizeof(I) == sizeof(std::uint32_t) &&
+                   past - (row.index + row.nonzeros) >= coarse_ahead;
+        };
+        Size total = 0, moved = 0;
+        for (Size t = 0; t < count; ++t) {
+            const auto row = x.row(begin + t * stride);
+            total += row.nonzeros;
+            if (!in_place(row)) moved += row.nonzeros;
+        }
         rows_.resize(std::size_t(count));
-        slots_.resize(std::size_t(total + coarse_ahead));
+        features_.resize(std::size_t(moved + coarse_ahead));
         if constexpr (!is_single) values_.resize(std::size_t(total));
-        std::uint32_t* to = slots_.data();
+        std::uint32_t* to = features_.data();
         float* to_value = values_.data();
         for (Size t = 0; t < count; ++t) {
             const auto row = x.row(begin + t * stride);
             const Size n = row.nonzeros;
-            for (Size e = 0; e < n; ++e)
-                to[e] = panels.lanes.slots ? panels.lanes.slots[row.index[e]]
-                                           : std::uint32_t(row.index[e]);
-            const float* value;
-            if constexpr (is_single) {
-                value = row.value;
+            CoarseRow& out = rows_[std::size_t(t)];
+            out.nonzeros = n;
+            out.error = error(norm1_about(row.value, n), n);
+            if (in_place(row)) {
+                const void* given = row.index;
+                out.index = static_cast<const std::uint32_t*>(given);
             } else {
-                for (Size e = 0; e < n; ++e) to_value[e] = float(row.value[e]);
-                value = to_value;
-                to_value += n;
+                out.index = to;
+                to = std::copy_n(row.index, n, to);
             }
-            rows_[std::size_t(t)] = {to, value, n, error(norm1_about(row.value, n), n)};
-            to += n;
+            if constexpr (is_single) {
+                out.value = row.value;
+            } else {
+                out.value = to_value;
+                to_value = std::copy_n(row.value, n, to_value);
+            }
         }
         std::fill_n(to, coarse_ahead, 0u);
     }
@@ -272,17 +329,17 @@ private:
         return best;
     }
 
-    // By how many steps a score may be off; `sum` = |x|_1. Infinite where nothing is certain.
+    // By how many parts a score may be off; `sum` = |x|_1. Infinite where nothing is certain.
     static float error(double sum, Size nonzeros) {
         const double terms = double(nonzeros);
         if (!(sum < 0x1p100) || nonzeros > (Size(1) << 16))
             return std::numeric_limits<float>::infinity();
-        return float((sum * (0.5 + 0x1p-9 * (2.1 * terms + 16)) + terms * 0x1p-130) *
+        return float((sum * (0.5 + 0x1p-9 * (2.1 * terms + 17)) + terms * 0x1p-130) * 0x1p16 *
                      (1 + 0x1p-20));
     }
 
     std::vector<CoarseRow> rows_;
-    std::vector<std::uint32_t> slots_;
+    std::vector<std::uint32_t> features_;
     std::vector<float> values_;
     std::vector<double> lowest_;
     PairScore<R> score_of_;
@@ -306,7 +363,7 @@ public:
     template <class I>
     bool pays(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse) {
         const Size some = std::min(probed, x.n), stride = some ? x.n / some : 1;
-        scan_.load(x, coarse.panels(), 0, some, stride);
+        scan_.load(x, 0, some, stride);
         const Size open = scan_.nearest(x, centroids, coarse, [&](Size t) { return t * stride; });
         if (open * 16 <= some) return true;
         wait_ = passes_without;

@@ -99,16 +99,18 @@ struct SlotRow {
     const Hit<R>* hits_end = nullptr;
 };
 
-// Centres of 16 bits (coarse.hpp): what panels have, in steps of each centre. `lanes` has the shape
-// and starts, but no values.
+// Centres of 16 bits (coarse.hpp): what panels have, in parts that each centre has its own of.
+// `lanes` has the shape and starts, but no values. Units of a panel stand two by two: low halves of
+// words are parts / 2^16 of the first, whole words are parts of the second. A unit that is left
+// over has halves only.
 struct CoarsePanels {
     Panels<float> lanes;
     const std::int16_t* values = nullptr;
-    const float* step = nullptr;
+    const float* part = nullptr;
 };
 // Centres are fetched this many nonzeros ahead, which is about what the third cache takes.
 inline constexpr Size coarse_ahead = 8;
-// A CSR row for them. Its score is certain to within `error` steps.
+// A CSR row for them. Its score is certain to within `error` parts.
 struct CoarseRow {
     const std::uint32_t* index;  // and coarse_ahead more, of the next row if there is one
     const float* value;

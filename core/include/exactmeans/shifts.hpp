@@ -37,7 +37,7 @@ public:
         if (version_ == centroids.version()) return;
         from_ = version_;
         version_ = centroids.version();
-        const std::vector<float> steps = all_.steps();
+        const std::vector<float> parts = all_.parts();
         all_.update(centroids, threads);
         std::vector<Size> moved;
         for (Size j = 0; j < k_; ++j)
@@ -48,7 +48,7 @@ public:
         const double centre_bytes = sizeof(std::int16_t) * double(std::max<Size>(1, centroids.d())),
                      in_room = centroids.layout().room() / centre_bytes;
         sifts_ = worth_sifting(Size(moved.size()), in_room - double(padded<float>(k_)));
-        if (sifts_) compare(centroids, moved, steps, threads);
+        if (sifts_) compare(centroids, moved, parts, threads);
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
             if (moves_[std::size_t(j)] == centroids.moves(j)) return;
@@ -70,8 +70,8 @@ public:
     static constexpr std::int32_t tame = -1, still = -2;
     std::int32_t place(Size j) const { return place_[std::size_t(j)]; }
 
-    // What scores of a row, of which the features' slots are given, may have lost with any tame
-    // centre; and gained with the tame centre `own`.
+    // What scores of a row may have lost with any tame centre; and gained with the tame centre
+    // `own`.
     struct Reach {
         double fall = 0, rise = 0;
     };
@@ -153,7 +153,7 @@ private:
     }
 
     void compare(const Centroids<R>& centroids, const std::vector<Size>& moved,
-                 const std::vector<float>& steps, const Threads& threads) {
+                 const std::vector<float>& parts, const Threads& threads) {
         std::vector<Step> changes(moved.size());
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
@@ -175,7 +175,7 @@ private:
         }
         wild_.hold(centroids, std::move(looked));
         wild_.update(centroids, threads);
-        bound(centroids, moved, bounded, changes, steps, threads);
+        bound(centroids, moved, bounded, changes, parts, threads);
     }
 
     Step step_of(const Centroids<R>& centroids, Size j) const {
@@ -215,7 +215,7 @@ private:
 
     void bound(const Centroids<R>& centroids, const std::vector<Size>& moved,
                const std::vector<Size>& bounded, const std::vector<Step>& changes,
-               const std::vector<float>& steps, const Threads& threads) {
+               const std::vector<float>& parts, const Threads& threads) {
         fall_ = growth_ = extra_ = 0;
         table_.clear();
         if (bounded.empty()) return;
@@ -224,11 +224,10 @@ private:
             const double start = started(centroids, Size(j));
             rise_[j] = start;
             fall_ = std::max(fall_, -start);
-            growth_ = std::max(growth_, double(all_.steps()[j]) - double(steps[j]));
+            growth_ = std::max(growth_, double(all_.parts()[j]) - double(parts[j]));
             extra_ = std::max({extra_, 0x1p-22 * double(start_[j]),
                                0x1p-22 * double(centroids.start()[Size(j)])});
         }
-        const std::uint32_t* slots = centroids.slots_or_null();
         table_.assign(std::size_t(2 * centroids.d()), 0.0f);
         const Size ranges = threads.n_jobs, width = centroids.d() / ranges + 1;
         threads.run(ranges, [&](Size r, int) {
@@ -241,7 +240,7 @@ private:
                 };
                 for (std::size_t t = at(r * width), end = at((r + 1) * width); t < end; ++t) {
                     const std::uint32_t f = step.feature[t];
-                    float* most = table_.data() + 2 * std::size_t(slots ? slots[f] : f);
+                    float* most = table_.data() + 2 * std::size_t(f);
                     most[0] = std::max(most[0], -step.by[t]);
                     most[1] = std::max(most[1], step.by[t]);
                 }
@@ -264,8 +263,8 @@ private:
     Size width_ = 0, wilds_ = 0;  // wild centres: at most, and now
     double cost_ = 0;             // of a row, in comparisons with a centre
     int wait_ = 0, patience_ = 1;
-    std::vector<float> table_;  // by slot: the most by which a tame centre fell, and rose
-    // Of tame centres: the most by which starts fell, steps grew, and what starts' rounding comes
+    std::vector<float> table_;  // by feature: the most by which a tame centre fell, and rose
+    // Of tame centres: the most by which starts fell, parts grew, and what starts' rounding comes
     // to; and by how much each start rose.
     double fall_ = 0, growth_ = 0, extra_ = 0;
     std::vector<double> rise_;

@@ -24,9 +24,16 @@ struct Float8 {
     using Mask = decltype(v < v);
 
     static Float8 load(const float* from) { return {_mm256_loadu_ps(from)}; }
-    static Float8 load(const std::int16_t* from) {
+    // Words: their low halves times 2^16, and they themselves.
+    static void halves(const std::int16_t* from, Float8& low, Float8& whole) {
+        const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+        low = {_mm256_cvtepi32_ps(_mm256_slli_epi32(words, 16))};
+        whole = {_mm256_cvtepi32_ps(words)};
+    }
+    // Halves times 2^16.
+    static Float8 raised(const std::int16_t* from) {
         const __m128i shorts = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-        return {_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(shorts))};
+        return {_mm256_cvtepi32_ps(_mm256_slli_epi32(_mm256_cvtepi16_epi32(shorts), 16))};
     }
     static Float8 splat(float x) { return {_mm256_set1_ps(x)}; }
     void store(float* to) const { _mm256_storeu_ps(to, v); }

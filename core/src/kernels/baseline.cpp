@@ -25,6 +25,16 @@ struct Lanes {
     static Lanes load(const From* from) {
         return each([&](int l) { return R(from[l]); });
     }
+    // Words: their low halves times 2^16, and they themselves.
+    static void halves(const std::int16_t* from, Lanes& low, Lanes& whole) {
+        low = each([&](int l) { return R(from[2 * l] * 0x10000); });
+        whole =
+            each([&](int l) { return R(from[2 * l + 1] * 0x10000 + std::uint16_t(from[2 * l])); });
+    }
+    // Halves times 2^16.
+    static Lanes raised(const std::int16_t* from) {
+        return each([&](int l) { return R(from[l] * 0x10000); });
+    }
     static Lanes splat(R x) {
         return each([&](int) { return x; });
     }

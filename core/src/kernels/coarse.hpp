@@ -11,6 +11,7 @@ namespace exactmeans {
 template <class V, int Vectors>
 inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres, Size first) {
     constexpr Size width = Size(Vectors) * V::lanes;
+    constexpr int each = int(unit_width<float>) / V::lanes;  // vectors of a unit
     const std::int16_t* values = centres.values + first * centres.lanes.d;
     V sum[Vectors];
 #pragma GCC unroll 32
@@ -22,8 +23,18 @@ inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres
         for (Size l = 0; l < width; l += 32) __builtin_prefetch(next + l);
         const V x = V::splat(row.value[t]);
 #pragma GCC unroll 32
-        for (int v = 0; v < Vectors; ++v)
-            sum[v] = V::fma(x, V::load(centre + v * V::lanes), sum[v]);
+        for (int v = 0; v + 2 * each <= Vectors; v += 2 * each) {
+#pragma GCC unroll 32
+            for (int w = v; w < v + each; ++w) {
+                V low, high;
+                V::halves(centre + v * V::lanes + (w - v) * 2 * V::lanes, low, high);
+                sum[w] = V::fma(x, low, sum[w]);
+                sum[w + each] = V::fma(x, high, sum[w + each]);
+            }
+        }
+#pragma GCC unroll 32
+        for (int v = Vectors / (2 * each) * (2 * each); v < Vectors; ++v)
+            sum[v] = V::fma(x, V::raised(centre + v * V::lanes), sum[v]);
     }
     const V error = V::splat(row.error);
     LaneBest<V> best = LaneBest<V>::none();
@@ -31,7 +42,7 @@ inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres
 #pragma GCC unroll 32
     for (int v = 0; v < Vectors; ++v) {
         const Size at = first + v * V::lanes;
-        const V low = V::fma(V::sub(sum[v], error), V::load(centres.step + at),
+        const V low = V::fma(V::sub(sum[v], error), V::load(centres.part + at),
                              V::load(centres.lanes.start + at));
         best.template take<true>(low, number);
         number = V::add(number, V::splat(float(V::lanes)));

@@ -27,8 +27,15 @@ struct Float4 {
     float32x4_t v;
 
     static Float4 load(const float* from) { return {vld1q_f32(from)}; }
-    static Float4 load(const std::int16_t* from) {
-        return {vcvtq_f32_s32(vmovl_s16(vld1_s16(from)))};
+    // Words: their low halves times 2^16, and they themselves.
+    static void halves(const std::int16_t* from, Float4& low, Float4& whole) {
+        const int32x4_t words = vreinterpretq_s32_s16(vld1q_s16(from));
+        low = {vcvtq_f32_s32(vshlq_n_s32(words, 16))};
+        whole = {vcvtq_f32_s32(words)};
+    }
+    // Halves times 2^16.
+    static Float4 raised(const std::int16_t* from) {
+        return {vcvtq_f32_s32(vshlq_n_s32(vmovl_s16(vld1_s16(from)), 16))};
     }
     static Float4 splat(float x) { return {vdupq_n_f32(x)}; }
     void store(float* to) const { vst1q_f32(to, v); }

@@ -56,8 +56,7 @@ public:
             if (coarse_) {
                 const Size batch = coarse_->batch(end - begin);
                 for (Size first = begin; first < end; first += batch) {
-                    scan.coarse.load(work.x, coarse_->panels(), first,
-                                     std::min(batch, end - first));
+                    scan.coarse.load(work.x, first, std::min(batch, end - first));
                     scan.coarse.nearest(work.x, work.centroids, *coarse_,
                                         [&](Size t) { return first + t; });
                     take(scan.coarse.label, first);

@@ -80,7 +80,7 @@ private:
     Size assign_some(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end, Tally& tally) {
         CoarseScan<R>& look = scan.coarse;
         std::vector<std::int32_t>& left = scan.room.open;
-        look.load(work.x, shifts_->all().panels(), begin, end - begin);
+        look.load(work.x, begin, end - begin);
         left.clear();
         if (sifts_) {
             sift(work, look, begin, end, left);
