@@ -102,19 +102,19 @@ Size greedy(SeedBlock& block, SeedPoints& points, const Block& rows,
     });
 }
 
-// points: the origin and a point at this length along each axis; range: of coordinates. All in the
-// data's units.
-void project(SeedBlock& block, const Array<const double, 2>& points, double length, double range,
-             int exponent, int n_jobs) {
-    const Size axes = Size(points.shape(0)) - 1, d = Size(points.shape(1));
-    require(axes >= 0 && range > 0, "there must be an origin and a range");
+// Coordinates along orthonormal axes from an origin, or features if there are none; origin and
+// range in the data's units.
+void project(SeedBlock& block, const Array<const double, 1>& origin,
+             const Array<const double, 2>& axes, double range, int exponent, int n_jobs) {
+    require(axes.shape(1) == origin.shape(0), "origin and axes differ in width");
+    require(range > 0, "there must be a range");
     must_be_attached(block);
     const double scale = std::ldexp(1.0, exponent);
-    std::vector<double> scaled(points.data(), points.data() + (axes + 1) * d);
-    for (double& value : scaled) value *= scale;
+    std::vector<double> from(origin.data(), origin.data() + origin.shape(0));
+    for (double& value : from) value *= scale;
+    const std::vector<double> along(axes.data(), axes.data() + axes.size());
     unlocked(n_jobs, [&](const Threads& threads) {
-        block.project(Projection(scaled.data(), axes, d, length * scale, range * scale, scale),
-                      threads);
+        block.project(Projection(std::move(from), along, range * scale, scale), threads);
     });
 }
 

@@ -1,5 +1,7 @@
 // Seeding against plain loops: every distance, in the order that seed/kernels.hpp writes down.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <memory>
 
@@ -52,6 +54,15 @@ void check_distances(double scale) {
                         CHECK(same_bits(
                             out[std::size_t(i * count + s)],
                             plain_distance2(x.row(i), points.data() + s * pitch, d, scale)));
+                std::vector<Size> of_point;
+                for (Size i = 0; i < x.n; ++i) of_point.push_back(random.below(count));
+                kernels->pairs2(rows.data(), of_point.data(), x.n,
+                                {points.data(), count, d, pitch, scale}, out.data());
+                for (Size i = 0; i < x.n; ++i) {
+                    const double* point = points.data() + of_point[std::size_t(i)] * pitch;
+                    CHECK(
+                        same_bits(out[std::size_t(i)], plain_distance2(x.row(i), point, d, scale)));
+                }
             }
         }
     }
@@ -79,14 +90,11 @@ std::unique_ptr<SeedBlock> block_of(const CsrRows<double, std::int32_t>& x,
 
 // Along axes, or of features if there are none; range: of coordinates.
 Projection projection_of(const Matrix<double>& x, Size axes, double range) {
-    std::vector<double> points(std::size_t(x.d), 0.0), rows;
+    std::vector<double> rows, along;
     for (Size i = 0; i < std::min<Size>(x.n, 128); ++i)
         rows.insert(rows.end(), x.row(i), x.row(i) + x.d);
-    const Size n = Size(rows.size()) / x.d;
-    if (axes > 0)
-        for (const double v : Directions::leading(rows.data(), n, x.d, axes))
-            points.push_back(8 * v);
-    return Projection(points.data(), Size(points.size()) / x.d - 1, x.d, 8, range, 1);
+    if (axes > 0) along = Directions::leading(rows.data(), Size(rows.size()) / x.d, x.d, axes);
+    return Projection(std::vector<double>(std::size_t(x.d), 0.0), along, range, 1);
 }
 
 // How many rows the point is ruled out for if each is so many times as far from its seed as from
@@ -103,8 +111,12 @@ Size ruled_out(const Matrix<double>& x, const std::vector<double>& point, Projec
     std::vector<Size> counts;
     for (const SeedKernels* kernels : tables()) {
         std::vector<std::uint32_t> survives(std::size_t(x.n), 0);
-        for (Size i = 0; i < x.n; i += bound_rows)
-            kernels->bounds(bounds, projection.tile(i / bound_rows), survives.data() + i);
+        if (projection.along_axes())
+            for (Size i = 0; i < x.n; i += bound_rows)
+                kernels->bounds(bounds, projection.tile(i / bound_rows), survives.data() + i);
+        else
+            for (Size i = 0; i < x.n; ++i)
+                survives[std::size_t(i)] = kernels->row_bounds(bounds, projection.row(i), 1);
         counts.push_back(std::count(survives.begin(), survives.end(), 0u));
     }
     CHECK_EQ(counts.front(), counts.back());
@@ -113,8 +125,8 @@ Size ruled_out(const Matrix<double>& x, const std::vector<double>& point, Projec
 
 // A greedy run in which every answer is compared with that of measuring everything.
 template <class Rows>
-Size check_greedy(const Rows& x, Size steps, int n_jobs, const Projection* projection,
-                  std::size_t budget = 1 << 20) {
+Size check_greedy(const Rows& x, Size steps, int n_jobs,
+                  const std::vector<Projection>& projections = {}, std::size_t budget = 1 << 20) {
     const Threads threads{n_jobs};
     Random random(5);
     SeedPoints points(x.d, 0, !is_dense<Rows>);
@@ -126,7 +138,7 @@ Size check_greedy(const Rows& x, Size steps, int n_jobs, const Projection* proje
         block->lay_grid(double(x.n) * block->largest(), x.n, threads);
     }
     points.accept(0);
-    if (projection) run->project(*projection, threads);
+    for (const Projection& projection : projections) run->project(projection, threads);
     run->set_budget(budget);
     for (Size step = 0; step < steps; ++step) {
         // Points without seeds: whoever is asked about these measures every pair.
@@ -209,10 +221,14 @@ TEST(skipping_changes_nothing_and_skips_most) {
         const Projection along = projection_of(x, std::min<Size>(d, 12), 60),
                          features = projection_of(x, 0, 30);
         for (const int n_jobs : {1, 3}) {
-            for (const Projection* projection : {(const Projection*)nullptr, &along, &features})
-                CHECK(check_greedy(x.rows(), 40, n_jobs, projection) < 6000 * 5 * 40 / 3);
+            const Size first = check_greedy(x.rows(), 40, n_jobs, {along});
+            for (const Size distances : {first, check_greedy(x.rows(), 40, n_jobs),
+                                         check_greedy(x.rows(), 40, n_jobs, {features})})
+                CHECK(distances < 6000 * 5 * 40 / 3);
+            // Features rule out what axes leave.
+            CHECK(check_greedy(x.rows(), 40, n_jobs, {along, features}) <= first);
             // Too little memory for the rows of a trial: the winner is measured again.
-            check_greedy(x.rows(), 40, n_jobs, nullptr, 2000);
+            check_greedy(x.rows(), 40, n_jobs, {}, 2000);
         }
     }
 }
@@ -244,27 +260,44 @@ TEST(a_point_between_steps_has_slack) {
 }
 
 TEST(coordinates_of_rows_far_from_the_origin_have_slack) {
-    // Along the only axis rows are near to each other, but it is told by distances of 1e8.
+    // So far that products with axes are off by parts of a step, and what is left by many.
     Random random(12);
     const Size n = 512, d = 20;
-    Matrix<double> x(n, d, [] { return 3e7; });
-    for (Size i = 0; i < n; ++i) x(i, 0) = random.unit() - 0.5;
-    std::vector<double> point(x.row(0), x.row(0) + d), points(std::size_t(2 * d), 0.0);
-    points[std::size_t(d)] = 8;
-    const Projection projection(points.data(), 1, d, 8, 1, 1);
+    Matrix<double> x(n, d);
+    std::vector<double> axes(std::size_t(2 * d), 0.0);
+    axes[0] = axes[1] = axes[std::size_t(d)] = std::sqrt(0.5);
+    axes[std::size_t(d + 1)] = -axes[0];
+    for (Size i = 0; i < n; ++i) {
+        const double along = 0.125 * double(random.below(600));
+        x(i, 0) = 5e14 + along;
+        x(i, 1) = 5e14 - along;
+    }
+    const std::vector<double> point(x.row(0), x.row(0) + d);
+    const Projection projection(std::vector<double>(std::size_t(d), 0.0), axes, 127, 1);
     CHECK_EQ(ruled_out(x, point, projection, 1 + 1e-12), Size(0));
 }
 
-TEST(axes_that_are_skew_are_paid_for) {
-    // As rounding makes them where the origin is far from 0, only more so.
-    const Size n = 64, d = 18;
-    Matrix<double> x(n, d);
-    std::vector<double> point(std::size_t(d), 0.0), points(std::size_t(3 * d), 0.0);
-    for (Size i = 0; i < n; ++i) x(i, 0) = x(i, 1) = 1 + double(i) / n;
-    points[std::size_t(d)] = points[std::size_t(2 * d + 1)] = 8;
-    points[std::size_t(2 * d)] = 0.8;
-    const Projection projection(points.data(), 2, d, 8, 4, 1);
-    CHECK_EQ(ruled_out(x, point, projection, 1 + 1e-12), Size(0));
+TEST(points_that_are_left_over_are_compared_alone_or_together) {
+    Random random(13);
+    const Size n = 64, d = 101, count = 32;
+    const Matrix<double> x(n, d, [&] { return random.normal(); });
+    Matrix<double> points(count, d + 3);
+    for (Size s = 0; s < count; ++s)
+        for (Size f = 0; f < d; ++f) points(s, f) = 0.7 * random.normal();
+    Projection features = projection_of(x, 0, 4);
+    features.project(x.rows(), Threads{});
+    for (Size i = 0; i < n; ++i) features.set_near(i, 1.5 * double(d));
+    const SeedBounds bounds = features.candidates({points.row(0), count, d, d + 3, 1});
+    Size left = 0;
+    for (const SeedKernels* kernels : tables())
+        for (Size i = 0; i < n; ++i) {
+            const std::uint32_t all = kernels->row_bounds(bounds, features.row(i), ~0u);
+            for (Size s = 0; s < count; ++s)
+                CHECK_EQ(kernels->row_bounds(bounds, features.row(i), 1u << s), all & (1u << s));
+            CHECK_EQ(kernels->row_bounds(bounds, features.row(i), 0), 0u);
+            left += std::popcount(all);
+        }
+    CHECK(left > 0 && left < Size(tables().size()) * n * count);
 }
 
 TEST(long_rows_near_a_point_survive_the_rounding_of_the_test) {
@@ -287,7 +320,7 @@ TEST(transposed_rows_give_the_distances_of_rows) {
     Random random(6);
     Matrix<double> x(9000, 30, [&] { return random.below(4) ? 0.0 : random.normal(); });
     const Csr<double, std::int32_t> csr(x);
-    for (const int n_jobs : {1, 3}) check_greedy(csr.rows(), 10, n_jobs, nullptr);
+    for (const int n_jobs : {1, 3}) check_greedy(csr.rows(), 10, n_jobs);
     SeedPoints points(30, 0, true);
     const auto block = block_of(csr.rows(), Threads{});
     points.stage(csr.rows(), 17);
@@ -310,8 +343,7 @@ TEST(frequent_features_come_last_and_change_nothing) {
         for (Size t = 0; t < 3; ++t) x(i, 6 + topic * 3 + t) = 0.5 + random.unit();
     }
     const Csr<double, std::int32_t> csr(x);
-    for (const int n_jobs : {1, 3})
-        CHECK(check_greedy(csr.rows(), 120, n_jobs, nullptr) < 5000 * 5 * 90);
+    for (const int n_jobs : {1, 3}) CHECK(check_greedy(csr.rows(), 120, n_jobs) < 5000 * 5 * 90);
 }
 
 TEST(a_refreshed_row_knows_the_seeds_that_were_put_off) {

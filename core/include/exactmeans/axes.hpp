@@ -25,6 +25,8 @@ public:
             for (Size f = 0; f < d; ++f) points[std::size_t(i * d + f)] -= origin_[std::size_t(f)];
         pack(Directions::leading(points.data(), n, d, std::min({most, n, d})));
     }
+    // Axes that are orthonormal, one after the other; points come as seen from an origin.
+    Axes(const std::vector<double>& axes, Size d) : d_(d) { pack(axes); }
     Axes(const Axes&) = delete;
 
     Size d() const { return d_; }

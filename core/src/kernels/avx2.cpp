@@ -113,11 +113,15 @@ struct Double4 {
 
 // Eight pairs of 16-bit numbers, or as many sums.
 struct Pairs8 {
+    static constexpr int lanes = 8;
     __m256i v;
 
     static Pairs8 zero() { return {_mm256_setzero_si256()}; }
     static Pairs8 load(const std::int8_t* from) {
         return {_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+    }
+    static Pairs8 load(const std::int16_t* from) {
+        return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))};
     }
     static Pairs8 splat(const std::int16_t* pair) {
         std::int32_t both;
@@ -130,6 +134,12 @@ struct Pairs8 {
     template <class V>
     static V real(Pairs8 sum) {
         return {_mm256_cvtepi32_ps(sum.v)};
+    }
+    static std::int32_t total(Pairs8 sum) {
+        __m128i m =
+            _mm_add_epi32(_mm256_castsi256_si128(sum.v), _mm256_extracti128_si256(sum.v, 1));
+        m = _mm_add_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+        return _mm_cvtsi128_si32(_mm_add_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
     }
 };
 

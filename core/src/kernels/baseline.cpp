@@ -102,7 +102,8 @@ struct Pairs {
     std::int32_t v[lanes], w[lanes];
 
     static Pairs zero() { return {}; }
-    static Pairs load(const std::int8_t* from) {
+    template <class Whole>
+    static Pairs load(const Whole* from) {
         Pairs out;
         for (int l = 0; l < lanes; ++l) out.v[l] = from[2 * l], out.w[l] = from[2 * l + 1];
         return out;
@@ -119,6 +120,11 @@ struct Pairs {
     template <class V>
     static V real(const Pairs& sum) {
         return V::load(sum.v);
+    }
+    static std::int32_t total(const Pairs& sum) {
+        std::int32_t out = 0;
+        for (int l = 0; l < lanes; ++l) out += sum.v[l];
+        return out;
     }
 };
 

@@ -97,11 +97,15 @@ struct Double2 {
 
 // Four pairs of 16-bit numbers, or as many sums.
 struct Pairs4 {
+    static constexpr int lanes = 4;
     int32x4_t v;
 
     static Pairs4 zero() { return {vdupq_n_s32(0)}; }
     static Pairs4 load(const std::int8_t* from) {
         return {vreinterpretq_s32_s16(vmovl_s8(vld1_s8(from)))};
+    }
+    static Pairs4 load(const std::int16_t* from) {
+        return {vreinterpretq_s32_s16(vld1q_s16(from))};
     }
     static Pairs4 splat(const std::int16_t* pair) {
         std::int32_t both;
@@ -117,6 +121,7 @@ struct Pairs4 {
     static V real(Pairs4 sum) {
         return {vcvtq_f32_s32(sum.v)};
     }
+    static std::int32_t total(Pairs4 sum) { return vaddvq_s32(sum.v); }
 };
 
 constexpr Kernels<float> singles = table<Float4>("neon");

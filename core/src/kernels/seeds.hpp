@@ -10,10 +10,10 @@
 
 namespace exactmeans {
 
-// Rows x Count pairs, all in registers.
-template <class W, class R, int Rows, int Count, bool Scaled>
-inline void seed_tile(const R* const* rows, const SeedPanel& panel, const double* points,
-                      double* out) {
+// Rows x Count pairs, all in registers: row r and point(r, c). Results are `stride` apart by row.
+template <class W, class R, int Rows, int Count, bool Scaled, class Point>
+inline void seed_tile(const R* const* rows, const SeedPanel& panel, Point point, double* out,
+                      Size stride) {
     constexpr int parts = int(seed_stripes) / W::lanes;
     W acc[parts][Rows][Count];
 #pragma GCC unroll 4
@@ -33,14 +33,12 @@ inline void seed_tile(const R* const* rows, const SeedPanel& panel, const double
                 if constexpr (Scaled) x[r] = W::mul(x[r], scale);
             }
 #pragma GCC unroll 16
-            for (int c = 0; c < Count; ++c) {
-                const W point = W::load(points + c * panel.pitch + f + p * W::lanes);
+            for (int c = 0; c < Count; ++c)
 #pragma GCC unroll 16
                 for (int r = 0; r < Rows; ++r) {
-                    const W apart = W::sub(x[r], point);
+                    const W apart = W::sub(x[r], W::load(point(r, c) + f + p * W::lanes));
                     acc[p][r][c] = W::fma(apart, apart, acc[p][r][c]);
                 }
-            }
         }
     };
     Size f = 0;
@@ -61,7 +59,7 @@ inline void seed_tile(const R* const* rows, const SeedPanel& panel, const double
         for (int c = 0; c < Count; ++c) {
             W sum = acc[0][r][c];
             if constexpr (parts == 2) sum = W::add(sum, acc[1][r][c]);
-            out[r * panel.count + c] = W::total(sum);
+            out[r * stride + c] = W::total(sum);
         }
 }
 
@@ -70,13 +68,14 @@ inline void seed_group(const R* const* rows, Size n, const SeedPanel& panel, Siz
                        double* out) {
     // Twelve accumulators and what feeds them fill sixteen registers.
     constexpr int step = Count == 1 ? 6 : Count == 2 ? 4 : 2;
-    const double* points = panel.points + first * panel.pitch;
+    const auto point = [&](int, int c) { return panel.points + (first + c) * panel.pitch; };
     Size i = 0;
     for (; i + step <= n; i += step)
-        seed_tile<W, R, step, Count, Scaled>(rows + i, panel, points,
-                                             out + i * panel.count + first);
+        seed_tile<W, R, step, Count, Scaled>(rows + i, panel, point, out + i * panel.count + first,
+                                             panel.count);
     for (; i < n; ++i)
-        seed_tile<W, R, 1, Count, Scaled>(rows + i, panel, points, out + i * panel.count + first);
+        seed_tile<W, R, 1, Count, Scaled>(rows + i, panel, point, out + i * panel.count + first,
+                                          panel.count);
 }
 
 // Points in groups of about equal size, none above Most: fn<size>(first).
@@ -105,6 +104,21 @@ void seed_distances2(const R* const* rows, Size n, const SeedPanel& panel, doubl
         seed_groups<W, R, false>(rows, n, panel, out);
     else
         seed_groups<W, R, true>(rows, n, panel, out);
+}
+
+template <class W, class R>
+void seed_pairs2(const R* const* rows, const Size* of_point, Size n, const SeedPanel& panel,
+                 double* out) {
+    in_groups<6>(n, [&]<int Count>(Size first) {
+        const double* points[Count];
+        for (int r = 0; r < Count; ++r)
+            points[r] = panel.points + of_point[first + r] * panel.pitch;
+        const auto point = [&](int r, int) { return points[r]; };
+        if (panel.scale == 1)
+            seed_tile<W, R, Count, 1, false>(rows + first, panel, point, out + first, 1);
+        else
+            seed_tile<W, R, Count, 1, true>(rows + first, panel, point, out + first, 1);
+    });
 }
 
 template <class W>
@@ -163,6 +177,7 @@ inline void seed_bounds_group(const SeedBounds& bounds, Size first, const BoundT
 #pragma GCC unroll 8
         for (int v = 0; v < vectors; ++v) acc[c][v] = P::zero();
     const std::int16_t* points = bounds.points + first * 2 * bounds.pairs;
+#pragma GCC unroll 2
     for (Size p = 0; p < bounds.pairs; ++p) {
         P x[vectors];
 #pragma GCC unroll 8
@@ -199,6 +214,48 @@ void seed_bounds(const SeedBounds& bounds, const BoundTile& tile, std::uint32_t*
     in_groups<4>(bounds.count, [&]<int Count>(Size first) {
         seed_bounds_group<V, P, Count>(bounds, first, tile, survives);
     });
+}
+
+// Products of a row with Count points.
+template <class P, int Count>
+inline void seed_row_products(const SeedBounds& bounds, const std::int8_t* row, const Size* which,
+                              std::int32_t* products) {
+    P acc[Count];
+    const std::int16_t* points[Count];
+#pragma GCC unroll 8
+    for (int c = 0; c < Count; ++c) {
+        acc[c] = P::zero();
+        points[c] = bounds.points + which[c] * 2 * bounds.pairs;
+    }
+    for (Size f = 0; f < 2 * bounds.pairs; f += 2 * P::lanes) {
+        const P x = P::load(row + f);
+#pragma GCC unroll 8
+        for (int c = 0; c < Count; ++c) acc[c] = P::add_products(acc[c], x, P::load(points[c] + f));
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < Count; ++c) products[c] = P::total(acc[c]);
+}
+
+template <class P>
+std::uint32_t seed_row_bounds(const SeedBounds& bounds, const BoundRow& row,
+                              std::uint32_t survives) {
+    Size which[most_points], count = 0;
+    for (std::uint32_t bits = survives; bits; bits &= bits - 1)
+        which[count++] = Size(__builtin_ctz(bits));
+    std::int32_t products[most_points];
+    in_groups<8>(count, [&]<int Count>(Size first) {
+        seed_row_products<P, Count>(bounds, row.pairs, which + first, products + first);
+    });
+    const float twice = 2 / bounds.fine;
+    std::uint32_t may = 0;
+    for (Size t = 0; t < count; ++t) {
+        const Size s = which[t];
+        const float reach = row.near + bounds.slack[s];
+        const float sum = (row.norm2 + bounds.norm2[s]) * SeedBounds::keep;
+        const bool less = sum - float(products[t]) * twice < reach * reach * SeedBounds::factor;
+        may |= std::uint32_t(less) << s;
+    }
+    return may;
 }
 
 template <class W>
@@ -264,8 +321,15 @@ Size seed_reachable(const SparseTest& test, double* dot, const double* d2, Size 
 // V of floats, W of doubles, P of pairs of 16-bit numbers and of sums of their products.
 template <class V, class W, class P>
 constexpr SeedKernels seed_table() {
-    return {&seed_distances2<W, float>, &seed_distances2<W, double>, &seed_reach<W>,
-            &seed_to_whole<W>,          &seed_bounds<V, P>,          &seed_improved<W>,
+    return {&seed_distances2<W, float>,
+            &seed_distances2<W, double>,
+            &seed_pairs2<W, float>,
+            &seed_pairs2<W, double>,
+            &seed_reach<W>,
+            &seed_to_whole<W>,
+            &seed_bounds<V, P>,
+            &seed_row_bounds<P>,
+            &seed_improved<W>,
             &seed_reachable<W>};
 }
 

@@ -15,10 +15,12 @@ from exactmeans import _core
 from exactmeans._validation import Double
 
 # Numbers of axes that are asked about.
-_AXES = (4, 8, 16, 32, 48, 64, 96, 128)
-# What a coordinate in 8 bits costs of a feature in float64, when rows are read in order; and how
-# many candidates could be measured while the features of all rows are rounded.
-_COORDINATE, _ROUNDING = 1 / 6, 8
+_AXES = (4, 8, 16, 32, 48, 64)
+# What a coordinate in 8 bits costs of a feature in float64.
+_COORDINATE = 1 / 6
+# How many candidates could be measured while the features of all rows are rounded, or their
+# coordinates along one axis found.
+_ROUNDING, _AXIS = 12, 0.5
 # Others must be better than those in use by this factor.
 _BETTER = 0.9
 
@@ -27,13 +29,26 @@ _BETTER = 0.9
 class Coordinates:
     """Features about an origin, or if there are any, what rows have along axes from there.
 
-    `points` are the origin and one point at `length` along each axis. Most coordinates of rows lie
-    within the range.
+    Most coordinates of rows lie within the range.
     """
 
-    points: Double
-    length: float
+    origin: Double
+    axes: Double
     range: float
+
+
+@dataclass
+class _Guess:
+    """How many coordinates, their range, and what measuring the pairs that they leave costs."""
+
+    count: int
+    range: float
+    left: float
+
+
+def bytes_per_row(d: int) -> int:
+    """At most, of all coordinates: those along axes fill pairs, features units of 16."""
+    return 16 * -(-d // 16) + 2 * (_most_axes(d) // 2 + 1) + 24
 
 
 class Survey:
@@ -43,9 +58,10 @@ class Survey:
         self._origin = sample.mean(axis=0)
         self._rows = sample - self._origin
         self._norm2 = _norm2(self._rows)
-        few = min(max(_AXES), sample.shape[1] // 2)
-        self._basis = _core.leading_directions(self._rows, few if self.usable else 0)
-        self._in_use = -1
+        few = _most_axes(sample.shape[1]) if self.usable else 0
+        self._basis = _core.leading_directions(self._rows, few)
+        self._axes = 0  # in use
+        self._features = False
 
     @property
     def usable(self) -> bool:
@@ -54,45 +70,59 @@ class Survey:
     @np.errstate(over="ignore", invalid="ignore")
     def better(
         self, candidates: Double, near2: Double, *, usual: float, planned: int
-    ) -> Coordinates | None:
+    ) -> list[Coordinates]:
         """Coordinates that pay if so many more candidates will come, and pay more than now.
 
         Costs are in features per pair of row and candidate: a full distance counts d. `usual` is
-        the share of pairs that are measured when no coordinates are in use. Rows that are left over
-        must each be fetched, for one candidate or for all of them, and then measured.
+        the share of pairs that are measured when no coordinates are in use. Axes come first, and
+        features for the rows that they leave.
         """
         d = self._rows.shape[1]
-        found = {
-            m: (cost, reach) for m, cost, reach in self._costs(candidates - self._origin, near2)
-        }
-        now = found[self._in_use][0] if self._in_use in found else min(1, 2 * usual) * d
-        efforts = {m: (m + 1 if m else _ROUNDING) * d + planned * found[m][0] for m in found}
-        best = min(efforts, key=efforts.__getitem__)
-        if best == self._in_use or efforts[best] > _BETTER * now * planned:
-            return None
-        self._in_use = best
-        length = 2.0 ** np.round(np.log2(np.sqrt(self._norm2.mean())))
-        points = np.vstack([self._origin, self._origin + length * self._basis[:best]])
-        return Coordinates(points, float(length), found[best][1])
+        points = candidates - self._origin
+        features = self._by_feature(points, near2)
+        along = {guess.count: guess for guess in self._along_axes(points, near2)}
 
-    def _costs(self, points: Double, near2: Double) -> Iterator[tuple[int, float, float]]:
-        """Number of axes, cost per pair, and range; first of features, which are 0 axes."""
-        rows, d = self._rows, self._rows.shape[1]
+        def cost(axes: int, by_feature: bool) -> float:
+            first = (axes + 1) * _COORDINATE if axes else 0.0
+            left = along[axes].left if axes else 1.0
+            if by_feature:
+                left = left * _COORDINATE + features.left
+            return first + left * float(d)
 
-        def cost(apart2: Double, m: int, reach: float) -> float:
-            # Rounding to whole steps puts a coordinate off by 1 / sqrt(12) of a step.
-            near = np.sqrt(near2) + reach / 127 * np.sqrt(m / 12)
-            left: NDArray[np.bool_] = apart2 < np.square(near)[:, np.newaxis]
-            share = float(left.any(axis=1).mean() + left.mean())
-            return float(m * _COORDINATE + min(1.0, share) * d)
+        def effort(way: tuple[int, bool]) -> float:
+            axes, by_feature = way
+            made = _ROUNDING * d if by_feature and not self._features else 0.0
+            if axes != self._axes:
+                made += (axes + 1) * _AXIS * d
+            return made + planned * cost(*way)
 
-        apart2 = np.array([_norm2(rows - point) for point in points]).T
-        reach = float(np.abs(rows).max())
-        yield 0, cost(apart2, d, reach), reach
+        in_use = (self._axes, self._features)
+        now = cost(*in_use) if any(in_use) else min(1.0, 2 * usual) * d
+        # What is in use is not given up, only replaced.
+        ways = [
+            (axes, by_feature)
+            for axes in (0, *along)
+            for by_feature in (False, True)
+            if bool(axes) >= bool(self._axes) and by_feature >= self._features
+        ]
+        best = min(ways, key=effort)
+        if best == in_use or effort(best) > _BETTER * now * planned:
+            return []
+        self._axes, self._features = best
+        found = [features] if best[1] > in_use[1] else []
+        found += [along[best[0]]] if best[0] != in_use[0] else []
+        return [Coordinates(self._origin, self._basis[: one.count], one.range) for one in found]
+
+    def _by_feature(self, points: Double, near2: Double) -> _Guess:
+        apart2 = np.array([_norm2(self._rows - point) for point in points]).T
+        reach = float(np.abs(self._rows).max())
+        return _Guess(0, reach, _left(apart2, near2, self._rows.shape[1], reach))
+
+    def _along_axes(self, points: Double, near2: Double) -> Iterator[_Guess]:
         # Not by BLAS: its threads may spin for longer than this takes.
-        rows_in, points_in = (np.einsum("if,mf->im", a, self._basis) for a in (rows, points))
+        rows_in, points_in = (np.einsum("if,mf->im", a, self._basis) for a in (self._rows, points))
         rest2, points_rest2 = self._norm2.copy(), _norm2(points)
-        apart2 = np.zeros_like(apart2)
+        apart2 = np.zeros((len(rest2), len(points)))
         for m in range(1, len(self._basis) + 1):
             along, points_along = rows_in[:, m - 1], points_in[:, m - 1]
             apart2 += np.square(np.subtract.outer(along, points_along))
@@ -103,7 +133,19 @@ class Survey:
             rest, points_rest = (np.sqrt(np.maximum(0, a)) for a in (rest2, points_rest2))
             reach = float(max(np.abs(rows_in[:, :m]).max(), rest.max()))
             both = apart2 + np.square(np.subtract.outer(rest, points_rest))
-            yield m, cost(both, m + 1, reach), reach
+            yield _Guess(m, reach, _left(both, near2, m + 1, reach))
+
+
+def _left(apart2: Double, near2: Double, m: int, reach: float) -> float:
+    """What pairs cost that are left, of what all cost: most of it is to fetch a row once."""
+    # Rounding to whole steps puts a coordinate off by 1 / sqrt(12) of a step.
+    near = np.sqrt(near2) + reach / 127 * np.sqrt(m / 12)
+    left: NDArray[np.bool_] = apart2 < np.square(near)[:, np.newaxis]
+    return min(1.0, float(left.any(axis=1).mean() + 0.5 * left.mean()))
+
+
+def _most_axes(d: int) -> int:
+    return min(max(_AXES), d // 2)
 
 
 def _norm2(rows: Double) -> Double:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans._metrics import Metric
 from exactmeans._validation import Double, Matrix
-from exactmeans.engines.coordinates import Survey
+from exactmeans.engines.coordinates import Survey, bytes_per_row
 
 # A grid is laid anew when the potential has fallen this far: its words then have bits to spare.
 FALL = 2.0**-20
@@ -90,7 +90,7 @@ class LocalSeeding:
         self._metric = metric
         self._planned = candidates
         few = self.d < 16 or self.n < 16 * _SAMPLE
-        tight = engine.room is not None and self.n * (self.d + 12) > engine.room
+        tight = engine.room is not None and self.n * bytes_per_row(self.d) > engine.room
         no = sparse or few or tight or engine.streamed or metric.l1
         self._probes = [] if no else list(_PROBES)
         self._survey: Survey | None = None
@@ -289,10 +289,9 @@ class LocalSeeding:
             usual=(self.distances() - self._seen) / (self.n * len(rows)),
             planned=self._planned - len(rows) * self.seeds,
         )
-        if found is None:
-            return
-        for part in self._parts:
-            part.block.project(found.points, found.length, found.range, self._exponent, self.n_jobs)
+        for one in found:
+            for part in self._parts:
+                part.block.project(one.origin, one.axes, one.range, self._exponent, self.n_jobs)
 
     def _probe_is_due(self) -> bool:
         return bool(self._probes) and self.seeds >= self._probes[0]

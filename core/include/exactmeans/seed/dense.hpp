@@ -2,14 +2,17 @@
 //
 // A pair is skipped when its distance is certain not to be below the row's: by the triangle
 // inequality if the candidate is at least twice as far from the row's seed as the row is (C. Elkan,
-// Using the triangle inequality to accelerate k-means, ICML 2003). What is left is measured in
-// tiles: all candidates at once while most pairs survive, else one candidate against the rows it is
-// left with. Memory: 12 bytes per row, 4 more with lists (clusters.hpp).
+// Using the triangle inequality to accelerate k-means, ICML 2003), or by coordinates
+// (projection.hpp): first along axes, then, of the rows that are left over, by feature. What is
+// left then is measured in tiles: all candidates at once while most pairs survive, else one
+// candidate against the rows it is left with. Memory: 12 bytes per row, 4 more with lists
+// (clusters.hpp).
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "exactmeans/seed/block.hpp"
@@ -28,9 +31,10 @@ public:
 
     void project(Projection projection, const Threads& threads) override {
         if (!projection.usable()) return;
-        projection_ = std::make_unique<Projection>(std::move(projection));
-        projection_->project(x_, threads);
-        for (Size i = 0; i < x_.n; ++i) projection_->set_near(i, d2_data()[i]);
+        auto& mine = projection.along_axes() ? axes_ : features_;
+        mine = std::make_unique<Projection>(std::move(projection));
+        mine->project(x_, threads);
+        for (Size i = 0; i < x_.n; ++i) mine->set_near(i, d2_data()[i]);
     }
 
 protected:
@@ -46,26 +50,20 @@ protected:
         // Where coordinates are of use, they rule out all that the triangle inequality does, and
         // read less memory.
         const bool triangle =
-            !projection_ && own_known() && points.seeds() > 1 && triangle_.worth_a_try();
-        const SeedReach reach = triangle ? reach_of(points, first, count, threads) : SeedReach{};
-        Batch batch{points.panel(first, count), first, triangle ? &reach : nullptr, nullptr};
-        SeedBounds bounds{};
-        if (projection_) {
-            bounds = projection_->candidates(batch.panel);
-            batch.bounds = &bounds;
-        }
+            !axes_ && !features_ && own_known() && points.seeds() > 1 && triangle_.worth_a_try();
+        Batch batch{points.panel(first, count), first, {}, {}, {}};
+        if (triangle) batch.reach = reach_of(points, first, count, threads);
+        if (axes_) batch.along_axes = axes_->candidates(batch.panel);
+        if (features_) batch.by_feature = features_->candidates(batch.panel);
         scratch_.resize(std::size_t(threads.n_jobs));
-        for (Scratch& scratch : scratch_) scratch.pairs = scratch.seen = 0;
+        for (Scratch& scratch : scratch_) scratch.pairs = 0;
         if (!triangle || !on_trial()) clusters_.clear();
         if (clusters_.active())
             visit_clusters(batch, threads);
         else
             visit_all(batch, threads);
-        Size pairs = 0, seen = 0;
-        for (const Scratch& scratch : scratch_) {
-            pairs += scratch.pairs;
-            seen += scratch.seen;
-        }
+        Size pairs = 0;
+        for (const Scratch& scratch : scratch_) pairs += scratch.pairs;
         this->count(pairs);
         if (!triangle) return;
         triangle_.judge(double(pairs) < 0.7 * double(x_.n) * double(count));
@@ -78,7 +76,8 @@ protected:
     bool ordered() const override { return !clusters_.active(); }
     void settling(Size i, std::int32_t seed, double d2) override {
         if (clusters_.active()) clusters_.move(i, own_data()[i], seed, d2);
-        if (projection_) projection_->set_near(i, d2);
+        for (Projection* mine : {axes_.get(), features_.get()})
+            if (mine) mine->set_near(i, d2);
     }
 
     double nearest_seed2(SeedPoints& points, Size i) override {
@@ -94,18 +93,18 @@ private:
 
     struct alignas(64) Scratch {
         std::vector<std::uint32_t> survives;
-        std::vector<Size> ids[most_points + 1];  // rows of all points, then of each
+        std::vector<Size> rows, ids, of_point;
         SeedTile<R> tile;
         double out[tile_rows * most_points];
-        Size pairs = 0, seen = 0;
+        Size pairs = 0;
     };
     // Candidates from number `first` on, with their distances to the seeds and their coordinates,
     // if those are of use.
     struct Batch {
         SeedPanel panel;
         Size first;
-        const SeedReach* reach;
-        const SeedBounds* bounds;
+        std::optional<SeedReach> reach;
+        std::optional<SeedBounds> along_axes, by_feature;
     };
 
     static std::uint32_t all(Size count) { return ~std::uint32_t(0) >> (32 - count); }
@@ -134,59 +133,82 @@ private:
         threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
             scratch.survives.assign(std::size_t(MassIndex::chunk),
-                                    batch.bounds ? 0 : all(batch.panel.count));
+                                    batch.along_axes ? 0 : all(batch.panel.count));
             if (batch.reach)
                 seed_kernels().reach(*batch.reach, own_data() + begin, d2_data() + begin,
                                      end - begin, scratch.survives.data());
-            if (batch.bounds) apply_bounds(*batch.bounds, begin, end, scratch.survives.data());
-            measure(scratch, batch, begin, end, worker);
+            if (batch.along_axes) ask_axes(scratch, *batch.along_axes, begin, end);
+            list_rows(scratch, begin, end);
+            if (batch.by_feature) ask_features(scratch, *batch.by_feature, begin);
+            measure(scratch, batch, begin, worker);
         });
     }
 
-    void apply_bounds(const SeedBounds& bounds, Size begin, Size end,
-                      std::uint32_t* survives) const {
-        static_assert(MassIndex::chunk % bound_rows == 0);
-        for (Size i = begin; i < end; i += bound_rows)
-            seed_kernels().bounds(bounds, projection_->tile(i / bound_rows),
-                                  survives + (i - begin));
+    // Rows of chunk [begin, end) that have a bit set.
+    static void list_rows(Scratch& scratch, Size begin, Size end) {
+        scratch.rows.clear();
+        for (Size i = begin; i < end; ++i)
+            if (scratch.survives[std::size_t(i - begin)]) scratch.rows.push_back(i);
     }
 
-    // Chunk [begin, end): pairs with their bit set.
-    void measure(Scratch& scratch, const Batch& batch, Size begin, Size end, int worker) {
-        const std::uint32_t* survives = scratch.survives.data();
-        std::vector<Size>& rows = scratch.ids[0];
-        const Size points = batch.panel.count;
-        rows.clear();
-        Size pairs = 0;
-        for (Size i = begin; i < end; ++i) {
-            if (!survives[i - begin]) continue;
-            pairs += std::popcount(survives[i - begin]);
-            rows.push_back(i);
+    void ask_axes(Scratch& scratch, const SeedBounds& bounds, Size begin, Size end) const {
+        static_assert(MassIndex::chunk % bound_rows == 0);
+        for (Size i = begin; i < end; i += bound_rows)
+            seed_kernels().bounds(bounds, axes_->tile(i / bound_rows),
+                                  scratch.survives.data() + (i - begin));
+    }
+
+    // Leaves those rows in the list that are left over.
+    void ask_features(Scratch& scratch, const SeedBounds& bounds, Size begin) const {
+        constexpr std::size_t ahead = 4;
+        std::vector<Size>& rows = scratch.rows;
+        std::size_t left = 0;
+        for (std::size_t t = 0; t < rows.size(); ++t) {
+            if (t + ahead < rows.size()) features_->fetch(rows[t + ahead]);
+            std::uint32_t& bits = scratch.survives[std::size_t(rows[t] - begin)];
+            bits = seed_kernels().row_bounds(bounds, features_->row(rows[t]), bits);
+            if (bits) rows[left++] = rows[t];
         }
-        const Size seen = Size(rows.size());
+        rows.resize(left);
+    }
+
+    // Pairs of the listed rows with their bit set.
+    void measure(Scratch& scratch, const Batch& batch, Size begin, int worker) {
+        const std::vector<Size>& rows = scratch.rows;
+        std::vector<Size>&ids = scratch.ids, &of_point = scratch.of_point;
+        ids.clear();
+        of_point.clear();
+        for (const Size i : rows)
+            for (std::uint32_t bits = scratch.survives[std::size_t(i - begin)]; bits;
+                 bits &= bits - 1) {
+                ids.push_back(i);
+                of_point.push_back(std::countr_zero(bits));
+            }
+        const Size pairs = Size(ids.size());
         scratch.pairs += pairs;
-        scratch.seen += seen;
         const auto report = [&](Size i, Size s, double d2) {
             found(worker, i, batch.first + s, batch.first, d2);
         };
-        if (2 * pairs >= seen * points)
-            return tiles(scratch, rows.data(), seen, batch.panel, report);
-        for (Size s = 0; s < points; ++s) scratch.ids[std::size_t(s) + 1].clear();
-        for (const Size i : rows)
-            for (std::uint32_t bits = survives[i - begin]; bits; bits &= bits - 1)
-                scratch.ids[std::size_t(std::countr_zero(bits)) + 1].push_back(i);
-        for (Size s = 0; s < points; ++s) {
-            const std::vector<Size>& some = scratch.ids[std::size_t(s) + 1];
-            tiles(scratch, some.data(), Size(some.size()), one(batch.panel, s),
-                  [&](Size i, Size, double d2) { report(i, s, d2); });
+        if (2 * pairs >= Size(rows.size()) * batch.panel.count)
+            return tiles(scratch, rows.data(), Size(rows.size()), batch.panel, report);
+        for (Size t = 0; t < pairs; t += tile_rows) {
+            const Size n = std::min(tile_rows, pairs - t);
+            fetch(ids.data(), t + n, pairs);
+            scratch.tile.pairs2(x_, ids.data() + t, of_point.data() + t, n, batch.panel,
+                                scratch.out);
+            for (Size p = 0; p < n; ++p)
+                if (scratch.out[p] < d2_data()[ids[std::size_t(t + p)]])
+                    report(ids[std::size_t(t + p)], of_point[std::size_t(t + p)], scratch.out[p]);
         }
     }
 
-    // Rows that are left over lie anywhere in memory.
-    void fetch(Size i) const {
-        const char* row = reinterpret_cast<const char*>(x_.row(i));
-        for (Size at = 0; at < std::min<Size>(512, x_.d * Size(sizeof(R))); at += 64)
-            __builtin_prefetch(row + at);
+    // Rows that are left over lie anywhere in memory; those of the next tile come early.
+    void fetch(const Size* ids, Size begin, Size end) const {
+        for (Size t = begin; t < std::min(end, begin + tile_rows); ++t) {
+            const char* row = reinterpret_cast<const char*>(x_.row(ids[t]));
+            for (Size at = 0; at < std::min<Size>(512, x_.d * Size(sizeof(R))); at += 64)
+                __builtin_prefetch(row + at);
+        }
     }
 
     static SeedPanel one(SeedPanel panel, Size s) {
@@ -201,7 +223,7 @@ private:
         for (Size begin = 0; begin < n; begin += tile_rows) {
             const Size rows = std::min(tile_rows, n - begin);
             const Size* ids = all + begin;
-            for (Size t = begin + rows; t < std::min(n, begin + 2 * tile_rows); ++t) fetch(all[t]);
+            fetch(all, begin + rows, n);
             scratch.tile.distances2(x_, 0, ids, rows, panel, scratch.out);
             for (Size t = 0; t < rows; ++t) {
                 const double d2 = d2_data()[ids[t]];
@@ -218,7 +240,7 @@ private:
     std::vector<Scratch> scratch_;
     Patience triangle_;
     SeedClusters clusters_;
-    std::unique_ptr<Projection> projection_;
+    std::unique_ptr<Projection> axes_, features_;
 };
 
 }  // namespace exactmeans

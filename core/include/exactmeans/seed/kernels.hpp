@@ -36,7 +36,7 @@ struct SeedReach {
 // `keep` and `factor` cover what rounding does to the test itself.
 inline constexpr Size bound_rows = 16;
 struct SeedBounds {
-    const std::int16_t* points;  // count x pairs of coordinates
+    const std::int16_t* points;  // count x pairs of coordinates, zeros behind the last
     const float *norm2, *slack;  // of each point, in steps
     Size pairs, count;
     float fine;
@@ -47,6 +47,11 @@ struct SeedBounds {
 struct BoundTile {
     const std::int8_t* pairs;
     const float *norm2, *near;
+};
+// One row; its pairs are a multiple of bound_rows / 2.
+struct BoundRow {
+    const std::int8_t* pairs;
+    float norm2, near;
 };
 
 // A sparse point against rows of which only products with rare features are known. `keep` is a
@@ -67,6 +72,11 @@ struct SeedKernels {
                               double* out);
     void (*distances2_double)(const double* const* rows, Size n, const SeedPanel& panel,
                               double* out);
+    // out[t] = |row t - point of_point[t]|^2
+    void (*pairs2_single)(const float* const* rows, const Size* of_point, Size n,
+                          const SeedPanel& panel, double* out);
+    void (*pairs2_double)(const double* const* rows, const Size* of_point, Size n,
+                          const SeedPanel& panel, double* out);
     // Bit s of survives[i]: gaps < factor d2 + absolute, so that point s may be nearer than the
     // row's seed.
     void (*reach)(const SeedReach& reach, const std::int32_t* own, const double* d2, Size n,
@@ -76,6 +86,9 @@ struct SeedKernels {
     // Sets bit s of survives[i] unless the coordinates show that point s cannot come nearer than
     // near[i].
     void (*bounds)(const SeedBounds& bounds, const BoundTile& tile, std::uint32_t* survives);
+    // Those bits of `survives` that the row's coordinates leave.
+    std::uint32_t (*row_bounds)(const SeedBounds& bounds, const BoundRow& row,
+                                std::uint32_t survives);
     // Rows with norm2 + point_norm2 - 2 dot < d2, and that distance (not below 0); sets dot back to
     // 0.
     Size (*improved)(const double* norm2, double point_norm2, double* dot, const double* d2, Size n,
@@ -92,6 +105,14 @@ struct SeedKernels {
             distances2_single(rows, n, panel, out);
         else
             distances2_double(rows, n, panel, out);
+    }
+    template <class R>
+    void pairs2(const R* const* rows, const Size* of_point, Size n, const SeedPanel& panel,
+                double* out) const {
+        if constexpr (sizeof(R) == sizeof(float))
+            pairs2_single(rows, of_point, n, panel, out);
+        else
+            pairs2_double(rows, of_point, n, panel, out);
     }
 };
 

@@ -1,23 +1,23 @@
-// Coordinates in place of rows: their features about an origin, or what they have along a few
-// orthonormal axes from there, with the length of the rest as one coordinate more. By Pythagoras
-// and Cauchy-Schwarz no two rows get farther apart, so coordinates that are farther apart than a
-// row and its seed rule a candidate out.
+// Coordinates in place of rows: their features about an origin, or what they have along a few axes
+// from there (axes.hpp). No two rows get farther apart, so coordinates that are farther apart than
+// a row and its seed rule a candidate out.
 //
 // Coordinates are whole numbers of steps in 8 bits. What lies outside of their range is moved to
 // its border, and that brings no two points farther apart either: the range is convex. So only
 // rounding needs a slack, which is per row and per point (docs/numerics.md, "Seeding"). Points are
-// rounded to finer steps. Memory: m + 12 bytes per row.
+// rounded to finer steps.
 //
-// Coordinates along axes come from the distances to the origin and to one point on each axis, by
-// the kernel that measures everything else: with R = |x - o| and a length h along axis q, x.q =
-// (R^2 + h^2 - |x - o - h q|^2) / 2h.
+// Along axes all rows are asked about, so they lie in tiles; features are for rows that are left
+// over, so they lie row by row. Memory: m + 12 bytes per row, m rounded up.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
+#include "exactmeans/axes.hpp"
 #include "exactmeans/seed/points.hpp"
 #include "exactmeans/seed/tile.hpp"
 
@@ -25,56 +25,46 @@ namespace exactmeans {
 
 class Projection {
 public:
-    // points: the origin, then origin + length * axis for each axis; without axes, features are the
-    // coordinates. All on the frame's scale, as is `range`, which most coordinates should be in.
-    // length is a power of two.
-    Projection(const double* points, Size axes, Size d, double length, double range, double scale)
-        : axes_(axes),
-          d_(d),
-          m_(axes > 0 ? axes + 1 : d),
-          pitch_((d + seed_stripes - 1) / seed_stripes * seed_stripes),
-          length_(length),
+    // Origin and range, which most coordinates should be in, are on the frame's scale; without
+    // axes, which are orthonormal, features are the coordinates.
+    Projection(std::vector<double> origin, const std::vector<double>& axes, double range,
+               double scale)
+        : d_(Size(origin.size())),
+          origin_(std::move(origin)),
+          axes_(axes.empty() ? nullptr : std::make_shared<const Axes>(axes, d_)),
+          m_(axes_ ? axes_->coordinates() : d_),
+          padded_(axes_ ? (m_ + 1) / 2 * 2 : (m_ + bound_rows - 1) / bound_rows * bound_rows),
           per_unit_(most / range),
           scale_(scale),
-          points_(std::size_t((axes + 1) * pitch_), 0.0) {
-        for (Size p = 0; p <= axes; ++p)
-            std::copy(points + p * d, points + (p + 1) * d, points_.data() + p * pitch_);
-        // The square of a distance is off by at most e relatively: see the header of kernels.hpp.
-        error_ = double(d + 32) * 0x1p-52;
-        skew_ = error_ + skew();
+          // The square of a distance is off by at most e relatively: see kernels.hpp.
+          error_(double(d_ + 32) * 0x1p-52) {
         // No sum of products may exceed 31 bits: it is at most the product of the norms.
         while (fine_ > 1 && double(m_) * most * most * fine_ >= 0x1p31) fine_ /= 2;
     }
 
     // Do sums of products fit, and are squares far from underflow?
-    bool usable() const {
-        return double(m_) * most * most < 0x1p31 && per_unit_ < 1e100 && length_ < 1e100;
-    }
+    bool usable() const { return double(m_) * most * most < 0x1p31 && per_unit_ < 1e100; }
+    bool along_axes() const { return axes_ != nullptr; }
 
     template <class R>
     void project(const DenseRows<R>& x, const Threads& threads) {
-        const Size tiles = (x.n + bound_rows - 1) / bound_rows;
-        values_.assign(std::size_t(tiles * tile_values()), 0);
+        const Size padded_rows = (x.n + bound_rows - 1) / bound_rows * bound_rows;
+        // What stands behind the last coordinate meets zeros of points.
+        values_ = std::make_shared_for_overwrite<std::int8_t[]>(std::size_t(padded_rows * padded_));
         for (auto* of_rows : {&norm2_, &slack_, &near_})
-            of_rows->assign(std::size_t(tiles * bound_rows), 0.0f);
-        threads.ranges(tiles, 4, [&](Size begin, Size end, int) {
+            of_rows->assign(std::size_t(padded_rows), 0.0f);
+        // As many rows at once as fill the registers of the kernels.
+        threads.ranges(x.n, 48, [&](Size begin, Size end, int) {
             SeedTile<R> tile;
-            std::vector<double> at(std::size_t(bound_rows * (m_ + 1)));
-            for (Size t = begin; t < end; ++t) {
-                const Size first = t * bound_rows, count = std::min(bound_rows, x.n - first);
-                tile.rows(x, first, nullptr, count, [&](const auto* const* rows) {
-                    coordinates(rows, count, scale_, at.data());
-                });
-                for (Size r = 0; r < count; ++r) {
-                    std::int8_t* to = values_.data() + t * tile_values() + 2 * r;
-                    double* own = at.data() + r * (m_ + 1);
-                    const std::size_t i = std::size_t(first + r);
-                    const WholeSums sums = seed_kernels().to_whole(own, m_, most, 1.0);
-                    for (Size f = 0; f < m_; ++f)
-                        to[f / 2 * 2 * bound_rows + f % 2] = std::int8_t(std::int32_t(own[f]));
-                    norm2_[i] = float(sums.norm2);
-                    slack_[i] = up(std::sqrt(sums.off2) + own[m_]);
-                }
+            std::vector<double> at;
+            tile.rows(x, begin, nullptr, end - begin,
+                      [&](const auto* const* rows) { coordinates(rows, end - begin, scale_, at); });
+            for (Size i = begin; i < end; ++i) {
+                double* own = at.data() + (i - begin) * (m_ + 1);
+                const WholeSums sums = seed_kernels().to_whole(own, m_, most, 1.0);
+                store(own, i);
+                norm2_[std::size_t(i)] = float(sums.norm2);
+                slack_[std::size_t(i)] = up(std::sqrt(sums.off2) + own[m_]);
             }
         });
     }
@@ -89,26 +79,35 @@ public:
     SeedBounds candidates(const SeedPanel& of) {
         std::vector<const double*> rows;
         for (Size s = 0; s < of.count; ++s) rows.push_back(of.points + s * of.pitch);
-        std::vector<double> at(std::size_t(of.count * (m_ + 1)));
-        coordinates(rows.data(), of.count, 1.0, at.data());
-        point_.assign(std::size_t(of.count * 2 * pairs()), 0);
+        std::vector<double> at;
+        coordinates(rows.data(), of.count, 1.0, at);
+        point_.assign(std::size_t(of.count * padded_), 0);
         point_norm2_.resize(std::size_t(of.count));
         point_slack_.resize(std::size_t(of.count));
         for (Size s = 0; s < of.count; ++s) {
             double* own = at.data() + s * (m_ + 1);
             const WholeSums sums = seed_kernels().to_whole(own, m_, most, fine_);
             for (Size f = 0; f < m_; ++f)
-                point_[std::size_t(s * 2 * pairs() + f)] = std::int16_t(std::int32_t(own[f]));
+                point_[std::size_t(s * padded_ + f)] = std::int16_t(std::int32_t(own[f]));
             point_norm2_[std::size_t(s)] = float(sums.norm2 / (fine_ * fine_));
             point_slack_[std::size_t(s)] = up(std::sqrt(sums.off2) / fine_ + own[m_]);
         }
-        return {point_.data(), point_norm2_.data(), point_slack_.data(), pairs(),
+        return {point_.data(), point_norm2_.data(), point_slack_.data(), padded_ / 2,
                 of.count,      float(fine_)};
     }
 
+    // bound_rows rows along axes.
     BoundTile tile(Size t) const {
-        return {values_.data() + t * tile_values(), norm2_.data() + t * bound_rows,
+        return {values_.get() + t * bound_rows * padded_, norm2_.data() + t * bound_rows,
                 near_.data() + t * bound_rows};
+    }
+    // The features of a row.
+    BoundRow row(Size i) const {
+        return {values_.get() + i * padded_, norm2_[std::size_t(i)], near_[std::size_t(i)]};
+    }
+    void fetch(Size i) const {
+        for (Size at = 0; at < padded_; at += 64)
+            __builtin_prefetch(values_.get() + i * padded_ + at);
     }
 
 private:
@@ -116,75 +115,66 @@ private:
     // What arithmetic in float64 may add to the error of a coordinate in the range: a few units in
     // the last place of 127.
     static constexpr double rounding = 0x1p-43;
+    // Of points farther out, in steps, nothing is said.
+    static constexpr double horizon = 1e15;
 
     static float up(double value) { return float(value) * (1 + 0x1p-22f); }
-    Size pairs() const { return (m_ + 1) / 2; }
-    Size tile_values() const { return 2 * pairs() * bound_rows; }
+
+    void store(const double* whole, Size i) {
+        const auto byte = [&](Size f) { return std::int8_t(std::int32_t(whole[f])); };
+        if (!axes_) {
+            std::int8_t* to = values_.get() + i * padded_;
+            for (Size f = 0; f < m_; ++f) to[f] = byte(f);
+            return;
+        }
+        std::int8_t* to = values_.get() + i / bound_rows * bound_rows * padded_;
+        for (Size f = 0; f < m_; ++f)
+            to[f / 2 * 2 * bound_rows + i % bound_rows * 2 + f % 2] = byte(f);
+    }
 
     // Of each row m coordinates and their slack, in steps.
     template <class T>
-    void coordinates(const T* const* rows, Size count, double scale, double* at) const {
-        if (axes_ == 0) {
-            for (Size r = 0; r < count; ++r, at += m_ + 1) {
-                for (Size f = 0; f < d_; ++f)
-                    at[f] = (double(rows[r][f]) * scale - points_[std::size_t(f)]) * per_unit_;
-                at[m_] = std::sqrt(double(m_)) * rounding;
-            }
-            return;
+    void coordinates(const T* const* rows, Size count, double scale,
+                     std::vector<double>& at) const {
+        at.resize(std::size_t(count * (m_ + 1)));
+        if (axes_) return cast(rows, count, scale, at.data());
+        for (Size r = 0; r < count; ++r) {
+            double* own = at.data() + r * (m_ + 1);
+            see(rows[r], scale, own);
+            own[m_] = std::sqrt(double(m_)) * rounding;
         }
-        std::vector<double> d2(std::size_t(count * (axes_ + 1)));
-        seed_kernels().distances2(rows, count, {points_.data(), axes_ + 1, d_, pitch_, scale},
-                                  d2.data());
-        for (Size r = 0; r < count; ++r) along_axes(d2.data() + r * (axes_ + 1), at + r * (m_ + 1));
+    }
+    template <class T>
+    void cast(const T* const* rows, Size count, double scale, double* at) const {
+        std::vector<double> seen(std::size_t(count * d_));
+        std::vector<float> shadows(std::size_t(count * m_));
+        for (Size r = 0; r < count; ++r) see(rows[r], scale, seen.data() + r * d_);
+        axes_->cast(seen.data(), count, shadows.data());
+        for (Size r = 0; r < count; ++r, at += m_ + 1) {
+            const float* own = shadows.data() + r * m_;
+            double norm2 = 0;
+            for (Size a = 0; a < m_; ++a) norm2 += double(own[a]) * double(own[a]);
+            const double norm = std::sqrt(norm2);
+            const bool far = !(norm < horizon);
+            for (Size a = 0; a < m_; ++a) at[a] = far ? 0.0 : double(own[a]);
+            // A shadow is off by error() of the point's length, which is hardly more than its own.
+            at[m_] = far ? std::numeric_limits<double>::infinity()
+                         : 2 * axes_->error() * norm + std::sqrt(double(m_)) * rounding;
+        }
+    }
+    // A point as seen from the origin, in steps.
+    template <class T>
+    void see(const T* x, double scale, double* out) const {
+        for (Size f = 0; f < d_; ++f)
+            out[f] = (double(x[f]) * scale - origin_[std::size_t(f)]) * per_unit_;
     }
 
-    // From squared distances to the origin and to a point on each axis. Lengths here are in units
-    // of length_.
-    void along_axes(const double* d2, double* at) const {
-        const double unit2 = 1 / (length_ * length_), radius2 = d2[0] * unit2,
-                     radius = std::sqrt(radius2), steps = per_unit_ * length_;
-        if (!(radius < 1e15)) {
-            std::fill_n(at, m_, 0.0);
-            at[m_] = std::numeric_limits<double>::infinity();
-            return;
-        }
-        double rest2 = radius2;
-        for (Size a = 0; a < axes_; ++a) {
-            const double value = 0.5 * (radius2 + 1 - d2[a + 1] * unit2);
-            at[a] = value * steps;
-            rest2 -= value * value;
-        }
-        at[axes_] = std::sqrt(std::max(0.0, rest2)) * steps;
-        // Each coordinate is off by at most e (R^2 + 1 + (R + 1)^2) / 2 <= 2 e (R + 1)^2; the
-        // square of the rest by what that and the skew of the axes make of R^2 and of the squared
-        // coordinates.
-        const double out2 = (radius + 1) * (radius + 1), off = 2 * error_ * out2;
-        const double count = double(m_), skew = count * skew_;
-        const double rest_off2 = error_ * radius2 + count * off * (2 * radius + off) + skew * out2;
-        const double slack = std::sqrt(count) * off + skew * (radius + 1) + std::sqrt(rest_off2);
-        at[m_] = slack * steps + std::sqrt(count) * rounding;
-    }
-
-    // How far the axes, as their points tell them, are from orthonormal: by the largest entry of
-    // what their products with each other have beyond the unit matrix.
-    double skew() const {
-        double most_off = 0;
-        for (Size a = 1; a <= axes_; ++a)
-            for (Size b = 1; b <= a; ++b) {
-                double product = 0;
-                for (Size f = 0; f < d_; ++f) product += along(a, f) * along(b, f);
-                most_off = std::max(most_off, std::fabs(product - (a == b)));
-            }
-        return most_off;
-    }
-    double along(Size axis, Size f) const {
-        return (points_[std::size_t(axis * pitch_ + f)] - points_[std::size_t(f)]) / length_;
-    }
-
-    Size axes_, d_, m_, pitch_;
-    double length_, per_unit_, scale_, error_ = 0, skew_ = 0, fine_ = 256;
-    std::vector<double> points_;
-    std::vector<std::int8_t> values_;
+    Size d_;
+    std::vector<double> origin_;
+    std::shared_ptr<const Axes> axes_;
+    Size m_, padded_;
+    double per_unit_, scale_, error_, fine_ = 256;
+    std::shared_ptr<std::int8_t[]> values_;
     std::vector<float> norm2_, slack_, near_, point_norm2_, point_slack_;
     std::vector<std::int16_t> point_;
 };

@@ -39,14 +39,26 @@ public:
         rows(x, begin, ids, count, [&](const auto* const* found) {
             seed_kernels().distances2(found, count, panel, out);
         });
-        for (Size t = 0; x.norms && t < count; ++t) {
-            const bool none = !(x.norms[ids ? ids[t] : begin + t] > 0);
-            for (double* d2 = out + t * panel.count; d2 != out + (t + 1) * panel.count; ++d2)
-                if (none || *d2 < 0x1p-100) *d2 = 0;
-        }
+        for (Size t = 0; t < count; ++t)
+            settle_directions(x, ids ? ids[t] : begin + t, out + t * panel.count, panel.count);
+    }
+
+    // out[t] = |x - s|^2 of row ids[t] and point of_point[t].
+    void pairs2(const DenseRows<R>& x, const Size* ids, const Size* of_point, Size count,
+                const SeedPanel& panel, double* out) {
+        rows(x, 0, ids, count, [&](const auto* const* found) {
+            seed_kernels().pairs2(found, of_point, count, panel, out);
+        });
+        for (Size t = 0; t < count; ++t) settle_directions(x, ids[t], out + t, 1);
     }
 
 private:
+    static void settle_directions(const DenseRows<R>& x, Size i, double* d2, Size count) {
+        if (!x.norms) return;
+        for (double* own = d2; own != d2 + count; ++own)
+            if (!(x.norms[i] > 0) || *own < 0x1p-100) *own = 0;
+    }
+
     DenseTile<R> tile_;
     std::vector<double> values_;
     std::vector<const double*> rows_;
