@@ -45,6 +45,16 @@ struct All {
             for (int l = 0; l < stripes; ++l) add(t + l, l);
         for (int l = 0; t + l < n; ++l) add(t + l, l);
     }
+    // The same for terms of many steps, which GCC only makes vectors of if stripes stay a loop.
+    template <class Add>
+    void rolled(Add add) const {
+        Size t = 0;
+        for (; t + stripes <= n; t += stripes) {
+#pragma GCC unroll 1
+            for (int l = 0; l < stripes; ++l) add(t + l, l);
+        }
+        for (int l = 0; t + l < n; ++l) add(t + l, l);
+    }
 };
 template <class V>
 struct Listed {
@@ -53,6 +63,10 @@ struct Listed {
     template <class Add>
     void operator()(Add add) const {
         for (Size t = 0; t < n; ++t) add(t, int(feature[t] % stripes));
+    }
+    template <class Add>
+    void rolled(Add add) const {
+        (*this)(add);
     }
 };
 
@@ -68,7 +82,7 @@ inline double striped(Each each, Term term) {
 template <class V, class Each, class Add>
 inline SquareSum striped_exactly(Each each, Add add) {
     double sum[stripes] = {}, error[stripes] = {};
-    each([&](Size t, int l) { add(t, sum[l], error[l]); });
+    each.rolled([&](Size t, int l) { add(t, sum[l], error[l]); });
     double high = 0, low = 0;
     for (int l = 0; l < stripes; ++l) {
         double total, lost;
