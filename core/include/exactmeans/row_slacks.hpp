@@ -111,8 +111,10 @@ private:
         for (const R norm2 : norm2_) largest = std::max(largest, double(norm2));
         unit_ = largest > 0 ? std::ldexp(1.0, -std::ilogb(std::sqrt(largest))) : 1.0;
         norm_.resize(norm2_.size());
-        for (std::size_t i = 0; i < norm_.size(); ++i)
-            norm_[i] = round_up(std::sqrt(double(norm2_[i])) * unit_) * up32;
+        threads.ranges(x.n, 16 * rows_per_task, [&](Size begin, Size end, int) {
+            for (std::size_t i = std::size_t(begin); i < std::size_t(end); ++i)
+                norm_[i] = round_up(std::sqrt(double(norm2_[i])) * unit_) * up32;
+        });
     }
 
     template <class Rows>
