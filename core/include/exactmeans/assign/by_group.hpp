@@ -30,9 +30,13 @@ public:
         // They take k^2 products, and save several times what a pass takes with them; little where
         // shadows do the same.
         const Size before = compared_.exchange(0) * (Sifted ? 1 : 4);
-        gaps_pay_ =
+        const bool pay =
             gaps_pay(work.x, k_) && (Grouping::always_gaps || bounds_.empty() || before >= k_ * k_);
-        bounds_.look_at_centres(work.centroids, unit_, dense_, gaps_pay_, threads);
+        // The last ones leave behind what they know.
+        const bool last = gaps_pay_ && !pay && !bounds_.empty();
+        bounds_.look_at_centres(work.centroids, unit_, dense_, pay || last, threads);
+        if (last) bounds_.keep_gaps(work.labels, threads);
+        gaps_pay_ = pay;
         if constexpr (Sifted) {
             if (!shadows_) shadows_ = std::make_unique<Shadows<R>>(work, unit_, threads);
             shadows_->update(bounds_.groups(), work.centroids, threads);

@@ -55,6 +55,20 @@ public:
             gaps_->forget();
     }
 
+    // Turns what gaps say of every row into bounds. Groups that gaps kept out of reach have old
+    // ones, and without gaps nearly all rows would be compared with nearly all groups.
+    void keep_gaps(const std::int32_t* labels, const Threads& threads) {
+        threads.ranges(n_, 4096, [&](Size begin, Size end, int) {
+            for (Size i = begin; i < end; ++i) {
+                const Lowers known = lowers(i, labels[i], upper(i, labels[i]));
+                for (Size g = 0; g < groups_->count(); ++g) {
+                    const float far = known.gap[g] - known.near;
+                    if (far > known.lower[g] - known.drift[g]) set_lower(i, g, far * down32);
+                }
+            }
+        });
+    }
+
     void moved(const Movement& movement, double unit) {
         std::vector<double> farthest(static_cast<std::size_t>(groups_->count()));
         TwoFarthest any;
