@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,9 +73,9 @@ def test_an_algorithm_for_dense_rows_refuses_sparse_ones() -> None:
         KMeans(2, algorithm="kdtree").fit(X)
 
 
-def course(work: Workload, tallies: list[Tally]) -> list[str]:
+def course(work: Workload, tallies: list[Tally], max_iter: int = 300) -> list[str]:
     """The algorithm of each iteration, and of the one after the last."""
-    policy = Policy(auto(work), work)
+    policy = Policy(auto(work), work, max_iter)
     seen = [policy.algorithm]
     for iteration, tally in enumerate(tallies, 1):
         policy.after(iteration, tally)
@@ -83,25 +85,74 @@ def course(work: Workload, tallies: list[Tally]) -> list[str]:
 
 ALL = Tally(changed=50_000, distances=10_000_000, skipped=0)
 FEW = Tally(changed=500, distances=100_000, skipped=95_000)
+LONGER = replace(WIDE, d=500, width=500.0)  # whose first pass with bounds costs little more
 
 
 def test_bounds_that_hold_are_kept() -> None:
-    assert course(WIDE, [ALL, FEW, FEW, FEW]) == ["yinyang"] * 5
+    assert course(LONGER, [ALL, FEW, FEW, FEW]) == ["yinyang"] * 5
 
 
 def test_bounds_that_do_not_hold_are_given_up_and_tried_once_more() -> None:
-    # The first pass computes everything in any case; two bad ones after it are enough.
-    assert course(WIDE, [ALL] * 4) == ["yinyang"] * 3 + ["lloyd"] * 2
+    # The first pass computes everything in any case; what bad ones after it lose is added up.
+    assert course(LONGER, [ALL] * 4) == ["yinyang"] * 3 + ["lloyd"] * 2
+    # When far fewer labels change, and passes enough were made, they get another chance.
     calm = ALL._replace(changed=500)
-    again = course(WIDE, [ALL] * 4 + [calm] * 9)
-    assert again == ["yinyang"] * 3 + ["lloyd"] * 2 + ["yinyang"] * 3 + ["lloyd"] * 6
-    assert course(WIDE, [ALL, ALL, FEW, ALL, FEW]) == ["yinyang"] * 6
+    again = course(LONGER, [ALL] * 4 + [calm] * 40)
+    back = again.index("yinyang", 5)
+    assert 8 < back < 30
+    assert again[back : back + 4] == ["yinyang"] * 3 + ["lloyd"]
+    # What good passes save makes up for bad ones.
+    assert course(LONGER, [ALL, ALL, FEW, ALL, FEW]) == ["yinyang"] * 6
+
+
+def test_bounds_wait_until_their_first_pass_costs_little_beside_those_before() -> None:
+    seen = course(WIDE, [FEW] * 60)
+    begun = seen.index("yinyang")
+    first = WIDE.first_cost("yinyang", WIDE.n * WIDE.k) / WIDE.plain_cost()
+    assert 5 < begun == math.ceil((first - 1) / _algorithms.SPARE)
+    assert seen == ["lloyd"] * begun + ["yinyang"] * (61 - begun)
+    # Not while many labels change, nor where too few passes are left.
+    assert set(course(WIDE, [ALL] * 60)) == {"lloyd"}
+    assert set(course(WIDE, [FEW] * 60, max_iter=begun + 5)) == {"lloyd"}
+
+
+def test_whatever_bounds_cost_auto_loses_little() -> None:
+    # By its own model, over any number of passes; the first few cannot make up for a first pass.
+    rng = np.random.default_rng(0)
+    for work in (WIDE, LONGER, FEWER, replace(WIDE, d=16, width=16.0), replace(WIDE, k=1000)):
+        plain = work.plain_cost()
+        for _ in range(20):
+            policy, lost = Policy(auto(work), work, 300), 0.0
+            for iteration in range(1, 201):
+                calm = rng.random() < 0.5
+                tally = ALL._replace(
+                    changed=int(rng.integers(100_000) * (0.01 if calm else 1)),
+                    distances=int(work.n * work.k * rng.random()),
+                )
+                fresh = policy.stages[-1][0] == iteration
+                if policy.algorithm != "lloyd":
+                    cost = work.cost(policy.algorithm, tally)
+                    if fresh:
+                        cost = work.first_cost(policy.algorithm, tally.distances)
+                    lost += cost / plain - 1
+                policy.after(iteration, tally)
+                assert lost <= 0.1 * iteration + 4
+
+
+def test_rows_near_their_centres_begin_with_bounds() -> None:
+    rng = np.random.default_rng(9)
+    spots = 100 * rng.normal(size=(200, 20))
+    tight = spots[np.arange(8000) % 200] + rng.normal(size=(8000, 20))
+    for X, expected in ((tight, "yinyang"), (rng.normal(size=(8000, 20)), "lloyd")):
+        model = KMeans(200, init=X[:200], n_init=1, max_iter=2).fit(X)
+        assert model.history_[0].algorithm == expected
 
 
 @pytest.mark.parametrize("work", [FEWER, replace(WIDE, d=20, width=20.0)])
 def test_where_bounds_are_dear_lloyd_begins(work: Workload) -> None:
     last = FEW._replace(changed=100)
-    assert course(work, [ALL, ALL, last, last, last]) == ["lloyd"] * 3 + ["yinyang"] * 3
+    seen = course(work, [ALL] * 60 + [last] * 3)
+    assert seen == ["lloyd"] * 61 + ["yinyang"] * 3
 
 
 def test_products_take_over_when_few_labels_change() -> None:
@@ -109,12 +160,13 @@ def test_products_take_over_when_few_labels_change() -> None:
     few, last = FEW._replace(changed=1), FEW._replace(changed=100)
     assert course(work, [ALL, few, few]) == ["lloyd"] * 2 + ["products"] * 2
     # from bounds, too, unless these do better
+    begun = [ALL] * 60 + [last] * 2
     poor = few._replace(distances=3_000_000)
-    assert course(work, [ALL, last, last, poor]) == ["lloyd"] * 2 + ["yinyang"] * 2 + ["products"]
+    assert course(work, [*begun, poor])[60:] == ["lloyd"] + ["yinyang"] * 2 + ["products"]
     good = FEW._replace(changed=100, distances=1000, skipped=99_990)
-    assert course(work, [ALL, last, last, good])[-1] == "yinyang"
+    assert course(work, [*begun, good])[-1] == "yinyang"
     # not where their use is not known, nor where they do not fit
-    assert course(FEWER, [ALL, few, few])[-1] == "yinyang"
+    assert course(FEWER, [*begun, few])[-1] == "yinyang"
     assert auto(work, work.bytes_needed("products")).late
     assert not auto(work, work.bytes_needed("products") - 1).late
 
@@ -199,8 +251,19 @@ def test_a_probe_decides_about_shadows(dtype: str) -> None:
             assert chosen.n_distances_ < fit(X, start(X, 128), algorithm="yinyang").n_distances_
 
 
+@pytest.mark.parametrize("dtype", cases.DTYPES)
+def test_gaps_between_centres_leave_their_bounds_behind(dtype: str) -> None:
+    # When they cost more than they save they are no longer found, and rows must not notice.
+    X = datasets.blobs(8000, 6, 100, seed=5).astype(dtype)
+    plain, bounded = (fit(X, X[:400], algorithm=name) for name in ("lloyd", "yinyang"))
+    assert bits(plain) == bits(bounded)
+    distances = [record.distances for record in bounded.history_]
+    assert distances[-1] < 400 * 400 / 4
+    assert all(after < 2 * before for before, after in pairwise(distances))
+
+
 def test_a_given_algorithm_stays() -> None:
-    policy = Policy(_algorithms.choose("yinyang", WIDE, None), WIDE)
+    policy = Policy(_algorithms.choose("yinyang", WIDE, None), WIDE, 300)
     for iteration in range(1, 9):
         policy.after(iteration, ALL)
     assert policy.algorithm == "yinyang"
@@ -272,7 +335,7 @@ def work_for(kind: str, dtype: str) -> tuple[Any, int]:
         rows = topics[rng.integers(60, size=6000)] * (rng.random((6000, 400)) < 0.5)
         return sp.csr_matrix((rows * rng.random(rows.shape)).astype(dtype)), 80
     if kind == "noise":  # bounds do not hold
-        return np.random.default_rng(4).random((3000, 60)).astype(dtype), 64
+        return np.random.default_rng(4).random((3000, 300)).astype(dtype), 64
     d, n = (2, 20_000) if kind == "thin" else (60, 6000)
     k = 300 if kind == "thin" else 60
     return datasets.blobs(n, d, 40, seed=5).astype(dtype), k

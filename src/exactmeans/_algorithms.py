@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 
 from exactmeans import _core
+from exactmeans._centres import from_core
 from exactmeans._metrics import METRICS
 from exactmeans._validation import rows_of
 from exactmeans.engines.engine import Engine, Tally
@@ -83,8 +84,11 @@ class Workload:
 
     def plain_cost(self) -> float:
         """A pass of Lloyd."""
-        width = 0.6 * self.width if self.first_look else self.width
-        return self.compared * self.k * (width + 6)
+        if self.sparse:
+            width = 0.6 * self.width if self.first_look else self.width
+            return self.compared * self.k * (width + 6)
+        # Values are read and put side by side before they are multiplied.
+        return self.compared * (self.k * (self.width + 4) + 8 * self.width + 100)
 
     def cost(self, algorithm: str, tally: Tally) -> float:
         """A pass that left this many distances and rows over."""
@@ -94,13 +98,35 @@ class Workload:
             return self.plain_cost() * tally.distances / (self.compared * self.k)
         # A group of centres gives fewer sums per value that is read than a pass over all does,
         # and a row that is not settled costs bounds, a place in some lists and a cache miss or two.
-        per_distance = 2 * self.width if self.sparse else self.width + 24
-        per_row = 6400 / self.itemsize
+        if self.sparse:
+            per_row, any_row = 6400 / self.itemsize, 40
+        elif algorithm == "hamerly":  # distances to own centres are measured one by one
+            per_row, any_row = 25 * self.width + 1000, 700
+        else:
+            per_row, any_row = 5 * self.width + 11 * self.k + 600, 200
         if algorithm == "pca":  # every centre's shadow, at most
             per_row += SHADOW * self.k
         return (
-            tally.distances * per_distance + (self.n - tally.skipped) * per_row + 40 * self.compared
+            tally.distances * self._per_distance(algorithm)
+            + (self.n - tally.skipped) * per_row
+            + any_row * self.compared
         )
+
+    def _per_distance(self, algorithm: str) -> float:
+        if self.sparse:
+            return 2 * self.width
+        return 1.1 * self.width + (6 if algorithm == "hamerly" else 100)
+
+    def first_cost(self, algorithm: str, distances: float) -> float:
+        """A pass that begins bounds: rows are measured, and get room for theirs."""
+        per_row = 6400 / self.itemsize if self.sparse else 20 * self.width + 2200
+        return distances * self._per_distance(algorithm) + self.compared * per_row
+
+    @property
+    def gaps(self) -> bool:
+        """May distances between centres be asked how many of them a row must look at (gaps.hpp)?"""
+        told = not self.sparse and self.metric == "euclidean" and 16 * self.k <= self.compared
+        return told and not self.reading
 
     def products_cost(self, changed: int) -> float:
         """A pass that changes kept products for so many rows with a new label (products.hpp)."""
@@ -250,9 +276,13 @@ KEPT = 2**29  # bytes of products that nobody minds
 SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds
 READING = 4  # multiply-adds that take as long as reading a byte that is in the page cache
 TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hold
-LONG_ROW = 3000  # values of all centres from which bounds are worth keeping from the start
-PROMISING = {True: 0.1, False: 0.005}  # else: from this share of new labels on (sparse, dense)
-CLEARLY = 1.15  # times plain Lloyd's cost: bounds that come to more are given up
+GAPS = 32  # rows that are asked how many centres the nearest one keeps away from them
+PROMISING = {True: 0.1, False: 0.03}  # share of new labels that bounds wait for (sparse, dense)
+# In passes of plain Lloyd:
+AT_ONCE = 1.75  # bounds whose first pass takes no more need not wait
+SPARE = 0.1  # what a pass may lose on average
+SAVED = 0.15  # what bounds save in a pass, if they do
+TRIED = 0.5  # what bounds may lose after their first pass before they are given up
 SIFTED = 0.8  # share of distances from which centres that moved are as good as all of them
 
 
@@ -266,66 +296,106 @@ def share_left(engine: Engine, centroids: _core.Centroids, k: int) -> float:
     return distances / (n * k)
 
 
+def share_near(engine: Engine, centroids: _core.Centroids, k: int) -> float:
+    """The share of centres that may be nearer to a row than its nearest one, for all that the
+    distances between centres say: few rows are asked."""
+    centres = from_core(centroids.centres, (k, engine.d))
+    n = min(GAPS, engine.n)
+    rows = engine.pick(np.linspace(0, engine.n - 1, n).astype(np.intp))
+    away, between = np.empty((2, n, k), dtype=engine.dtype)
+    rows_of(rows, None).transform(centres, None, 0, away, engine.n_jobs)
+    nearest = away.argmin(axis=1)
+    rows_of(centres[nearest], None).transform(centres, None, 0, between, engine.n_jobs)
+    return float(np.mean(between <= 2 * away[np.arange(n), nearest][:, None]))
+
+
 class Policy:
     """Which algorithm each iteration of a run uses, by what the former ones showed.
+
+    Bounds cost more than plain Lloyd before they cost less, and sometimes never do. So accounts are
+    kept: bounds begin at once where their first pass is cheap, else when passes enough were made
+    that what it costs is little beside them; and they are given up when they lose more.
 
     Only counts decide, so that the same data takes the same course on any machine; and whatever
     they decide, the labels are the same.
     """
 
-    def __init__(self, choice: Choice, work: Workload) -> None:
-        self._choice, self._work = choice, work
-        self._given_up = 0
-        self._losses = 0
-        # Where a row against all centres is cheap, or bounds are dear, bounds wait until they hold.
-        cheap = work.sparse or work.k * work.width < LONG_ROW
-        bounds = choice.algorithm not in ("lloyd", "kdtree", "moving")
-        patient = choice.adaptive and bounds and cheap
-        self.algorithm = "lloyd" if patient else choice.algorithm
+    def __init__(self, choice: Choice, work: Workload, max_iter: int) -> None:
+        self._choice, self._work, self._max_iter = choice, work, max_iter
+        self._bounds = choice.algorithm not in ("lloyd", "kdtree", "moving")
         self._promising = PROMISING[work.sparse] * work.n
-        self._changed_at_entry = self._promising if patient else math.inf
+        self._changed_at_entry = self._promising
+        # In passes of plain Lloyd: what may be lost; what the bounds in use lost.
+        self._spare = self._lost = 0.0
         #: (first iteration, algorithm, why)
-        self.stages = [(1, self.algorithm, "most rows move at first" if patient else choice.why)]
+        self.stages: list[tuple[int, str, str]] = []
+        self._choose_first(1.0)
 
     def begin(self, engine: Engine, centroids: _core.Centroids) -> None:
         """Take note of where the centres begin."""
-        if not self._choice.probe:
-            return
-        left = share_left(engine, centroids, self._work.k)
-        if left <= LEFT:
-            why = f"auto: principal coordinates leave {left:.0%} of the centres to be compared"
-            self._choice = replace(self._choice, algorithm="pca")
-            self.algorithm, self.stages = "pca", [(1, "pca", why)]
+        work = self._work
+        if self._choice.probe:
+            left = share_left(engine, centroids, work.k)
+            if left <= LEFT:
+                why = f"auto: principal coordinates leave {left:.0%} of the centres to be compared"
+                self._choice = replace(self._choice, algorithm="pca")
+                self.algorithm, self.stages = "pca", [(1, "pca", why)]
+        if self.algorithm != self._choice.algorithm and work.gaps:
+            self._choose_first(share_near(engine, centroids, work.k))
+
+    def _choose_first(self, share: float) -> None:
+        """Bounds, or plain Lloyd if their first pass, with this share of distances, is dear."""
+        choice = self._choice
+        self.algorithm, why = choice.algorithm, choice.why
+        if choice.adaptive and self._bounds:
+            dear = self._first_cost(share * self._work.compared * self._work.k) > AT_ONCE
+            if dear or self._work.sparse:
+                self.algorithm, why = "lloyd", "most rows move at first"
+        self.stages = [(1, self.algorithm, why)]
 
     def after(self, iteration: int, tally: Tally) -> None:
         """Take note of an iteration; `algorithm` is what the next one should use."""
         if not self._choice.adaptive or self._choice.algorithm == "lloyd":
             return
         share = tally.changed / self._work.n
+        self._spare += SPARE
         if self.algorithm == "lloyd":
-            if self._products_pay(tally.changed, self._work.plain_cost()):
+            if self._products_pay(tally.changed, 1.0):
                 self._go_on(iteration, "products", f"{share:.1%} of rows changed")
-            elif self._given_up < 2 and tally.changed <= self._changed_at_entry:
+            elif tally.changed <= self._changed_at_entry and self._affordable(iteration):
                 self._go_on(iteration, self._choice.algorithm, f"{share:.1%} of rows changed")
             return
-        fresh = self.stages[-1][0] == iteration  # the pass that begins the bounds computes all
-        cost = self._work.cost(self.algorithm, tally)
-        lost = not fresh and cost > CLEARLY * self._work.plain_cost()
-        self._losses = self._losses + 1 if lost else 0
-        if self._losses == 2:
-            self._given_up += 1
+        cost = self._work.cost(self.algorithm, tally) / self._work.plain_cost()
+        if self.stages[-1][0] == iteration:  # the pass that begins the bounds computes all
+            self._spare += 1 - (self._first_cost(tally.distances) if self._bounds else cost)
+        else:
+            self._spare += 1 - cost
+            self._lost = max(0.0, self._lost + cost - 1)
+        if self.algorithm != "products" and self._products_pay(tally.changed, cost):
+            self._go_on(iteration, "products", f"{share:.1%} of rows changed")
+        elif self._lost > TRIED:
             self._changed_at_entry = min(tally.changed / 16, self._promising)
             share = 1 - tally.skipped / self._work.n
             self._go_on(iteration, "lloyd", f"bounds left {share:.0%} of rows over")
-        elif self.algorithm != "products" and self._products_pay(tally.changed, cost):
-            self._go_on(iteration, "products", f"{share:.1%} of rows changed")
+
+    def _first_cost(self, distances: float) -> float:
+        """The pass that begins bounds, in passes of plain Lloyd."""
+        first = self._work.first_cost(self._choice.algorithm, distances)
+        return first / self._work.plain_cost()
+
+    def _affordable(self, iteration: int) -> bool:
+        """May what the first pass costs be lost, and can the passes after it get it back?"""
+        all_ = self._work.compared * self._work.k
+        loss = self._first_cost(all_) - 1 if self._bounds else 0.0
+        return loss <= min(self._spare, SAVED * (self._max_iter - iteration))
 
     def _products_pay(self, changed: int, cost: float) -> bool:
         """Would they cost clearly less than what a pass costs now?"""
-        if self.algorithm == "moving" and cost < SIFTED * self._work.plain_cost():
+        if self.algorithm == "moving" and cost < SIFTED:
             return False  # whose passes get cheaper, too, and which has nothing to begin with
-        return self._choice.late and self._work.products_cost(changed) < 0.6 * cost
+        products = self._work.products_cost(changed) / self._work.plain_cost()
+        return self._choice.late and products < 0.6 * cost
 
     def _go_on(self, iteration: int, algorithm: str, why: str) -> None:
-        self.algorithm, self._losses = algorithm, 0
+        self.algorithm, self._lost = algorithm, 0.0
         self.stages.append((iteration + 1, algorithm, why))

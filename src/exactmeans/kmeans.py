@@ -280,7 +280,7 @@ class KMeans(
             outcome = lloyd_loop(
                 problem,
                 centres,
-                policy=_algorithms.Policy(choice, work),
+                policy=_algorithms.Policy(choice, work, max_iter),
                 max_iter=max_iter,
                 run=run,
                 callbacks=callbacks,
