@@ -50,7 +50,7 @@ public:
     void project(const DenseRows<R>& x, const Threads& threads) {
         const Size padded_rows = (x.n + bound_rows - 1) / bound_rows * bound_rows;
         // What stands behind the last coordinate meets zeros of points.
-        values_ = std::make_shared_for_overwrite<std::int8_t[]>(std::size_t(padded_rows * padded_));
+        values_.reset(new std::int8_t[std::size_t(padded_rows * padded_)]);
         for (auto* of_rows : {&norm2_, &slack_, &near_})
             of_rows->assign(std::size_t(padded_rows), 0.0f);
         // As many rows at once as fill the registers of the kernels.
