@@ -106,20 +106,27 @@ Size ruled_out(const Matrix<double>& x, const std::vector<double>& point, Projec
     padded.resize(std::size_t((x.d + 3) / 4 * 4), 0.0);
     for (Size i = 0; i < x.n; ++i)
         projection.set_near(i, factor * plain_distance2(x.row(i), point.data(), x.d, 1));
-    const SeedBounds bounds =
-        projection.candidates({padded.data(), 1, x.d, Size(padded.size()), 1});
+    const SeedPanel panel{padded.data(), 1, x.d, Size(padded.size()), 1};
     std::vector<Size> counts;
+    std::vector<std::uint32_t> survives(static_cast<std::size_t>(x.n));
+    const auto count = [&] { return Size(std::ranges::count(survives, 0u)); };
+    SeedBounds bounds = projection.candidates(panel);
     for (const SeedKernels* kernels : tables()) {
-        std::vector<std::uint32_t> survives(std::size_t(x.n), 0);
-        if (projection.along_axes())
-            for (Size i = 0; i < x.n; i += bound_rows)
-                kernels->bounds(bounds, projection.tile(i / bound_rows), survives.data() + i);
-        else
-            for (Size i = 0; i < x.n; ++i)
-                survives[std::size_t(i)] = kernels->row_bounds(bounds, projection.row(i), 1);
-        counts.push_back(std::count(survives.begin(), survives.end(), 0u));
+        std::ranges::fill(survives, 0u);
+        for (Size i = 0; i < x.n; i += bound_rows)
+            kernels->bounds(bounds, projection.tile(i / bound_rows), survives.data() + i);
+        counts.push_back(count());
     }
-    CHECK_EQ(counts.front(), counts.back());
+    // The same features, row by row.
+    if (!projection.along_axes()) projection.lay_by_row(Threads{});
+    bounds = projection.candidates(panel);
+    for (const SeedKernels* kernels : tables()) {
+        if (projection.along_axes()) break;
+        for (Size i = 0; i < x.n; ++i)
+            survives[std::size_t(i)] = kernels->row_bounds(bounds, projection.row(i), 1);
+        counts.push_back(count());
+    }
+    CHECK_EQ(std::ranges::min(counts), std::ranges::max(counts));
     return counts.front();
 }
 
@@ -286,6 +293,7 @@ TEST(points_that_are_left_over_are_compared_alone_or_together) {
         for (Size f = 0; f < d; ++f) points(s, f) = 0.7 * random.normal();
     Projection features = projection_of(x, 0, 4);
     features.project(x.rows(), Threads{});
+    features.lay_by_row(Threads{});
     for (Size i = 0; i < n; ++i) features.set_near(i, 1.5 * double(d));
     const SeedBounds bounds = features.candidates({points.row(0), count, d, d + 3, 1});
     Size left = 0;

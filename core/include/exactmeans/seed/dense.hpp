@@ -35,6 +35,7 @@ public:
         mine = std::make_unique<Projection>(std::move(projection));
         mine->project(x_, threads);
         for (Size i = 0; i < x_.n; ++i) mine->set_near(i, d2_data()[i]);
+        if (axes_ && features_) features_->lay_by_row(threads);
     }
 
 protected:
@@ -53,8 +54,8 @@ protected:
             !axes_ && !features_ && own_known() && points.seeds() > 1 && triangle_.worth_a_try();
         Batch batch{points.panel(first, count), first, {}, {}, {}};
         if (triangle) batch.reach = reach_of(points, first, count, threads);
-        if (axes_) batch.along_axes = axes_->candidates(batch.panel);
-        if (features_) batch.by_feature = features_->candidates(batch.panel);
+        if (Projection* mine = first_asked()) batch.first_bounds = mine->candidates(batch.panel);
+        if (axes_ && features_) batch.then_bounds = features_->candidates(batch.panel);
         scratch_.resize(std::size_t(threads.n_jobs));
         for (Scratch& scratch : scratch_) scratch.pairs = 0;
         if (!triangle || !on_trial()) clusters_.clear();
@@ -104,7 +105,7 @@ private:
         SeedPanel panel;
         Size first;
         std::optional<SeedReach> reach;
-        std::optional<SeedBounds> along_axes, by_feature;
+        std::optional<SeedBounds> first_bounds, then_bounds;
     };
 
     static std::uint32_t all(Size count) { return ~std::uint32_t(0) >> (32 - count); }
@@ -133,13 +134,13 @@ private:
         threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
             scratch.survives.assign(std::size_t(MassIndex::chunk),
-                                    batch.along_axes ? 0 : all(batch.panel.count));
+                                    batch.first_bounds ? 0 : all(batch.panel.count));
             if (batch.reach)
                 seed_kernels().reach(*batch.reach, own_data() + begin, d2_data() + begin,
                                      end - begin, scratch.survives.data());
-            if (batch.along_axes) ask_axes(scratch, *batch.along_axes, begin, end);
+            if (batch.first_bounds) ask_tiles(scratch, *batch.first_bounds, begin, end);
             list_rows(scratch, begin, end);
-            if (batch.by_feature) ask_features(scratch, *batch.by_feature, begin);
+            if (batch.then_bounds) ask_rows(scratch, *batch.then_bounds, begin);
             measure(scratch, batch, begin, worker);
         });
     }
@@ -151,15 +152,19 @@ private:
             if (scratch.survives[std::size_t(i - begin)]) scratch.rows.push_back(i);
     }
 
-    void ask_axes(Scratch& scratch, const SeedBounds& bounds, Size begin, Size end) const {
+    // Whose coordinates all rows are asked for.
+    Projection* first_asked() const { return axes_ ? axes_.get() : features_.get(); }
+
+    void ask_tiles(Scratch& scratch, const SeedBounds& bounds, Size begin, Size end) const {
         static_assert(MassIndex::chunk % bound_rows == 0);
+        const Projection& mine = *first_asked();
         for (Size i = begin; i < end; i += bound_rows)
-            seed_kernels().bounds(bounds, axes_->tile(i / bound_rows),
+            seed_kernels().bounds(bounds, mine.tile(i / bound_rows),
                                   scratch.survives.data() + (i - begin));
     }
 
     // Leaves those rows in the list that are left over.
-    void ask_features(Scratch& scratch, const SeedBounds& bounds, Size begin) const {
+    void ask_rows(Scratch& scratch, const SeedBounds& bounds, Size begin) const {
         constexpr std::size_t ahead = 4;
         std::vector<Size>& rows = scratch.rows;
         std::size_t left = 0;

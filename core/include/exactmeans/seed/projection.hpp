@@ -7,8 +7,8 @@
 // rounding needs a slack, which is per row and per point (docs/numerics.md, "Seeding"). Points are
 // rounded to finer steps.
 //
-// Along axes all rows are asked about, so they lie in tiles; features are for rows that are left
-// over, so they lie row by row. Memory: m + 12 bytes per row, m rounded up.
+// They lie in tiles while all rows are asked about, and row by row where others come first and
+// leave a few. Memory: m + 12 bytes per row, m rounded up.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,9 @@ public:
             for (Size i = begin; i < end; ++i) {
                 double* own = at.data() + (i - begin) * (m_ + 1);
                 const WholeSums sums = seed_kernels().to_whole(own, m_, most, 1.0);
-                store(own, i);
+                std::int8_t* to = values_.get() + i / bound_rows * bound_rows * padded_;
+                for (Size f = 0; f < m_; ++f)
+                    to[place(i % bound_rows, f)] = std::int8_t(std::int32_t(own[f]));
                 norm2_[std::size_t(i)] = float(sums.norm2);
                 slack_[std::size_t(i)] = up(std::sqrt(sums.off2) + own[m_]);
             }
@@ -81,27 +83,39 @@ public:
         for (Size s = 0; s < of.count; ++s) rows.push_back(of.points + s * of.pitch);
         std::vector<double> at;
         coordinates(rows.data(), of.count, 1.0, at);
-        point_.assign(std::size_t(of.count * padded_), 0);
+        const Size pairs = tiled_ ? (m_ + 1) / 2 : padded_ / 2;
+        point_.assign(std::size_t(of.count * 2 * pairs), 0);
         point_norm2_.resize(std::size_t(of.count));
         point_slack_.resize(std::size_t(of.count));
         for (Size s = 0; s < of.count; ++s) {
             double* own = at.data() + s * (m_ + 1);
             const WholeSums sums = seed_kernels().to_whole(own, m_, most, fine_);
             for (Size f = 0; f < m_; ++f)
-                point_[std::size_t(s * padded_ + f)] = std::int16_t(std::int32_t(own[f]));
+                point_[std::size_t(s * 2 * pairs + f)] = std::int16_t(std::int32_t(own[f]));
             point_norm2_[std::size_t(s)] = float(sums.norm2 / (fine_ * fine_));
             point_slack_[std::size_t(s)] = up(std::sqrt(sums.off2) / fine_ + own[m_]);
         }
-        return {point_.data(), point_norm2_.data(), point_slack_.data(), padded_ / 2,
+        return {point_.data(), point_norm2_.data(), point_slack_.data(), pairs,
                 of.count,      float(fine_)};
     }
 
-    // bound_rows rows along axes.
+    // bound_rows rows, as they lie at first.
     BoundTile tile(Size t) const {
         return {values_.get() + t * bound_rows * padded_, norm2_.data() + t * bound_rows,
                 near_.data() + t * bound_rows};
     }
-    // The features of a row.
+
+    // From now on rows are asked about one by one, which is for features only.
+    void lay_by_row(const Threads& threads) {
+        if (!tiled_) return;
+        tiled_ = false;
+        threads.ranges(Size(norm2_.size()), bound_rows, [&](Size begin, Size, int) {
+            std::int8_t* tile = values_.get() + begin * padded_;
+            const std::vector<std::int8_t> was(tile, tile + bound_rows * padded_);
+            for (Size r = 0; r < bound_rows; ++r)
+                for (Size f = 0; f < m_; ++f) tile[r * padded_ + f] = was[std::size_t(place(r, f))];
+        });
+    }
     BoundRow row(Size i) const {
         return {values_.get() + i * padded_, norm2_[std::size_t(i)], near_[std::size_t(i)]};
     }
@@ -120,17 +134,8 @@ private:
 
     static float up(double value) { return float(value) * (1 + 0x1p-22f); }
 
-    void store(const double* whole, Size i) {
-        const auto byte = [&](Size f) { return std::int8_t(std::int32_t(whole[f])); };
-        if (!axes_) {
-            std::int8_t* to = values_.get() + i * padded_;
-            for (Size f = 0; f < m_; ++f) to[f] = byte(f);
-            return;
-        }
-        std::int8_t* to = values_.get() + i / bound_rows * bound_rows * padded_;
-        for (Size f = 0; f < m_; ++f)
-            to[f / 2 * 2 * bound_rows + i % bound_rows * 2 + f % 2] = byte(f);
-    }
+    // Where a tile has coordinate f of its row r.
+    static Size place(Size r, Size f) { return f / 2 * 2 * bound_rows + 2 * r + f % 2; }
 
     // Of each row m coordinates and their slack, in steps.
     template <class T>
@@ -173,6 +178,7 @@ private:
     std::vector<double> origin_;
     std::shared_ptr<const Axes> axes_;
     Size m_, padded_;
+    bool tiled_ = true;
     double per_unit_, scale_, error_, fine_ = 256;
     std::shared_ptr<std::int8_t[]> values_;
     std::vector<float> norm2_, slack_, near_, point_norm2_, point_slack_;
