@@ -98,7 +98,8 @@ void check_run(const char* what, Size n, const std::vector<Answer<R>>& wanted, R
 std::vector<Size> row_counts(Size n, Size d) {
     std::vector<Size> out;
     for (Size t = 1; t <= std::min<Size>(13, n); t += d < 100 ? 1 : 4) out.push_back(t);
-    if (out.back() < n) out.push_back(n);
+    for (const Size some : {Size(43), n})  // whole vectors of rows, and some more
+        if (out.back() < some && some <= n) out.push_back(some);
     return out;
 }
 
@@ -126,10 +127,35 @@ void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
         for (const Size n : row_counts(x.n, x.d)) {
             const std::vector<const R*> some(pointers.begin(), pointers.begin() + n);
             check_run(name.c_str(), n, wanted, [&](const Nearest<R>& out) {
-                table->nearest_dense(some.data(), n, layout, out);
+                table->nearest_dense(some.data(), n, nullptr, layout, out);
             });
         }
     }
+}
+
+// Thin rows, of which the kernel takes off a shift.
+template <class R>
+void check_shifted(const Matrix<R>& x, const Matrix<R>& centres, Random& random) {
+    if (x.d > thin_features<R>) return;
+    const Matrix<R> shift(1, x.d, [&] { return 3 + 0.1 * random.normal(); });
+    const Centroids<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
+    std::vector<Entries<R, std::int32_t>> moved(static_cast<std::size_t>(x.n));
+    std::vector<const R*> pointers;
+    for (Size i = 0; i < x.n; ++i) {
+        for (Size f = 0; f < x.d; ++f) {
+            moved[i].index.push_back(std::int32_t(f));
+            moved[i].value.push_back(x.row(i)[f] - shift.row(0)[f]);
+        }
+        pointers.push_back(x.row(i));
+    }
+    const auto wanted = answers(moved, centres, centroids.start());
+    for (const Kernels<R>* table : tables<R>())
+        for (const Size n : row_counts(x.n, x.d))
+            check_run(name_of("shifted", table->isa, "row", x.d, centres.n).c_str(), n, wanted,
+                      [&](const Nearest<R>& out) {
+                          table->nearest_dense(pointers.data(), n, shift.row(0),
+                                               centroids.panels(true, Threads{}), out);
+                      });
 }
 
 // Features as they are, or renumbered: where a centre's values lie must not matter.
@@ -195,6 +221,7 @@ void check_all_shapes(Size n, bool sparse) {
             const Matrix<R> x = random_rows<R>(random, n, d, sparse ? 0.3 : 1.0);
             if (!sparse) {
                 check_dense(x, centres);
+                check_shifted(x, centres, random);
             } else {
                 check_csr_of(x, centres, false);
                 if (d <= 54) check_csr_of(x, centres, true);
@@ -227,7 +254,7 @@ void check_ties() {
             std::int32_t label = -1;
             R score = 0, second = 0;
             const R* row = x.row(3);
-            table->nearest_dense(&row, 1, centroids.panels(true, Threads{}),
+            table->nearest_dense(&row, 1, nullptr, centroids.panels(true, Threads{}),
                                  {&label, &score, &second});
             CHECK_EQ(label, 0);
             CHECK_EQ(second, k > 1 ? score : std::numeric_limits<R>::infinity());
@@ -480,7 +507,7 @@ TEST(no_rows_at_all) {
     const Matrix<float> centres(3, 2);
     const Centroids<float> centroids(centres.values.data(), 3, 2, {}, Threads{});
     for (const Kernels<float>* table : tables<float>()) {
-        table->nearest_dense(nullptr, 0, centroids.panels(true, Threads{}),
+        table->nearest_dense(nullptr, 0, nullptr, centroids.panels(true, Threads{}),
                              {nullptr, nullptr, nullptr});
         table->nearest_csr(nullptr, 0, centroids.panels(false, Threads{}),
                            {nullptr, nullptr, nullptr});

@@ -94,7 +94,7 @@ void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
             check_run(
                 wanted, n, centres.n,
                 [&](const Nearest<R>& out) {
-                    table->nearest_dense_l1(rows.data(), n, layout, out);
+                    table->nearest_dense_l1(rows.data(), n, nullptr, layout, out);
                 },
                 [&](R* out) { table->scores_dense_l1(rows.data(), n, layout, out); });
 }

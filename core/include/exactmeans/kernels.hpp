@@ -29,6 +29,11 @@ inline constexpr Size largest_k = Size(1) << 24;
 inline constexpr Size longest_chain = 4096;
 inline constexpr Size chain_piece = 256;
 
+// Dense rows of up to this many features, two lines of the cache, are compared with lanes across
+// rows: turning them costs less than what it saves.
+template <class R>
+inline constexpr Size thin_features = Size(128 / sizeof(R));
+
 // What a rare feature adds to one centre: its place in the layout and minus its (scaled) value.
 template <class R>
 struct Posting {
@@ -137,7 +142,8 @@ struct SquareSum {
 template <class R>
 struct Kernels {
     const char* isa;
-    void (*nearest_dense)(const R* const* rows, Size n, const Panels<R>& centres,
+    // Thin rows are still to be shifted; all others have been, wherever there is a shift.
+    void (*nearest_dense)(const R* const* rows, Size n, const R* shift, const Panels<R>& centres,
                           const Nearest<R>& out);
     void (*nearest_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres,
                         const Nearest<R>& out);
@@ -168,7 +174,7 @@ struct Kernels {
     // of such scores the lowest of each row, with a second
     void (*lowest_two)(const R* scores, Size n, Size k, const Nearest<R>& out);
     // scores by L1 distances, without the second lowest
-    void (*nearest_dense_l1)(const R* const* rows, Size n, const Panels<R>& centres,
+    void (*nearest_dense_l1)(const R* const* rows, Size n, const R* shift, const Panels<R>& centres,
                              const Nearest<R>& out);
     void (*nearest_csr_l1)(const SlotRow<R>* rows, Size n, const Panels<R>& centres,
                            const Nearest<R>& out);

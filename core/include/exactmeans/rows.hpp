@@ -120,7 +120,7 @@ public:
         if (x.col_stride == 1) {
             for (Size t = 0; t < count; ++t) {
                 const R* from = x.row(id(t));
-                R* to = buffer_.data() + t * x.d;
+                R* __restrict to = buffer_.data() + t * x.d;
                 for (Size f = 0; f < x.d; ++f) to[f] = from[f] - shift[f];
             }
             return;

@@ -116,19 +116,27 @@ public:
 private:
     void nearest_by(const Work<Rows>& work, Size begin, const Size* ids, Size count,
                     const Nearest<R>& out) {
-        // Rows with hits take room: a batch of them should stay in the cache.
-        const Size batch = work.panels.postings ? batch_rows(work.x) : std::max<Size>(1, count);
-        const bool l1 = work.centroids.frame().metric == Metric::manhattan;
+        const R* const shift = work.centroids.frame().shift_or_null();
+        const bool l1 = work.centroids.frame().metric == Metric::manhattan,
+                   thin = work.x.d <= thin_features<R>;
+        // Rows with hits, or shifted ones, take room: a batch of them should stay in the cache.
+        Size batch = work.panels.postings ? batch_rows(work.x) : std::max<Size>(1, count);
+        if constexpr (is_dense<Rows>)
+            if (shift && !thin) batch = shifted_rows(work.x.d, batch);
         const Kernels<R>& by = kernels<R>();
         for (Size t = 0; t < count; t += batch) {
             const Size some = std::min(batch, count - t);
             const Nearest<R> to{out.label + t, out.score + t,
                                 out.second ? out.second + t : nullptr};
-            load(work, work.panels, begin + t, ids ? ids + t : nullptr, some);
-            if constexpr (is_dense<Rows>)
-                (l1 ? by.nearest_dense_l1 : by.nearest_dense)(tile_.rows(), some, work.panels, to);
-            else
+            const Size* own = ids ? ids + t : nullptr;
+            if constexpr (is_dense<Rows>) {
+                tile_.load(work.x, thin ? nullptr : shift, begin + t, own, some);
+                (l1 ? by.nearest_dense_l1 : by.nearest_dense)(
+                    tile_.rows(), some, thin ? shift : nullptr, work.panels, to);
+            } else {
+                load(work, work.panels, begin + t, own, some);
                 (l1 ? by.nearest_csr_l1 : by.nearest_csr)(rows_, some, work.panels, to);
+            }
         }
     }
 
@@ -196,6 +204,11 @@ private:
         return {label.data(), score.data(), second.data()};
     }
 
+    // Whole register tiles that fit the first-level cache, or all rows if none does.
+    static Size shifted_rows(Size d, Size all) {
+        const Size fit = (Size(1) << 15) / (48 * d * Size(sizeof(R)));
+        return fit ? fit * 48 : all;
+    }
     static Size batch_rows(const Rows& x) {
         if constexpr (is_dense<Rows>)
             return x.n;
@@ -212,14 +225,16 @@ private:
     std::vector<std::conditional_t<is_dense<Rows>, const R*, SlotRow<R>>> picked_;
 };
 
-// Rows per unit of parallel work. Dense: about a million multiply-adds, and whole register tiles.
-// CSR: a panel of centres comes into the cache once per unit, so units are as long as balance and
-// Ctrl-C allow.
+// Rows per unit of parallel work. Dense: about a million multiply-adds, and whole register tiles;
+// more where centres are read from the last cache for each unit, as far as balance and Ctrl-C
+// allow. CSR: a panel of centres comes into the cache once per unit, so units are as long as
+// balance and Ctrl-C allow.
 template <class Rows>
 Size chunk_rows(const Rows& x, Size k, int n_jobs) {
     if constexpr (is_dense<Rows>) {
-        const Size rows = (Size(1) << 20) / std::max<Size>(1, x.d * k);
-        return std::clamp<Size>(rows / 48 * 48, 48, 480);
+        const Size terms = std::max<Size>(1, x.d * k), rows = (Size(1) << 20) / terms;
+        const bool two = terms <= (Size(1) << 22) && x.n >= 96 * 16 * n_jobs;
+        return std::clamp<Size>(rows / 48 * 48, two ? 96 : 48, 480);
     } else {
         const Size work = (x.n ? x.nonzeros() / x.n + 1 : 1) * k;
         const Size most = std::clamp<Size>((Size(1) << 31) / std::max<Size>(1, work), 64, 16384);

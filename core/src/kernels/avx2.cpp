@@ -18,6 +18,7 @@ struct Float8 {
     // 12 to 14 of the 16 registers accumulate.
     static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
     static constexpr int thin_vectors = 4;
+    static constexpr int row_vectors = 3;  // by four centres
 
     __m256 v;
     // Compared and selected by operators: of the intrinsics GCC makes twice as many instructions.
@@ -37,6 +38,24 @@ struct Float8 {
     }
     static Float8 splat(float x) { return {_mm256_set1_ps(x)}; }
     void store(float* to) const { _mm256_storeu_ps(to, v); }
+    // Features from f on of eight rows, one in each. Halves meet where they are loaded: that is not
+    // a shuffle.
+    static void columns(const float* const* rows, Size f, Float8* to) {
+        for (int half = 0; half < 8; half += 4) {
+            const auto both = [&](int r) {
+                return _mm256_insertf128_ps(
+                    _mm256_castps128_ps256(_mm_loadu_ps(rows[r] + f + half)),
+                    _mm_loadu_ps(rows[r + 4] + f + half), 1);
+            };
+            const __m256 a = both(0), b = both(1), c = both(2), d = both(3);
+            const __m256 ab = _mm256_unpacklo_ps(a, b), ba = _mm256_unpackhi_ps(a, b),
+                         cd = _mm256_unpacklo_ps(c, d), dc = _mm256_unpackhi_ps(c, d);
+            to[half] = {_mm256_shuffle_ps(ab, cd, 0x44)};
+            to[half + 1] = {_mm256_shuffle_ps(ab, cd, 0xee)};
+            to[half + 2] = {_mm256_shuffle_ps(ba, dc, 0x44)};
+            to[half + 3] = {_mm256_shuffle_ps(ba, dc, 0xee)};
+        }
+    }
     static Float8 add(Float8 a, Float8 b) { return {_mm256_add_ps(a.v, b.v)}; }
     static Float8 sub(Float8 a, Float8 b) { return {_mm256_sub_ps(a.v, b.v)}; }
     static Float8 mul(Float8 a, Float8 b) { return {_mm256_mul_ps(a.v, b.v)}; }
@@ -73,6 +92,7 @@ struct Double4 {
     static constexpr int lanes = 4;
     static constexpr int tile_rows[3] = {12, 6, 4};
     static constexpr int thin_vectors = 4;
+    static constexpr int row_vectors = 3;
 
     __m256d v;
     using Mask = decltype(v < v);
@@ -81,6 +101,18 @@ struct Double4 {
     static Double4 load(const float* from) { return {_mm256_cvtps_pd(_mm_loadu_ps(from))}; }
     static Double4 splat(double x) { return {_mm256_set1_pd(x)}; }
     void store(double* to) const { _mm256_storeu_pd(to, v); }
+    static void columns(const double* const* rows, Size f, Double4* to) {
+        for (int half = 0; half < 4; half += 2) {
+            const auto both = [&](int r) {
+                return _mm256_insertf128_pd(
+                    _mm256_castpd128_pd256(_mm_loadu_pd(rows[r] + f + half)),
+                    _mm_loadu_pd(rows[r + 2] + f + half), 1);
+            };
+            const __m256d a = both(0), b = both(1);
+            to[half] = {_mm256_unpacklo_pd(a, b)};
+            to[half + 1] = {_mm256_unpackhi_pd(a, b)};
+        }
+    }
     static Double4 add(Double4 a, Double4 b) { return {_mm256_add_pd(a.v, b.v)}; }
     static Double4 sub(Double4 a, Double4 b) { return {_mm256_sub_pd(a.v, b.v)}; }
     static Double4 mul(Double4 a, Double4 b) { return {_mm256_mul_pd(a.v, b.v)}; }

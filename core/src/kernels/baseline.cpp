@@ -15,6 +15,7 @@ struct Lanes {
     static constexpr int lanes = int(unit_width<R>);
     static constexpr int tile_rows[3] = {1, 1, 1};
     static constexpr int thin_vectors = 1;
+    static constexpr int row_vectors = 1;
     struct Mask {
         bool v[lanes];
     };
@@ -43,6 +44,9 @@ struct Lanes {
     }
     void store(R* to) const {
         for (int l = 0; l < lanes; ++l) to[l] = v[l];
+    }
+    static void columns(const R* const* rows, Size f, Lanes* to) {
+        for (int l = 0; l < lanes; ++l) to[l] = each([&](int r) { return rows[r][f + l]; });
     }
     static Lanes add(const Lanes& a, const Lanes& b) {
         return each([&](int l) { return a.v[l] + b.v[l]; });

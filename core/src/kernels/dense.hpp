@@ -101,7 +101,7 @@ void dense_panel(const typename V::Real* const* rows, Size n,
 }
 
 // A panel is read once for this many rows; their state stays in the first-level cache.
-inline constexpr Size dense_block = 48;
+inline constexpr Size dense_block = 96;
 
 template <class V>
 void panel_dense(const typename V::Real* const* rows, Size n,
@@ -143,22 +143,35 @@ void nearest_dense_wide(const typename V::Real* const* rows, Size n,
 }
 
 template <class V, bool WithSecond, class Term>
-void nearest_dense_rows(const typename V::Real* const* rows, Size n,
+void nearest_dense_rows(const typename V::Real* const* rows, Size n, const typename V::Real* shift,
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
-    if (centres.d <= thin_features)
-        nearest_dense_thin<V, WithSecond, Term>(rows, n, centres, out);
-    else
-        nearest_dense_wide<V, WithSecond, Term>(rows, n, centres, out);
+    using R = typename V::Real;
+    if (centres.d > thin_features<R>)
+        return nearest_dense_wide<V, WithSecond, Term>(rows, n, centres, out);
+    const Size whole = n / V::lanes * V::lanes, rest = n - whole;
+    nearest_dense_thin<V, WithSecond, Term>(rows, whole, shift, centres, out);
+    if (rest == 0) return;
+    R moved[V::lanes * thin_features<R>];
+    const R* own[V::lanes];
+    for (Size i = 0; i < rest; ++i) {
+        own[i] = rows[whole + i];
+        if (!shift) continue;
+        for (Size f = 0; f < centres.d; ++f) moved[i * centres.d + f] = own[i][f] - shift[f];
+        own[i] = moved + i * centres.d;
+    }
+    nearest_dense_wide<V, WithSecond, Term>(
+        own, rest, centres,
+        {out.label + whole, out.score + whole, WithSecond ? out.second + whole : nullptr});
 }
 
 template <class V>
-void nearest_dense(const typename V::Real* const* rows, Size n,
+void nearest_dense(const typename V::Real* const* rows, Size n, const typename V::Real* shift,
                    const Panels<typename V::Real>& centres, const Nearest<typename V::Real>& out) {
     if (out.second)
-        nearest_dense_rows<V, true, Product<V>>(rows, n, centres, out);
+        nearest_dense_rows<V, true, Product<V>>(rows, n, shift, centres, out);
     else
-        nearest_dense_rows<V, false, Product<V>>(rows, n, centres, out);
+        nearest_dense_rows<V, false, Product<V>>(rows, n, shift, centres, out);
 }
 
 template <class V, int Units, class Term>

@@ -23,6 +23,7 @@ struct Float4 {
     static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
     // Eight chains keep two pipes with a latency of four busy.
     static constexpr int thin_vectors = 8;
+    static constexpr int row_vectors = 6;  // by four centres
 
     float32x4_t v;
 
@@ -39,6 +40,17 @@ struct Float4 {
     }
     static Float4 splat(float x) { return {vdupq_n_f32(x)}; }
     void store(float* to) const { vst1q_f32(to, v); }
+    // Features from f on of four rows, one in each.
+    static void columns(const float* const* rows, Size f, Float4* to) {
+        const float32x4x2_t ab = vzipq_f32(vld1q_f32(rows[0] + f), vld1q_f32(rows[2] + f)),
+                            cd = vzipq_f32(vld1q_f32(rows[1] + f), vld1q_f32(rows[3] + f)),
+                            low = vzipq_f32(ab.val[0], cd.val[0]),
+                            high = vzipq_f32(ab.val[1], cd.val[1]);
+        to[0] = {low.val[0]};
+        to[1] = {low.val[1]};
+        to[2] = {high.val[0]};
+        to[3] = {high.val[1]};
+    }
     static Float4 add(Float4 a, Float4 b) { return {vaddq_f32(a.v, b.v)}; }
     static Float4 sub(Float4 a, Float4 b) { return {vsubq_f32(a.v, b.v)}; }
     static Float4 mul(Float4 a, Float4 b) { return {vmulq_f32(a.v, b.v)}; }
@@ -67,6 +79,7 @@ struct Double2 {
     static constexpr int lanes = 2;
     static constexpr int tile_rows[3] = {12, 6, 4};
     static constexpr int thin_vectors = 8;
+    static constexpr int row_vectors = 6;
 
     float64x2_t v;
 
@@ -74,6 +87,11 @@ struct Double2 {
     static Double2 load(const float* from) { return {vcvt_f64_f32(vld1_f32(from))}; }
     static Double2 splat(double x) { return {vdupq_n_f64(x)}; }
     void store(double* to) const { vst1q_f64(to, v); }
+    static void columns(const double* const* rows, Size f, Double2* to) {
+        const float64x2_t a = vld1q_f64(rows[0] + f), b = vld1q_f64(rows[1] + f);
+        to[0] = {vzip1q_f64(a, b)};
+        to[1] = {vzip2q_f64(a, b)};
+    }
     static Double2 add(Double2 a, Double2 b) { return {vaddq_f64(a.v, b.v)}; }
     static Double2 sub(Double2 a, Double2 b) { return {vsubq_f64(a.v, b.v)}; }
     static Double2 mul(Double2 a, Double2 b) { return {vmulq_f64(a.v, b.v)}; }

@@ -10,58 +10,125 @@
 
 namespace exactmeans {
 
-// Rows of up to this many features are compared with lanes across rows.
-inline constexpr Size thin_features = 6;
+// Rows of whole vectors, feature by feature, minus a shift unless that is null:
+// x[f * width + i] = rows[i][f] - shift[f], for `width` rows, a multiple of the lanes.
+template <class V>
+inline void turn_rows(const typename V::Real* const* rows, Size width,
+                      const typename V::Real* shift, Size d, typename V::Real* x) {
+    using R = typename V::Real;
+    for (Size i = 0; i < width; i += V::lanes) {
+        Size f = 0;
+        const auto turn = [&](auto moved) {
+            for (; f < d; f += V::lanes) {
+                if (f > d - V::lanes) f = d - V::lanes;  // the last ones, some of them twice
+                V column[V::lanes];
+                V::columns(rows + i, f, column);
+#pragma GCC unroll 16
+                for (int l = 0; l < V::lanes; ++l)
+                    moved(column[l], f + l).store(x + (f + l) * width + i);
+            }
+        };
+        if (d >= V::lanes && shift)
+            turn([&](V a, Size at) { return V::sub(a, V::splat(shift[at])); });
+        else if (d >= V::lanes)
+            turn([](V a, Size) { return a; });
+        for (; f < d; ++f)
+            for (int l = 0; l < V::lanes; ++l) {
+                const R value = rows[i + l][f];
+                x[f * width + i + l] = shift ? value - shift[f] : value;
+            }
+    }
+}
 
-// Rows are transposed into a buffer, and each centre value is spread over all lanes.
+// Scores of vectors of such rows against four neighbours in a panel, whose values spread over all
+// lanes.
+inline constexpr int thin_centres = 4;
+template <class V, int Vectors, class Term>
+struct ThinTileScores {
+    using R = typename V::Real;
+    static_assert(unit_width<R> % thin_centres == 0);
+    V score[thin_centres][Vectors];
+
+    void run(const R* x, const R* centre, Size width, const R* start, Size d) {
+        V acc[thin_centres][Vectors];
+#pragma GCC unroll 16
+        for (int c = 0; c < thin_centres; ++c)
+#pragma GCC unroll 16
+            for (int v = 0; v < Vectors; ++v) acc[c][v] = V::splat(0);
+        for (Size f = 0; f < d; ++f) {
+            V row[Vectors];
+#pragma GCC unroll 16
+            for (int v = 0; v < Vectors; ++v) row[v] = V::load(x + (f * Vectors + v) * V::lanes);
+#pragma GCC unroll 16
+            for (int c = 0; c < thin_centres; ++c) {
+                const V value = V::splat(centre[f * width + c]);
+#pragma GCC unroll 16
+                for (int v = 0; v < Vectors; ++v) acc[c][v] = Term::add(row[v], value, acc[c][v]);
+            }
+        }
+#pragma GCC unroll 16
+        for (int c = 0; c < thin_centres; ++c)
+#pragma GCC unroll 16
+            for (int v = 0; v < Vectors; ++v) score[c][v] = V::add(acc[c][v], V::splat(start[c]));
+    }
+};
+
+// `blocks` times so many vectors of rows against four centres of a panel.
+template <class V, int Vectors, bool WithSecond, class Term>
+inline void thin_tiles(const typename V::Real* x, Size blocks,
+                       const Panels<typename V::Real>& centres,
+                       const typename Panels<typename V::Real>::Panel& panel, Size lane,
+                       LaneBest<V>* best) {
+    using R = typename V::Real;
+    const Size j = panel.first + lane, d = centres.d;
+    for (Size b = 0; b < blocks; ++b, best += Vectors, x += Vectors * V::lanes * d) {
+        ThinTileScores<V, Vectors, Term> tile;
+        tile.run(x, centres.values + panel.first * d + lane, panel.width(), centres.start + j, d);
+        V number = V::splat(R(j));
+#pragma GCC unroll 16
+        for (int c = 0; c < thin_centres; ++c) {
+#pragma GCC unroll 16
+            for (int v = 0; v < Vectors; ++v)
+                best[v].template take<WithSecond>(tile.score[c][v], number);
+            number = V::add(number, V::splat(1));
+        }
+    }
+}
+
+// Whole vectors of rows: n must be a multiple of the lanes. Rows wait in a buffer that stays in the
+// first-level cache, and centres are read once for all of them.
 template <class V, bool WithSecond, class Term>
-void nearest_dense_thin(const typename V::Real* const* rows, Size n,
+void nearest_dense_thin(const typename V::Real* const* rows, Size n, const typename V::Real* shift,
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
-    constexpr int vectors = V::thin_vectors;
-    constexpr Size block = Size(vectors) * V::lanes;
-    R x[thin_features * block], low[block], label[block], second[block];
+    constexpr Size block = Size(V::row_vectors) * V::lanes, most = 4 * block;
+    alignas(64) R x[thin_features<R> * most];
+    R label[V::lanes];
+    LaneBest<V> best[most / V::lanes];
     const Size d = centres.d;
-    for (Size begin = 0; begin < n; begin += block) {
-        const Size count = n - begin < block ? n - begin : block;
-        for (Size i = 0; i < block; ++i)
-            for (Size f = 0; f < d; ++f) x[f * block + i] = i < count ? rows[begin + i][f] : R(0);
-        LaneBest<V> best[vectors];
-#pragma GCC unroll 8
-        for (int v = 0; v < vectors; ++v) best[v] = LaneBest<V>::none();
+    for (Size begin = 0; begin < n; begin += most) {
+        const Size left = n - begin, count = left < most ? left : most;
+        const Size full = count / block, rest = count % block, past = full * V::row_vectors;
+        for (Size b = 0; b < full; ++b)
+            turn_rows<V>(rows + begin + b * block, block, shift, d, x + b * block * d);
+        for (Size i = full * block; i < count; i += V::lanes)
+            turn_rows<V>(rows + begin + i, V::lanes, shift, d, x + i * d);
+        for (Size v = 0; v < count / V::lanes; ++v) best[v] = LaneBest<V>::none();
         for (Size p = 0; p < centres.count; ++p) {
             const auto panel = centres.panel(p);
-            const Size width = panel.width(), left = centres.k - panel.first,
-                       lanes = left < width ? left : width;
-            for (Size l = 0; l < lanes; ++l) {
-                const R* centre = centres.values + panel.first * d + l;
-                V acc[vectors];
-#pragma GCC unroll 8
-                for (int v = 0; v < vectors; ++v) acc[v] = V::splat(0);
-                for (Size f = 0; f < d; ++f) {
-                    const V c = V::splat(centre[f * width]);
-#pragma GCC unroll 8
-                    for (int v = 0; v < vectors; ++v)
-                        acc[v] = Term::add(V::load(x + f * block + v * V::lanes), c, acc[v]);
-                }
-                const V start = V::splat(centres.start[panel.first + l]),
-                        number = V::splat(R(panel.first + l));
-#pragma GCC unroll 8
-                for (int v = 0; v < vectors; ++v)
-                    best[v].template take<WithSecond>(V::add(acc[v], start), number);
+            for (Size l = 0; l < panel.width() && panel.first + l < centres.k; l += thin_centres) {
+                thin_tiles<V, V::row_vectors, WithSecond, Term>(x, full, centres, panel, l, best);
+                thin_tiles<V, 1, WithSecond, Term>(x + full * block * d, rest / V::lanes, centres,
+                                                   panel, l, best + past);
             }
         }
-#pragma GCC unroll 8
-        for (int v = 0; v < vectors; ++v) {
-            best[v].score.store(low + v * V::lanes);
-            best[v].centre.store(label + v * V::lanes);
-            best[v].second.store(second + v * V::lanes);
-        }
-        for (Size i = 0; i < count; ++i) {
-            out.label[begin + i] = std::int32_t(label[i]);
-            out.score[begin + i] = low[i];
-            if constexpr (WithSecond) out.second[begin + i] = second[i];
+        for (Size i = 0; i < count; i += V::lanes) {
+            const LaneBest<V>& own = best[i / V::lanes];
+            own.score.store(out.score + begin + i);
+            if constexpr (WithSecond) own.second.store(out.second + begin + i);
+            own.centre.store(label);
+            for (int l = 0; l < V::lanes; ++l) out.label[begin + i + l] = std::int32_t(label[l]);
         }
     }
 }
