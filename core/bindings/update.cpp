@@ -24,14 +24,14 @@ void require_kind(const Sums& sums, const Block& block) {
     require(!dense || !sums.sparse(), "sparse sums are of CSR rows");
 }
 
-// Are all labels in [least, k)? They are looked at in every iteration, so many at a time: one
-// outside leaves a sign.
-void require_labels(const std::int32_t* labels, Size n, std::int32_t least, Size k) {
-    const auto low = std::uint32_t(least), high = std::uint32_t(std::min(k, largest_k) - 1);
+// Are all labels in [0, k)? They are looked at in every iteration, so many at a time: one outside
+// leaves a sign.
+void require_labels(const std::int32_t* labels, Size n, Size k) {
+    const auto high = std::uint32_t(std::min(k, largest_k) - 1);
     std::uint32_t signs = 0;
     for (Size i = 0; i < n; ++i) {
         const auto label = std::uint32_t(labels[i]);
-        signs |= (label - low) | (high - label);
+        signs |= label | (high - label);
     }
     require(!(signs >> 31), "a label is out of range");
 }
@@ -44,8 +44,6 @@ void relabel(Sums& sums, const Block& block, const std::optional<Labels>& labels
     require(Size(summed.shape(0)) == n && (!labels || Size(labels->shape(0)) == n),
             "there must be one label per row");
     const std::int32_t* to = labels ? labels->data() : nullptr;
-    require_labels(to, to ? n : 0, 0, sums.k());
-    require_labels(summed.data(), n, -1, sums.k());
     unlocked(n_jobs, [&](const Threads& threads) {
         std::visit([&](const auto& x) { sums.relabel(x, to, summed.data(), threads); }, block.rows);
     });
@@ -167,7 +165,7 @@ auto on_clusters(const Block& block, const Labels& labels, const Array<R, 2>& ce
     const Size n = row_count(block.rows), k = Size(centres.shape(0));
     require(Size(labels.shape(0)) == n, "there must be one label per row");
     require(Size(centres.shape(1)) == column_count(block.rows), "centres and rows differ in width");
-    require_labels(labels.data(), n, 0, k);
+    require_labels(labels.data(), n, k);
     return std::visit(
         [&](const auto& x) -> double {
             if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, R>)

@@ -438,3 +438,23 @@ TEST(few_features_join_and_leave_a_long_sum) {
         CHECK_EQ(all.plane(1)[t], low[std::size_t(t)]);
     }
 }
+
+TEST(rows_neither_come_from_nor_go_to_clusters_that_do_not_exist) {
+    const Size n = 40, k = 3;
+    Random random(71);
+    const Matrix<double> x(n, 2, [&] { return random.normal(); });
+    for (const std::int32_t wrong : {-2, -1, 3, 1 << 30}) {
+        Sums sums = sums_for(x.rows(), k);
+        Labels labels(n, 1), summed(n, -1), from(n, 1);
+        labels[33] = wrong;
+        CHECK_THROWS(sums.relabel(x.rows(), labels.data(), summed.data(), Threads{}),
+                     std::invalid_argument);
+        CHECK(summed == Labels(n, -1));
+        CHECK(equal(sums, sums_for(x.rows(), k)));
+        if (wrong == -1) continue;
+        from[33] = wrong;
+        labels[33] = 1;
+        CHECK_THROWS(sums.relabel(x.rows(), labels.data(), from.data(), Threads{}),
+                     std::invalid_argument);
+    }
+}

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "exactmeans/rows.hpp"
@@ -19,11 +20,15 @@ struct Moves {
     std::vector<Size> rows;  // 2 * row + (1 if it is to be removed), by centre
     std::vector<Size> start;
 
-    // From `summed` (-1: nowhere), which is updated, to `labels`; null: all to cluster 0.
+    // From `summed` (-1: nowhere), which is updated, to `labels`; null: all to cluster 0. Throws if
+    // a row would come from or go to a cluster that does not exist.
     Moves(Size n, Size k, const std::int32_t* labels, std::int32_t* summed)
         : start(std::size_t(k + 2)) {
         const auto label = [&](Size i) { return labels ? labels[i] : 0; };
         const std::vector<Size> changed = changed_rows(n, labels, summed);
+        for (const Size i : changed)
+            if (label(i) < 0 || label(i) >= k || summed[i] < -1 || summed[i] >= k)
+                throw std::invalid_argument("a label is out of range");
         // Counted two places ahead, so that filling turns starts into the next centre's starts.
         for (const Size i : changed) {
             if (summed[i] >= 0) ++start[std::size_t(summed[i]) + 2];
@@ -67,16 +72,17 @@ private:
             if (labels && end - begin == many && same(labels + begin, summed + begin)) continue;
             if (changed.size() < count + many) changed.resize(2 * count + many);
             for (Size i = begin; i < end; ++i) {
+                const std::int32_t label = labels ? labels[i] : 0;
                 changed[count] = i;
-                count += summed[i] != (labels ? labels[i] : 0);
+                count += (summed[i] != label) | (label < 0);
             }
         }
         changed.resize(count);
         return changed;
     }
-    static bool same(const std::int32_t* a, const std::int32_t* b) {
+    static bool same(const std::int32_t* labels, const std::int32_t* summed) {
         std::int32_t bits = 0;
-        for (int l = 0; l < 16; ++l) bits |= a[l] ^ b[l];
+        for (int l = 0; l < 16; ++l) bits |= (labels[l] ^ summed[l]) | (labels[l] >> 31);
         return bits == 0;
     }
 };
