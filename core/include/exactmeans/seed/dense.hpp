@@ -180,22 +180,23 @@ private:
     // Pairs of the listed rows with their bit set.
     void measure(Scratch& scratch, const Batch& batch, Size begin, int worker) {
         const std::vector<Size>& rows = scratch.rows;
-        std::vector<Size>&ids = scratch.ids, &of_point = scratch.of_point;
-        ids.clear();
-        of_point.clear();
-        for (const Size i : rows)
-            for (std::uint32_t bits = scratch.survives[std::size_t(i - begin)]; bits;
-                 bits &= bits - 1) {
-                ids.push_back(i);
-                of_point.push_back(std::countr_zero(bits));
-            }
-        const Size pairs = Size(ids.size());
+        const auto bits_of = [&](Size i) { return scratch.survives[std::size_t(i - begin)]; };
+        Size pairs = 0;
+        for (const Size i : rows) pairs += std::popcount(bits_of(i));
         scratch.pairs += pairs;
         const auto report = [&](Size i, Size s, double d2) {
             found(worker, i, batch.first + s, batch.first, d2);
         };
         if (2 * pairs >= Size(rows.size()) * batch.panel.count)
             return tiles(scratch, rows.data(), Size(rows.size()), batch.panel, report);
+        std::vector<Size>&ids = scratch.ids, &of_point = scratch.of_point;
+        ids.clear();
+        of_point.clear();
+        for (const Size i : rows)
+            for (std::uint32_t bits = bits_of(i); bits; bits &= bits - 1) {
+                ids.push_back(i);
+                of_point.push_back(std::countr_zero(bits));
+            }
         for (Size t = 0; t < pairs; t += tile_rows) {
             const Size n = std::min(tile_rows, pairs - t);
             fetch(ids.data(), t + n, pairs);
