@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "exactmeans/first_look.hpp"
 #include "isas.hpp"
 #include "samples.hpp"
 

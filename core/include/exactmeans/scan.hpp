@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exactmeans/centroids.hpp"
-#include "exactmeans/coarse.hpp"
+#include "exactmeans/first_look.hpp"
 #include "exactmeans/kernels.hpp"
 #include "exactmeans/row_slacks.hpp"
 #include "exactmeans/rows.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
-#include "exactmeans/coarse.hpp"
+#include "exactmeans/first_look.hpp"
 
 namespace exactmeans {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
-#include "exactmeans/coarse.hpp"
+#include "exactmeans/first_look.hpp"
 #include "exactmeans/shifts.hpp"
 
 namespace exactmeans {
