@@ -61,11 +61,11 @@ public:
     double room() const { return room_; }
     bool lists_rare_features() const { return asked_ > 0; }
     // Should all features of sparse centres have slots, at this size of a value? Panels are fastest
-    // while they fit the caches, or if not too many of their values, which small ones may be more
-    // of, are zeros.
+    // while they fit the caches, or if they are not mostly zeros, which fewer of small values must
+    // be while packing them anew does not count.
     bool all_have_slots(Size d, Size nonzeros, std::size_t size) const {
         const double values = double(padded<R>(k_)) * double(d), bytes = values * double(size),
-                     share = size < sizeof(float) ? 0.01 : 0.02;
+                     share = size < sizeof(float) && bytes <= 0x1p27 ? 0.01 : 0.02;
         return bytes <= room_ &&
                (bytes <= 0x1p25 || (double(nonzeros) >= share * values && bytes <= 0x1p29));
     }
