@@ -11,7 +11,7 @@ import numpy as np
 from exactmeans import _core
 from exactmeans._centres import from_core
 from exactmeans._metrics import METRICS
-from exactmeans._validation import rows_of
+from exactmeans._validation import Matrix, rows_of
 from exactmeans.engines.engine import Engine, Tally
 
 _TRAITS = {traits["name"]: traits for traits in _core.algorithms()}
@@ -79,7 +79,7 @@ class Workload:
 
     @property
     def first_look(self) -> bool:
-        """Do 16-bit centres decide most rows of a plain pass (coarse.hpp)?"""
+        """Do 16-bit centres decide most rows of a plain pass (first_look.hpp)?"""
         return self.sparse and self.k >= 32
 
     def plain_cost(self) -> float:
@@ -286,10 +286,15 @@ TRIED = 0.5  # what bounds may lose after their first pass before they are given
 SIFTED = 0.8  # share of distances from which centres that moved are as good as all of them
 
 
+def _some_rows(engine: Engine, most: int) -> Matrix:
+    """Rows from all over the data, which stand for all of it."""
+    return engine.pick(np.linspace(0, engine.n - 1, min(most, engine.n)).astype(np.intp))
+
+
 def share_left(engine: Engine, centroids: _core.Centroids, k: int) -> float:
     """The share of distances that a few rows, labelled by `pca`, would have computed."""
-    n = min(PROBE, engine.n)
-    rows = engine.pick(np.linspace(0, engine.n - 1, n).astype(np.intp))
+    rows = _some_rows(engine, PROBE)
+    n = len(rows)
     labels = np.full(n, -1, dtype=np.int32)
     assigner = _core.Assigner("pca", engine.dtype == np.float32, n, k)
     _, distances, _ = assigner.assign(rows_of(rows, None), centroids, labels, engine.n_jobs)
@@ -297,11 +302,10 @@ def share_left(engine: Engine, centroids: _core.Centroids, k: int) -> float:
 
 
 def share_near(engine: Engine, centroids: _core.Centroids, k: int) -> float:
-    """The share of centres that may be nearer to a row than its nearest one, for all that the
-    distances between centres say: few rows are asked."""
+    """The share of centres that the distances between centres leave to be compared with a row."""
     centres = from_core(centroids.centres, (k, engine.d))
-    n = min(GAPS, engine.n)
-    rows = engine.pick(np.linspace(0, engine.n - 1, n).astype(np.intp))
+    rows = _some_rows(engine, GAPS)
+    n = len(rows)
     away, between = np.empty((2, n, k), dtype=engine.dtype)
     rows_of(rows, None).transform(centres, None, 0, away, engine.n_jobs)
     nearest = away.argmin(axis=1)

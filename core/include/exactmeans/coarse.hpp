@@ -130,7 +130,7 @@ private:
     static constexpr Size unit_lanes = unit_width<float>;
     static constexpr double most = std::numeric_limits<std::int16_t>::max();
 
-    // Words of two units of a panel, from this one on; or halves only, of the last unit of all.
+    // Words of two units of a panel, from this one on; or halves only, of a unit that is left over.
     struct Words {
         Panel panel;
         Size unit;
@@ -166,22 +166,23 @@ private:
             std::fill_n(slots + f * width, halves * unit_lanes, std::int16_t(0));
         const auto half_at = [&](Size f, Size l) { return slots + f * width + l * halves; };
         for (Size l = 0; l < unit_lanes; ++l)
-            count(centroids, words.first() + l, [&](Size f, double steps) {
+            in_steps(centroids, words.first() + l, [&](Size f, double steps) {
                 std::int16_t* const half = half_at(f, l);
                 *half = std::int16_t(std::lrint(steps));
                 if (words.paired()) half[1] = *half < 0 ? -1 : 0;  // as near to 0 as can be
             });
         for (Size l = 0; words.paired() && l < unit_lanes; ++l)
-            count(centroids, words.first() + unit_lanes + l, [&](Size f, double steps) {
+            in_steps(centroids, words.first() + unit_lanes + l, [&](Size f, double steps) {
                 std::int16_t* const half = half_at(f, l);
                 const std::int64_t parts = std::lrint(steps * 0x1p16);
                 half[1] = std::int16_t((parts - std::uint16_t(half[0]) + 0x8000) >> 16);
             });
     }
 
-    // Calls visit(feature, steps) for each value of the centre at a place, if there is one.
+    // Calls visit(feature, steps) for each value of the centre at a place, if there is one; from
+    // now on the layout has it as it is.
     template <class Visit>
-    void count(const Centroids<R>& centroids, Size place, Visit visit) {
+    void in_steps(const Centroids<R>& centroids, Size place, Visit visit) {
         if (place >= k_) return;
         const Size j = centre_[std::size_t(place)];
         packed_[std::size_t(place)] = centroids.moves(j);

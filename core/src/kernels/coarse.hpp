@@ -26,10 +26,10 @@ inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres
         for (int v = 0; v + 2 * each <= Vectors; v += 2 * each) {
 #pragma GCC unroll 32
             for (int w = v; w < v + each; ++w) {
-                V low, high;
-                V::halves(centre + v * V::lanes + (w - v) * 2 * V::lanes, low, high);
+                V low, whole;
+                V::halves(centre + v * V::lanes + (w - v) * 2 * V::lanes, low, whole);
                 sum[w] = V::fma(x, low, sum[w]);
-                sum[w + each] = V::fma(x, high, sum[w + each]);
+                sum[w + each] = V::fma(x, whole, sum[w + each]);
             }
         }
 #pragma GCC unroll 32
