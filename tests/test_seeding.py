@@ -17,7 +17,7 @@ from scipy.stats import chi2
 from sklearn.exceptions import ConvergenceWarning
 
 import datasets
-from exactmeans import KMeans, kmeans_plusplus, open_blocks, seeding
+from exactmeans import KMeans, _core, kmeans_plusplus, open_blocks, seeding
 from exactmeans.engines.coordinates import Survey
 from exactmeans.engines.local import LocalEngine
 
@@ -501,12 +501,20 @@ def test_functions_take_blocks_and_lists() -> None:
         seeding.kmeans_parallel(X, 2, oversampling=0)
 
 
-@pytest.mark.parametrize("at_once", [7, 64, 2**20])
-def test_one_row_of_many_is_drawn_in_pieces(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As NumPy draws it from the chances of all rows."""
-    monkeypatch.setattr(seeding, "_AT_ONCE", at_once)
-    for n in (1, 6, 7, 8, 63, 64, 65, 1000, 4097):
-        for seed in range(20):
+@pytest.mark.parametrize("n", [1, 2, 7, 1000, 4097, 2**20, 2**20 + 1, 5 * 2**19])
+def test_one_row_is_drawn_as_numpy_draws_it(n: int) -> None:
+    """From the chances of all rows, which we do not write down."""
+    rng = np.random.RandomState(0)
+    some = rng.random_sample(n) * (rng.random_sample(n) < 0.8)
+    some[-1] = 1.0
+    for weights in (None, some):
+        chances = np.ones(n) / n if weights is None else weights / weights.sum()
+        total = n if weights is None else weights.sum()
+        for seed in range(20 if n < 5000 else 4):
             place = np.random.RandomState(seed).random_sample()
-            drawn = np.random.RandomState(seed).choice(n, p=np.ones(n) / n)
-            assert seeding._one_of_many(n, place) == drawn
+            drawn = np.random.RandomState(seed).choice(n, p=chances)
+            assert _core.row_at(place, n, weights, total) == drawn
+        for place in (0.0, 1 - 2.0**-53):
+            reached = np.cumsum(chances)
+            drawn = np.searchsorted(reached / reached[-1], place, side="right")
+            assert _core.row_at(place, n, weights, total) == drawn

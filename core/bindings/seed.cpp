@@ -78,27 +78,59 @@ std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs)
     return out;
 }
 
-// A step of greedy k-means++ where all rows are here: of those at these shares of the total, the
-// one that leaves least becomes a seed, the first of several. Gives its number.
-Size greedy(SeedBlock& block, SeedPoints& points, const Block& rows,
-            const Array<const double, 1>& shares, int n_jobs) {
+// Steps of greedy k-means++ where all rows are here: of those at the shares of the total that a
+// step has, the one that leaves least becomes a seed, the first of several. Gives their numbers;
+// fewer than asked for if the total falls below `enough`.
+std::vector<Size> greedy(SeedBlock& block, SeedPoints& points, const Block& rows,
+                         const Array<const double, 2>& shares, double enough, int n_jobs) {
     must_be_attached(block);
-    require(shares.shape(0) > 0, "there must be a candidate");
-    std::vector<Size> drawn;
-    const double total = block.total().high + block.total().low;
-    for (std::size_t s = 0; s < shares.shape(0); ++s)
-        drawn.push_back(std::min(block.find({}, shares.data()[s] * total), block.n() - 1));
-    points.unstage();
-    stage(points, rows, drawn);
+    const Size steps = Size(shares.shape(0)), candidates = Size(shares.shape(1));
+    require(candidates > 0, "there must be a candidate");
     return unlocked(n_jobs, [&](const Threads& threads) {
-        const std::vector<Mass> left = block.totals_left(points, threads);
-        const auto least = std::min_element(
-            left.begin(), left.end(),
-            [](const Mass& a, const Mass& b) { return a.high + a.low < b.high + b.low; });
-        const Size best = Size(least - left.begin());
-        block.accept(points, best, threads);
-        points.accept(best);
-        return drawn[std::size_t(best)];
+        std::vector<Size> chosen, drawn(static_cast<std::size_t>(candidates));
+        while (Size(chosen.size()) < steps && !(chosen.size() && block.total().value() < enough)) {
+            const double* share = shares.data() + Size(chosen.size()) * candidates;
+            const double total = block.total().value();
+            for (Size& row : drawn)
+                row = std::min(block.find({}, *share++ * total), block.n() - 1);
+            points.unstage();
+            stage(points, rows, drawn);
+            const std::vector<Mass> left = block.totals_left(points, threads);
+            const auto least =
+                std::min_element(left.begin(), left.end(), [](const Mass& a, const Mass& b) {
+                    return a.value() < b.value();
+                });
+            const Size best = Size(least - left.begin());
+            block.accept(points, best, threads);
+            points.accept(best);
+            chosen.push_back(drawn[std::size_t(best)]);
+        }
+        return chosen;
+    });
+}
+
+// What NumPy's RandomState.choice makes of a draw, without its list of chances: the row at which
+// the running total of chances, which are 1 / n or weight / total, is beyond `place`.
+Size row_at(double place, Size n, const std::optional<Array<const double, 1>>& weights,
+            double total) {
+    require(n > 0 && (!weights || Size(weights->shape(0)) == n), "there must be one weight per row");
+    const double* weight = weights ? weights->data() : nullptr;
+    return unlocked(1, [&](const Threads& threads) {
+        constexpr Size piece = Size(1) << 20;
+        const auto chance = [&](Size i) { return weight ? weight[i] / total : 1.0 / double(n); };
+        std::vector<double> before{0.0};  // each piece; one thread takes them in order
+        threads.ranges(n, piece, [&](Size begin, Size end, int) {
+            double reached = before.back();
+            for (Size i = begin; i < end; ++i) reached += chance(i);
+            before.push_back(reached);
+        });
+        const double all = before.back();
+        std::size_t p = 0;
+        while (p + 2 < before.size() && before[p + 1] / all <= place) ++p;
+        Size i = Size(p) * piece;
+        for (double reached = before[p]; i + 1 < n; ++i)
+            if (!((reached += chance(i)) / all <= place)) break;
+        return i;
     });
 }
 
@@ -128,6 +160,8 @@ void bind_seed(nb::module_& m) {
         });
         return to_numpy(found, {found.size() / std::size_t(d), std::size_t(d)});
     });
+    m.def("row_at", &row_at, nb::arg("place"), nb::arg("n"), nb::arg("weights").none(),
+          nb::arg("total"));
     nb::class_<SeedPoints>(m, "SeedPoints")
         .def(nb::init<Size, int, bool, bool>())
         .def_prop_ro("seeds", &SeedPoints::seeds)
@@ -164,7 +198,8 @@ void bind_seed(nb::module_& m) {
         .def_prop_ro("total", [](const SeedBlock& block) { return words(block.total()); })
         .def("find", &find)
         .def("totals_left", &totals_left)
-        .def("greedy", &greedy)
+        .def("greedy", &greedy, nb::arg("points"), nb::arg("rows"), nb::arg("shares"),
+             nb::arg("enough"), nb::arg("n_jobs"))
         .def("accept",
              [](SeedBlock& block, SeedPoints& points, Size s, int n_jobs) {
                  if (!block.remembers(s)) must_be_attached(block);

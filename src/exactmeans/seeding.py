@@ -385,13 +385,10 @@ def plus_plus(
 ) -> NDArray[np.intp]:
     """Row numbers of k seeds. Arthur & Vassilvitskii 2007, greedy form; draws as scikit-learn."""
     trials = n_local_trials or 2 + int(np.log(k))
-    indices = np.empty(k, dtype=np.intp)
-    indices[0] = one_row(engine, rng)
+    first = one_row(engine, rng)
     seeding = engine.seeding(exponent, candidates=k * trials)
-    seeding.start(int(indices[0]))
-    for j in range(1, k):
-        indices[j] = seeding.greedy(rng.random_sample(trials))
-    return indices
+    seeding.start(first)
+    return np.array([first, *seeding.greedy(rng.random_sample((k - 1, trials)))], dtype=np.intp)
 
 
 def parallel(
@@ -527,31 +524,10 @@ def random_rows(engine: Engine, k: int, rng: np.random.RandomState) -> NDArray[n
 
 
 def one_row(engine: Engine, rng: np.random.RandomState) -> int:
-    """What rng.choice(n, p=...) gives, without its checks, which take longer than small fits."""
-    weights, place, n = engine.counted(), rng.random_sample(), engine.n
-    if weights is None and n > _AT_ONCE:
-        return _one_of_many(n, place)
-    chances = np.full(n, 1 / n) if weights is None else weights / weights.sum()
-    reached = chances.cumsum()
-    reached /= reached[-1]
-    return int(reached.searchsorted(place, side="right"))
-
-
-_AT_ONCE = 2**20
-
-
-def _one_of_many(n: int, place: float) -> int:
-    """The same for rows that all weigh 1, if there may be more than memory for chances."""
-    chances = np.full(min(n, _AT_ONCE) + 1, 1 / n)
-    before = [0.0]  # running totals, by the additions that cumsum makes
-    for begin in range(0, n, _AT_ONCE):
-        chances[0] = before[-1]
-        before.append(float(chances[: 1 + min(n - begin, _AT_ONCE)].cumsum()[-1]))
-    ends = np.array(before[1:]) / before[-1]
-    piece = int(ends.searchsorted(place, side="right"))
-    chances[0] = before[piece]
-    reached = chances[: 1 + min(n - piece * _AT_ONCE, _AT_ONCE)].cumsum()[1:] / before[-1]
-    return piece * _AT_ONCE + int(reached.searchsorted(place, side="right"))
+    """What rng.choice(n, p=...) gives, without its checks and n chances in memory."""
+    weights = engine.counted()
+    total = engine.n if weights is None else weights.sum()
+    return _core.row_at(rng.random_sample(), engine.n, weights, total)
 
 
 def probabilities(engine: Engine) -> NDArray[np.float64]:

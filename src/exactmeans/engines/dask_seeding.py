@@ -74,9 +74,9 @@ class DaskSeeding:
         self.seeds += 1
         self._refine_grid()
 
-    def greedy(self, places: Double) -> int:
-        """Draw candidates, make a seed of the one that leaves least, and say which row it is."""
-        return best_of_drawn(self, places)
+    def greedy(self, places: Double) -> list[int]:
+        """Draw candidates, make a seed of the one that leaves least, and so on; says which rows."""
+        return [best_of_drawn(self, own) for own in places]
 
     def absorb(self, rows: list[int]) -> None:
         """All of these rows become seeds."""

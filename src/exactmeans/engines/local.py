@@ -35,7 +35,7 @@ from exactmeans.blocks._source import ReusedRoom
 from exactmeans.engines.digest import Digest
 from exactmeans.engines.engine import FarRow, Tally
 from exactmeans.engines.parts import Held, Kinds, Labels, Part, bytes_of, unlabelled
-from exactmeans.engines.seeding import LocalSeeding, add_weights, weight_sums
+from exactmeans.engines.seeding import ONE, LocalSeeding, add_weights, weight_sums
 
 T = TypeVar("T")
 
@@ -85,6 +85,16 @@ def _added_up(tallies: list[tuple[int, int, int]], unread: int = 0) -> Tally:
     return Tally(changed, distances, skipped, unread)
 
 
+def _total(
+    some: list[tuple[_core.ExactSum, _core.ExactSum]],
+) -> tuple[_core.ExactSum, _core.ExactSum]:
+    weighted, plain = some[0]
+    for more in some[1:]:
+        weighted.add(more[0])
+        plain.add(more[1])
+    return weighted, plain
+
+
 class LocalEngine:
     """The rows of a fit: in memory, or read block by block whenever they are needed."""
 
@@ -116,9 +126,9 @@ class LocalEngine:
         self._spare: Part | None = None
         self._followed: _core.Sums | None = None
         self._unchecked: set[int] = set()
-        self._rooms = (ReusedRoom(), ReusedRoom())  # for the block at hand and the one that comes
         if isinstance(blocks, Stream):
             self._stream = blocks
+            self._rooms = ReusedRoom(), ReusedRoom()  # for the block at hand and the one that comes
             self.d, self.sparse = blocks.d, blocks.sparse
             self.dtype: np.dtype[Any] = blocks.dtype
             ends = list(pairwise(blocks.edges))
@@ -345,7 +355,7 @@ class LocalEngine:
 
         In one pass, unless some block needs more words than the first.
         """
-        words, counts = grid.words, _core.Grid(np.ones(1), self.n)
+        words, counts = grid.words, _core.Grid(ONE, self.n)
         sums: _core.Sums | None = None
         for part in self.walk():
             words = max(words, part.plain.words_needed(grid, self.n_jobs))
@@ -376,17 +386,13 @@ class LocalEngine:
         self, points: Matrix, exponent: int, *, labelled: bool
     ) -> tuple[_core.ExactSum, _core.ExactSum]:
         """The same, to be added to that of other rows."""
-        weighted, plain = _core.ExactSum(), _core.ExactSum()
         points = for_core(like_rows(points, sparse=self.sparse))
 
         def own(part: Part, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
             labels = part.labels if labelled else None
             return part.rows.scatter(points, labels, exponent, n_jobs)
 
-        for some in self.each(own):
-            weighted.add(some[0])
-            plain.add(some[1])
-        return weighted, plain
+        return _total(self.each(own))
 
     @property
     def most_rows(self) -> int:
@@ -408,7 +414,7 @@ class LocalEngine:
     def weight_grid(self) -> _core.Grid:
         """The grid of exact sums of weights, or of counts."""
         if self.weights is None:
-            return _core.Grid(np.ones(1), self.n)
+            return _core.Grid(ONE, self.n)
         grid = _core.Grid(self.weights.max(keepdims=True), self.n)
         grid.words = _core.Rows.dense(self.weights[:, np.newaxis], None).words_needed(grid, 1)
         return grid
@@ -420,17 +426,15 @@ class LocalEngine:
 
     def squared(self, point: Matrix, exponent: int) -> tuple[_core.ExactSum, _core.ExactSum]:
         """The same, to be added to that of other rows."""
-        weighted, plain = _core.ExactSum(), _core.ExactSum()
         points = for_core(like_rows(point, sparse=self.sparse))
 
         def own(part: Part, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
-            rows = self._by_metric(part, part.rows, self.weights, EUCLIDEAN)
+            rows = part.rows
+            if self.metric is not EUCLIDEAN:
+                rows = self._by_metric(part, rows, self.weights, EUCLIDEAN)
             return rows.scatter(points, None, exponent, n_jobs)
 
-        for some in self.each(own):
-            weighted.add(some[0])
-            plain.add(some[1])
-        return weighted, plain
+        return _total(self.each(own))
 
     def take(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their number, in the layout of the data; sparse ones in canonical form.

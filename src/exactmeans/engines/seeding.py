@@ -19,6 +19,7 @@ from exactmeans._metrics import Metric
 from exactmeans._validation import Double, Matrix
 from exactmeans.engines.coordinates import Survey, bytes_per_row
 
+ONE = np.ones(1)  # the largest that counts are made of
 # A grid is laid anew when the potential has fallen this far: its words then have bits to spare.
 FALL = 2.0**-20
 # Numbers of seeds at which it is asked whether coordinates would pay.
@@ -163,15 +164,22 @@ class LocalSeeding:
         self._points.accept(candidate)
         self._refine_grid()
 
-    def greedy(self, places: Double) -> int:
-        """Draw candidates, make a seed of the one that leaves least, and say which row it is."""
-        part = self._parts[0]
-        if len(self._parts) > 1 or part.rows is None or self._probe_is_due():
-            return best_of_drawn(self, places)
-        self._seen = part.block.distances
-        row = part.block.greedy(self._points, part.rows, places, self.n_jobs)
-        self._refine_grid()
-        return row
+    def greedy(self, places: Double) -> list[int]:
+        """Draw candidates, make a seed of the one that leaves least, and so on; says which rows."""
+        part, chosen = self._parts[0], list[int]()
+        while len(chosen) < len(places):
+            to_come = places[len(chosen) :]
+            if len(self._parts) > 1 or part.rows is None or self._probe_is_due():
+                chosen.append(best_of_drawn(self, to_come[0]))
+                continue
+            # A probe wants to know what the step before it has measured.
+            most = max(1, self._probes[0] - self.seeds - 1) if self._probes else None
+            self._seen = part.block.distances
+            chosen += part.block.greedy(
+                self._points, part.rows, to_come[:most], self._bound * FALL, self.n_jobs
+            )
+            self._refine_grid()
+        return chosen
 
     def absorb(self, rows: list[int]) -> None:
         """All of these rows become seeds."""
@@ -378,7 +386,7 @@ def best_of_drawn(seeding: Draws, places: Double) -> int:
 
 def weight_sums(k: int, weight_grid: _core.Grid) -> tuple[int, int, _core.Grid, _core.Grid, bool]:
     """What sums are made of that are about nothing but weights."""
-    return k, 1, _core.Grid(np.ones(1), 1), weight_grid, False
+    return k, 1, _core.Grid(ONE, 1), weight_grid, False
 
 
 def add_weights(
