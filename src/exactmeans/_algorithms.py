@@ -18,7 +18,7 @@ _TRAITS = {traits["name"]: traits for traits in _core.algorithms()}
 NAMES = ("auto", *_TRAITS)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Workload:
     """What the choice of an algorithm depends on."""
 

@@ -29,7 +29,7 @@ class Keeper(Protocol):
         """An iteration that began with these centres is done."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """The outcome of the loop from one set of initial centres."""
 
@@ -59,7 +59,7 @@ def lloyd_loop(
     `done`: iterations of this run that were made before, of which the last began with `centres`
     and is made again, unreported.
     """
-    engine, began = problem.engine, time.perf_counter()
+    engine, exponent, began = problem.engine, problem.frame.exponent, time.perf_counter()
     k, d = centres.shape
     first = max(1, len(done))
     if first == 1:
@@ -92,17 +92,10 @@ def lloyd_loop(
         thorough = thorough or iteration == max_iter
         movement = update.run(centroids, changed, thorough=thorough)
         engine.moved(movement)
+        shift, seconds = unscaled(movement.shift2, exponent), time.perf_counter() - began
+        counts = changed, tally.distances, tally.skipped
         record = Iteration(
-            run=run,
-            iteration=iteration,
-            inertia=update.inertia,
-            shift=problem.unscaled(movement.shift2),
-            changed=changed,
-            distances=tally.distances,
-            skipped=tally.skipped,
-            algorithm=algorithm,
-            seconds=time.perf_counter() - began,
-            unread=tally.unread,
+            run, iteration, update.inertia, shift, *counts, algorithm, seconds, tally.unread
         )
         if iteration == len(done):
             record, changed = done[-1], done[-1].changed
@@ -180,7 +173,7 @@ def first_centroids(problem: Problem, centres: Matrix) -> _core.Centroids:
     terms = centres.shape[1]
     if not isinstance(centres, np.ndarray):
         terms = int(np.diff(centres.indptr).max())
-    elif problem.frame.shift is None:
+    elif problem.frame.shift is None and np.count_nonzero(centres) < centres.size:
         terms = int(np.count_nonzero(centres, axis=1).max())
     centroids.set_norms(einsum_norms2(centres, problem.frame.shift), terms + 1)
     return centroids

@@ -58,7 +58,7 @@ class Frame:
         return self.exponent if self.metric == "euclidean" else 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Problem:
     """One data set, ready for any number of runs of the loop.
 
@@ -118,7 +118,7 @@ def analyse(engine: Engine, tol: float) -> Problem:
             grid.words = engine.words_needed(grid, weighted=True)
     else:
         mean = _mean(engine, plain, grid)
-        origin = np.asarray(mean[0])
+        origin = mean[0]
         scatter, plain_scatter = engine.squares(mean, exponent)
         variance = plain_scatter / engine.n
         shift = _shift(origin, exponent, variance, engine.dtype)
@@ -228,7 +228,7 @@ def _variance_about(mean: Matrix, about_zero: float, engine: Engine, exponent: i
 
 def _shift(mean: Double, exponent: int, variance: float, dtype: Any) -> NDArray[Any] | None:
     """Data far from the origin is shifted to its mean: otherwise scores would lose its spread."""
-    scaled = np.ldexp(mean, exponent)
-    if np.sum(scaled * scaled) <= variance:
+    scaled = np.ldexp(mean, exponent) if exponent else mean
+    if (scaled * scaled).sum() <= variance:
         return None
     return mean.astype(dtype)

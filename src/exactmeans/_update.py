@@ -49,16 +49,16 @@ class Means:
         problem.engine.follow(self._sums)
 
     def run(self, centroids: _core.Centroids, changed: int, *, thorough: bool) -> _core.Movement:
-        problem, engine = self.problem, self.problem.engine
-        engine.sum_up(self._sums, changed)
+        problem, engine, sums = self.problem, self.problem.engine, self._sums
+        engine.sum_up(sums, changed)
         lent: list[tuple[int, int, int]] = []
-        if self._sums.any_empty:
-            self._advance.observe(self._sums, centroids)
-            shape = self._sums.members.size, engine.d
-            lent = lend_rows(problem, self._sums, from_core(centroids.centres, shape))
-        movement = self._advance.run(self._sums, centroids, engine.n_jobs)
+        if sums.any_empty:
+            self._advance.observe(sums, centroids)
+            shape = sums.members.size, engine.d
+            lent = lend_rows(problem, sums, from_core(centroids.centres, shape))
+        movement = self._advance.run(sums, centroids, engine.n_jobs)
         for row, owner, borrower in lent:
-            engine.move_row(self._sums, row, borrower, owner)
+            engine.move_row(sums, row, borrower, owner)
         self.inertia = problem.inertia(self._advance.explained)
         return movement
 

@@ -197,7 +197,8 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
 def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
     """The core's view of a block. CSR that is out of order or has duplicates is put right first."""
     if isinstance(block, np.ndarray):
-        if any(stride % block.itemsize for stride in block.strides):
+        whole = block.flags.c_contiguous
+        if not whole and any(stride % block.itemsize for stride in block.strides):
             block = np.ascontiguousarray(block)
         return _core.Rows.dense(block, weights)
     rows, canonical = _core.Rows.csr(
@@ -375,6 +376,8 @@ def _reals(values: Any, dtype: Any) -> NDArray[Any] | None:
 
 
 def check_int(name: str, value: Any, least: int) -> int:
+    if type(value) is int and value >= least:
+        return value  # as nearly always, and asking for Integral takes longer than all else
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
         _refuse(name, value, f"an int of at least {least}")
     return int(value)
