@@ -69,9 +69,10 @@ public:
 
     void run_as_caller() noexcept {
         const InsideBody inside;
-        do {
+        while (has_chunks()) {
             poll_if_due();
-        } while (run_one(0));
+            run_one(0);
+        }
     }
 
     // A guard per job, not per thread: an earlier body may have left flush-to-zero on.

@@ -32,7 +32,7 @@ def from_core(given: Any, shape: tuple[int, int]) -> Matrix:
 
 def like_rows(centres: Matrix, *, sparse: bool) -> Matrix:
     """Centres in the form that rows of this kind are compared with."""
-    if sp.issparse(centres) == sparse:
+    if isinstance(centres, np.ndarray) != sparse:
         return centres
     return without_zeros(centres) if sparse else centres.toarray()
 
@@ -41,7 +41,7 @@ def for_users(centres: Matrix, sparse_centers: bool | str) -> Matrix:
     """`cluster_centers_`: an ndarray, unless that was not wanted or would be large."""
     if sparse_centers == "auto":
         size = centres.shape[0] * centres.shape[1] * centres.dtype.itemsize
-        sparse_centers = bool(sp.issparse(centres)) and size > COMFORTABLE
+        sparse_centers = size > COMFORTABLE and not isinstance(centres, np.ndarray)
     return like_rows(centres, sparse=bool(sparse_centers))
 
 

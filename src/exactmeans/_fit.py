@@ -101,7 +101,9 @@ def lloyd_loop(
             record, changed = done[-1], done[-1].changed
             asked_to_stop = False
         else:
-            asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
+            asked_to_stop = False
+            for callback in callbacks:
+                asked_to_stop = is_true(callback(record)) or asked_to_stop
             if tasks is not None and tasks.end(problem.frame, now):
                 asked_to_stop = True
         history.append(record)

@@ -84,7 +84,7 @@ class Problem:
         """What is left of the scatter, as the metric has it."""
         left = max(0.0, self.scatter - explained)
         # With unit vectors for rows and centres, squared distances are twice 1 - cos.
-        return 0.5 * left if self.engine.metric.directed else self.unscaled(left)
+        return 0.5 * left if self.engine.metric.directed else unscaled(left, self.frame.exponent)
 
     def advance(self, k: int) -> _core.Advance:
         return _core.Advance(self.engine.dtype == np.float32, k, self.origin)

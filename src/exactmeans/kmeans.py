@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -430,8 +429,10 @@ class KMeans(
 
     def _callbacks(self) -> list[Callback]:
         given = self.callbacks
-        if given is None or callable(given):
-            given = [] if given is None else [given]
+        if given is None:
+            return []
+        if callable(given):
+            given = [given]
         callbacks = list(given) if isinstance(given, Sequence) else [None]
         if not all(callable(callback) for callback in callbacks):
             raise ValueError("callbacks must be a callable or a sequence of callables.")
@@ -508,7 +509,7 @@ class KMeans(
                 centres, k, engine.d, engine.dtype, "what init returned", sparse=engine.sparse
             )
             return as_directions(given, engine.metric, "what init returned")
-        if isinstance(init, np.ndarray) or sp.issparse(init):
+        if not isinstance(init, (str, tuple)):
             return init
         return choose(engine, init, k, rng, problem.frame.cost_exponent, options)[0]
 
@@ -594,16 +595,19 @@ class KMeans(
         return tags
 
 
-@contextmanager
-def restored_on_error(estimator: Any) -> Iterator[None]:
+class restored_on_error:
     """An estimator whose fit fails, or is interrupted, is as it was before."""
-    before = estimator.__dict__.copy()
-    try:
-        yield
-    except BaseException:  # Ctrl-C too
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
-        raise
+
+    def __init__(self, estimator: Any) -> None:
+        self._now, self._before = estimator.__dict__, estimator.__dict__.copy()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:  # Ctrl-C too
+            self._now.clear()
+            self._now.update(self._before)
 
 
 def _with_labels(known: dict[str, Any] | None, problem: Problem) -> Run | None:

@@ -206,17 +206,19 @@ struct Scatter {
 template <class Rows, class C>
 Scatter scatter(const Rows& x, const Points<C>& points, const std::int32_t* labels,
                 const Threads& threads) {
-    std::vector<Scatter> parts(static_cast<std::size_t>(threads.n_jobs));
+    const Size workers = std::min<Size>(threads.n_jobs, x.n / distance_chunk + 1);
+    std::vector<Scatter> parts(static_cast<std::size_t>(workers));
     for_own_distances(x, points, labels, threads, [&](Size i, double d2, int worker) {
         Scatter& part = parts[std::size_t(worker)];
         part.plain.add(d2);
         if (x.weights) part.weighted.add(x.weights[i] * d2);
     });
-    Scatter all;
-    for (const Scatter& part : parts) {
-        all.plain.add(part.plain);
-        all.weighted.add(x.weights ? part.weighted : part.plain);
+    Scatter& all = parts.front();
+    for (std::size_t p = 1; p < parts.size(); ++p) {
+        all.plain.add(parts[p].plain);
+        if (x.weights) all.weighted.add(parts[p].weighted);
     }
+    if (!x.weights) all.weighted = all.plain;
     return all;
 }
 

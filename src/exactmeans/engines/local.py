@@ -26,6 +26,7 @@ from exactmeans._validation import (
     Lengths,
     Matrix,
     Stream,
+    count_rows,
     offsets_of,
     refuse_nonfinite,
     refuse_overflow,
@@ -116,7 +117,7 @@ class LocalEngine:
         self.unread = 0  # blocks that passes did without
         self.digest: Digest | None = None  # one that is to be taken when rows are first looked at
         self._zero_rows = zero_rows
-        self.n = blocks.n if isinstance(blocks, Stream) else sum(b.shape[0] for b in blocks)
+        self.n = count_rows(blocks)
         # Lengths of the rows, where only directions count; known of blocks that have been held.
         self.norms: Double | None = np.empty(self.n) if metric.directed else None
         self._measured: set[int] = set()
@@ -136,10 +137,10 @@ class LocalEngine:
             return
         self.d = blocks[0].shape[1]
         self.dtype = blocks[0].dtype
-        self.sparse = bool(sp.issparse(blocks[0]))
-        self.nonzeros = sum(block.nnz if self.sparse else block.size for block in blocks)
+        self.sparse = not isinstance(blocks[0], np.ndarray)
         self._parts = []
         for block, (begin, end) in zip(blocks, offsets_of(blocks), strict=True):
+            self.nonzeros += block.nnz if self.sparse else block.size
             part = Part(len(self._parts), begin, end)
             part.held = self._hold(part, block)
             self._parts.append(part)
@@ -578,8 +579,7 @@ class LocalEngine:
     def assign(self, centroids: _core.Centroids) -> Tally:
         """Label every row. Blocks in which no label can change are not read for it."""
         if not self.streamed:
-            tallies = [part.assign(centroids, self.n_jobs) for part in self._parts]
-            return _added_up(tallies)
+            return _added_up([part.assign(centroids, self.n_jobs) for part in self._parts])
 
         def certain(part: Part) -> bool:
             if part.held is not None:

@@ -7,7 +7,7 @@ exactly (docs/numerics.md, "Seeding").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -328,13 +328,13 @@ class LocalSeeding:
             with self._attached(part):
                 yield self._parts[part.number].block
 
-    @contextmanager
-    def _attached(self, part: _Rows) -> Iterator[None]:
+    def _attached(self, part: _Rows) -> AbstractContextManager[None]:
         """Rows that come and go are shown to their block, and taken from its sight again."""
+        return self._shown(part) if self._engine.streamed else nullcontext()
+
+    @contextmanager
+    def _shown(self, part: _Rows) -> Iterator[None]:
         block = self._parts[part.number].block
-        if not self._engine.streamed:
-            yield
-            return
         block.attach(part.rows)
         try:
             yield

@@ -47,6 +47,7 @@ public:
           alpha_(measure.alpha),
           metric_(measure.metric),
           lengths_(measure.lengths),
+          direct_(alpha_ == 2 && !lengths_ && metric_ != Metric::angular),
           d2_(std::size_t(n), std::numeric_limits<double>::infinity()),
           own_(std::size_t(n), -1) {}
     virtual ~SeedBlock() = default;
@@ -224,9 +225,12 @@ private:
         if (i < 0 || i >= n_) throw std::invalid_argument("there is no such row");
     }
     double mass_at(Size i, double d2) const {
-        const double weight = weights_ ? weights_[i] : 1.0, own = cost(i, d2);
-        if (alpha_ == 2) return weight * own;
-        return weight * (alpha_ == 1 ? std::sqrt(own) : std::pow(own / unit2_, 0.5 * alpha_));
+        const double weight = weights_ ? weights_[i] : 1.0;
+        return direct_ ? weight * d2 : weight * power(cost(i, d2));
+    }
+    double power(double own) const {
+        if (alpha_ == 2) return own;
+        return alpha_ == 1 ? std::sqrt(own) : std::pow(own / unit2_, 0.5 * alpha_);
     }
     // What the objective adds up: of directions, d2 is 2 (1 - cos), which serves for cosine as
     // well.
@@ -254,6 +258,7 @@ private:
     double alpha_, unit2_ = 1;
     Metric metric_;
     const double* lengths_;
+    bool direct_;  // is a row's mass its weight times d2?
     std::vector<double> d2_;
     std::vector<std::int32_t> own_;
     MassGrid grid_;

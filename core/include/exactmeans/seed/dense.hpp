@@ -108,6 +108,12 @@ private:
         std::optional<SeedBounds> first_bounds, then_bounds;
     };
 
+    // std::popcount is a call where the instruction for it may be missing.
+    static Size bits_in(std::uint32_t bits) {
+        bits -= (bits >> 1) & 0x55555555u;
+        bits = (bits & 0x33333333u) + ((bits >> 2) & 0x33333333u);
+        return Size((((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u) >> 24);
+    }
     static std::uint32_t all(Size count) { return ~std::uint32_t(0) >> (32 - count); }
 
     // Squared distances are off by less than e = (d + 16) u, relatively; docs/numerics.md shows
@@ -182,7 +188,7 @@ private:
         const std::vector<Size>& rows = scratch.rows;
         const auto bits_of = [&](Size i) { return scratch.survives[std::size_t(i - begin)]; };
         Size pairs = 0;
-        for (const Size i : rows) pairs += std::popcount(bits_of(i));
+        for (const Size i : rows) pairs += bits_in(bits_of(i));
         scratch.pairs += pairs;
         const auto report = [&](Size i, Size s, double d2) {
             found(worker, i, batch.first + s, batch.first, d2);
