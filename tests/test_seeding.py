@@ -516,5 +516,5 @@ def test_one_row_is_drawn_as_numpy_draws_it(n: int) -> None:
             assert _core.row_at(place, n, weights, total) == drawn
         for place in (0.0, 1 - 2.0**-53):
             reached = np.cumsum(chances)
-            drawn = np.searchsorted(reached / reached[-1], place, side="right")
+            drawn = int(np.searchsorted(reached / reached[-1], place, side="right"))
             assert _core.row_at(place, n, weights, total) == drawn

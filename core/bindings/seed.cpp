@@ -91,15 +91,13 @@ std::vector<Size> greedy(SeedBlock& block, SeedPoints& points, const Block& rows
         while (Size(chosen.size()) < steps && !(chosen.size() && block.total().value() < enough)) {
             const double* share = shares.data() + Size(chosen.size()) * candidates;
             const double total = block.total().value();
-            for (Size& row : drawn)
-                row = std::min(block.find({}, *share++ * total), block.n() - 1);
+            for (Size& row : drawn) row = std::min(block.find({}, *share++ * total), block.n() - 1);
             points.unstage();
             stage(points, rows, drawn);
             const std::vector<Mass> left = block.totals_left(points, threads);
-            const auto least =
-                std::min_element(left.begin(), left.end(), [](const Mass& a, const Mass& b) {
-                    return a.value() < b.value();
-                });
+            const auto least = std::min_element(
+                left.begin(), left.end(),
+                [](const Mass& a, const Mass& b) { return a.value() < b.value(); });
             const Size best = Size(least - left.begin());
             block.accept(points, best, threads);
             points.accept(best);
@@ -113,7 +111,8 @@ std::vector<Size> greedy(SeedBlock& block, SeedPoints& points, const Block& rows
 // the running total of chances, which are 1 / n or weight / total, is beyond `place`.
 Size row_at(double place, Size n, const std::optional<Array<const double, 1>>& weights,
             double total) {
-    require(n > 0 && (!weights || Size(weights->shape(0)) == n), "there must be one weight per row");
+    require(n > 0 && (!weights || Size(weights->shape(0)) == n),
+            "there must be one weight per row");
     const double* weight = weights ? weights->data() : nullptr;
     return unlocked(1, [&](const Threads& threads) {
         constexpr Size piece = Size(1) << 20;

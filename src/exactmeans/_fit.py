@@ -88,14 +88,21 @@ def lloyd_loop(
         due = keeper is not None and keeper.due
         begun_with = now() if due else None
         tally = engine.assign(centroids)
-        changed = tally.changed
+        changed, distances, skipped, unread = tally
         thorough = thorough or iteration == max_iter
         movement = update.run(centroids, changed, thorough=thorough)
         engine.moved(movement)
-        shift, seconds = unscaled(movement.shift2, exponent), time.perf_counter() - began
-        counts = changed, tally.distances, tally.skipped
         record = Iteration(
-            run, iteration, update.inertia, shift, *counts, algorithm, seconds, tally.unread
+            run,
+            iteration,
+            update.inertia,
+            unscaled(movement.shift2, exponent),
+            changed,
+            distances,
+            skipped,
+            algorithm,
+            time.perf_counter() - began,
+            unread,
         )
         if iteration == len(done):
             record, changed = done[-1], done[-1].changed

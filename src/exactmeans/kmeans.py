@@ -212,7 +212,7 @@ class KMeans(
         -------
         self
         """
-        with restored_on_error(self), Progress(self.verbose) as progress:
+        with RestoredOnError(self), Progress(self.verbose) as progress:
             if Tasks.wanted(self):
                 Tasks.managed(type(self)._fit)(self, X, y, sample_weight, progress)
             else:
@@ -595,7 +595,7 @@ class KMeans(
         return tags
 
 
-class restored_on_error:
+class RestoredOnError:
     """An estimator whose fit fails, or is interrupted, is as it was before."""
 
     def __init__(self, estimator: Any) -> None:

@@ -20,7 +20,7 @@ from exactmeans._update import lend_rows
 from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
 from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
-from exactmeans.kmeans import KMeans, restored_on_error
+from exactmeans.kmeans import KMeans, RestoredOnError
 from exactmeans.seeding import check_options
 
 __all__ = ["MiniBatchKMeans"]
@@ -157,7 +157,7 @@ class MiniBatchKMeans(KMeans):
         -------
         self
         """
-        with restored_on_error(self):
+        with RestoredOnError(self):
             self._partial_fit(X, sample_weight)
         return self
 

@@ -6,6 +6,7 @@ each costs, is in docs/seeding.md.
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -384,7 +385,7 @@ def plus_plus(
     n_local_trials: int | None = None,
 ) -> NDArray[np.intp]:
     """Row numbers of k seeds. Arthur & Vassilvitskii 2007, greedy form; draws as scikit-learn."""
-    trials = n_local_trials or 2 + int(np.log(k))
+    trials = n_local_trials or 2 + int(math.log(k))
     first = one_row(engine, rng)
     seeding = engine.seeding(exponent, candidates=k * trials)
     seeding.start(first)

@@ -80,8 +80,6 @@ def _holding(ids: NDArray[np.intp]) -> Callable[[Part], bool]:
 
 
 def _added_up(tallies: list[tuple[int, int, int]], unread: int = 0) -> Tally:
-    if len(tallies) == 1:
-        return Tally(*tallies[0], unread)
     changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
     return Tally(changed, distances, skipped, unread)
 
@@ -99,6 +97,16 @@ def _total(
 class LocalEngine:
     """The rows of a fit: in memory, or read block by block whenever they are needed."""
 
+    nonzeros = 0
+    room: int | None = None  # bytes that centres may take as a dense matrix
+    passes = 0.0  # over the blocks that are not in memory; parts of one count as such
+    unread = 0  # blocks that passes did without
+    digest: Digest | None = None  # one that is to be taken when rows are first looked at
+    _slots: NDArray[np.uint32] | None = None
+    _counts: NDArray[np.int64] | None = None
+    _spare: Part | None = None
+    _followed: _core.Sums | None = None
+
     def __init__(
         self,
         blocks: list[Matrix] | Stream,
@@ -111,21 +119,12 @@ class LocalEngine:
         self.n_jobs = n_jobs
         self.metric = metric
         self.streamed = isinstance(blocks, Stream)
-        self.nonzeros = 0
-        self.room: int | None = None  # bytes that centres may take as a dense matrix
-        self.passes = 0.0  # over the blocks that are not in memory; parts of one count as such
-        self.unread = 0  # blocks that passes did without
-        self.digest: Digest | None = None  # one that is to be taken when rows are first looked at
         self._zero_rows = zero_rows
         self.n = count_rows(blocks)
         # Lengths of the rows, where only directions count; known of blocks that have been held.
         self.norms: Double | None = np.empty(self.n) if metric.directed else None
         self._measured: set[int] = set()
-        self._slots: NDArray[np.uint32] | None = None
-        self._counts: NDArray[np.int64] | None = None
         self._surveys: dict[bool, _core.Survey] = {}
-        self._spare: Part | None = None
-        self._followed: _core.Sums | None = None
         self._unchecked: set[int] = set()
         if isinstance(blocks, Stream):
             self._stream = blocks
@@ -579,6 +578,8 @@ class LocalEngine:
     def assign(self, centroids: _core.Centroids) -> Tally:
         """Label every row. Blocks in which no label can change are not read for it."""
         if not self.streamed:
+            if len(self._parts) == 1:
+                return Tally(*self._parts[0].assign(centroids, self.n_jobs))
             return _added_up([part.assign(centroids, self.n_jobs) for part in self._parts])
 
         def certain(part: Part) -> bool:
