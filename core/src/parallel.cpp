@@ -69,10 +69,9 @@ public:
 
     void run_as_caller() noexcept {
         const InsideBody inside;
-        while (has_chunks()) {
-            poll_if_due();
-            run_one(0);
-        }
+        poll_if_due();
+        while (run_one(0))
+            if (has_chunks()) poll_if_due();
     }
 
     // A guard per job, not per thread: an earlier body may have left flush-to-zero on.
