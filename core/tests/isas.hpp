@@ -24,6 +24,7 @@ std::vector<const exactmeans::Kernels<R>*> tables() {
     add(exactmeans::isa_baseline);
 #if defined(__x86_64__) || defined(_M_X64)
     add(exactmeans::isa_avx2);
+    add(exactmeans::isa_avx512);
 #elif defined(__aarch64__) || defined(_M_ARM64)
     add(exactmeans::isa_neon);
 #endif

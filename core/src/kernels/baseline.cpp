@@ -13,9 +13,11 @@ template <class R>
 struct Lanes {
     using Real = R;
     static constexpr int lanes = int(unit_width<R>);
+    static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {1, 1, 1};
     static constexpr int thin_vectors = 1;
     static constexpr int row_vectors = 1;
+    static constexpr int turned = lanes;  // features at a time
     struct Mask {
         bool v[lanes];
     };
@@ -134,7 +136,7 @@ struct Pairs {
 
 constexpr Kernels<float> singles = table<Lanes<float>>("baseline");
 constexpr Kernels<double> doubles = table<Lanes<double>>("baseline");
-constexpr BoundKernels bounds = bound_table<Lanes<float>>();
+constexpr BoundKernels bounds = bound_table<Lanes<float>, Lanes<float>>();
 constexpr SeedKernels seeds = seed_table<Lanes<float>, Lanes<double>, Pairs>();
 
 }  // namespace

@@ -160,9 +160,10 @@ void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
     }
 }
 
-template <class V>
+// Bounds of a row fill up units, which N is not wider than.
+template <class V, class N>
 constexpr BoundKernels bound_table() {
-    return {&unsettled<V>, &reach<V>, &within<V>, &lowest_in_tile<V>};
+    return {&unsettled<V>, &reach<V>, &within<N>, &lowest_in_tile<V>};
 }
 
 }  // namespace exactmeans

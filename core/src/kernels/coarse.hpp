@@ -7,23 +7,20 @@
 
 namespace exactmeans {
 
-// One row against a panel of 16-bit centres: the lowest scores that it may have.
-template <class V, int Vectors>
-inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres, Size first) {
-    constexpr Size width = Size(Vectors) * V::lanes;
-    constexpr int each = int(unit_width<float>) / V::lanes;  // vectors of a unit
-    const std::int16_t* values = centres.values + first * centres.lanes.d;
-    V sum[Vectors];
+// Adds products of x with one feature of so many units.
+template <class V, int Units>
+inline void add_coarse(V x, const std::int16_t* centre, V* sum) {
+    constexpr int vectors = Side<V, Units>::vectors;
+    if constexpr (V::lanes > unit_width<float>) {
 #pragma GCC unroll 32
-    for (int v = 0; v < Vectors; ++v) sum[v] = V::splat(0);
-    for (Size t = 0; t < row.nonzeros; ++t) {
-        const std::int16_t *centre = values + Size(row.index[t]) * width,
-                           *next = values + Size(row.index[t + coarse_ahead]) * width;
+        for (int v = 0; v < Units / 2; ++v)
+            sum[v] = V::fma(x, V::halves(centre + v * V::lanes), sum[v]);
+        if constexpr (Units % 2)
+            sum[Units / 2] = V::fma(x, V::raised(centre + Units / 2 * V::lanes), sum[Units / 2]);
+    } else {
+        constexpr int each = int(unit_width<float>) / V::lanes;  // vectors of a unit
 #pragma GCC unroll 32
-        for (Size l = 0; l < width; l += 32) __builtin_prefetch(next + l);
-        const V x = V::splat(row.value[t]);
-#pragma GCC unroll 32
-        for (int v = 0; v + 2 * each <= Vectors; v += 2 * each) {
+        for (int v = 0; v + 2 * each <= vectors; v += 2 * each) {
 #pragma GCC unroll 32
             for (int w = v; w < v + each; ++w) {
                 V low, whole;
@@ -33,17 +30,36 @@ inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres
             }
         }
 #pragma GCC unroll 32
-        for (int v = Vectors / (2 * each) * (2 * each); v < Vectors; ++v)
+        for (int v = vectors / (2 * each) * (2 * each); v < vectors; ++v)
             sum[v] = V::fma(x, V::raised(centre + v * V::lanes), sum[v]);
+    }
+}
+
+// One row against a panel of 16-bit centres: the lowest scores that it may have.
+template <class V, int Units>
+inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres, Size first) {
+    using Own = Side<V, Units>;
+    constexpr int vectors = Own::vectors;
+    constexpr Size width = Own::width;
+    const std::int16_t* values = centres.values + first * centres.lanes.d;
+    V sum[vectors];
+#pragma GCC unroll 32
+    for (int v = 0; v < vectors; ++v) sum[v] = V::splat(0);
+    for (Size t = 0; t < row.nonzeros; ++t) {
+        const std::int16_t *centre = values + Size(row.index[t]) * width,
+                           *next = values + Size(row.index[t + coarse_ahead]) * width;
+#pragma GCC unroll 32
+        for (Size l = 0; l < width; l += 32) __builtin_prefetch(next + l);
+        add_coarse<V, Units>(V::splat(row.value[t]), centre, sum);
     }
     const V error = V::splat(row.error);
     LaneBest<V> best = LaneBest<V>::none();
     V number = V::add(V::splat(float(first)), V::iota());
 #pragma GCC unroll 32
-    for (int v = 0; v < Vectors; ++v) {
+    for (int v = 0; v < vectors; ++v) {
         const Size at = first + v * V::lanes;
-        const V low = V::fma(V::sub(sum[v], error), V::load(centres.part + at),
-                             V::load(centres.lanes.start + at));
+        const V low = V::fma(V::sub(sum[v], error), Own::load(centres.part + at, v),
+                             Own::load_start(centres.lanes.start + at, v));
         best.template take<true>(low, number);
         number = V::add(number, V::splat(float(V::lanes)));
     }
@@ -53,10 +69,9 @@ inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres
 template <class V>
 void coarse_csr(const CoarseRow* rows, Size n, const CoarsePanels& centres,
                 const Nearest<float>& out) {
-    for_csr_panels<V>(centres.lanes, [&]<int Vectors>(Size first) {
-        take_panel<V, true>(n, first, out, [&](Size i) {
-            return coarse_best<V, Vectors>(rows[i], centres, first);
-        });
+    for_csr_panels<V>(centres.lanes, [&]<int Units>(Size first) {
+        take_panel<V, true>(n, first, out,
+                            [&](Size i) { return coarse_best<V, Units>(rows[i], centres, first); });
     });
 }
 template <class V>

@@ -15,32 +15,34 @@ namespace exactmeans {
 inline constexpr Size csr_ahead = 4;
 
 // Where the hits of a row are laid out as if their features had slots, a few at a time.
-template <class V, int Vectors>
+template <class V, int Units>
 struct HitBench {
     using R = typename V::Real;
     static constexpr int rows = 32, entries = 256;
-    static constexpr Size width = Size(Vectors) * V::lanes;
+    static constexpr Size width = Side<V, Units>::width;
     R lanes[rows * width] = {};  // zero between uses
     const R* from[entries];
     R x[entries];
 };
 
-// One row against Vectors vectors of centres. Hits are for products only: they leave out centres
+// One row against Units units of centres. Hits are for products only: they leave out centres
 // that do not have a feature.
-template <class V, int Vectors, class Term>
+template <class V, int Units, class Term>
 struct CsrChain {
     using R = typename V::Real;
-    using Bench = HitBench<V, Vectors>;
-    static constexpr Size width = Size(Vectors) * V::lanes;
-    V sum[Vectors];
+    using Own = Side<V, Units>;
+    using Bench = HitBench<V, Units>;
+    static constexpr int vectors = Own::vectors;
+    static constexpr Size width = Own::width;
+    V sum[vectors];
 
     // Adds products of x(t) and what at(t) points to; to nothing if these are the first.
     template <bool First, class X, class At>
     void add(Size begin, Size end, Size last, X x, At at) {
         // A local array: sums reached through `this` would be stored at every step.
-        V acc[Vectors];
+        V acc[vectors];
 #pragma GCC unroll 32
-        for (int v = 0; v < Vectors; ++v) acc[v] = First ? V::splat(0) : sum[v];
+        for (int v = 0; v < vectors; ++v) acc[v] = First ? V::splat(0) : sum[v];
         for (Size t = begin; t < end; ++t) {
             const R* next = at(t + csr_ahead < last ? t + csr_ahead : t);
 #pragma GCC unroll 32
@@ -48,11 +50,11 @@ struct CsrChain {
             const V value = V::splat(x(t));
             const R* centre = at(t);
 #pragma GCC unroll 32
-            for (int v = 0; v < Vectors; ++v)
-                acc[v] = Term::add(value, V::load(centre + v * V::lanes), acc[v]);
+            for (int v = 0; v < vectors; ++v)
+                acc[v] = Term::add(value, Own::load(centre + v * V::lanes, v), acc[v]);
         }
 #pragma GCC unroll 32
-        for (int v = 0; v < Vectors; ++v) sum[v] = acc[v];
+        for (int v = 0; v < vectors; ++v) sum[v] = acc[v];
     }
 
     // Entries [begin, end), without hits.
@@ -67,7 +69,7 @@ struct CsrChain {
     const Hit<R>* run(const SlotRow<R>& row, Size begin, Size end, const R* values, Size first,
                       const Hit<R>* hit, const Hit<R>* hits_end, Bench& bench) {
 #pragma GCC unroll 32
-        for (int v = 0; v < Vectors; ++v) sum[v] = V::splat(0);
+        for (int v = 0; v < vectors; ++v) sum[v] = V::splat(0);
         const auto due = [&](Size t) {
             return hit != hits_end && Size(hit->at) == t && (t < end || end == row.nonzeros);
         };
@@ -131,37 +133,37 @@ private:
     // Pieces of a long float32 row, added in float64.
     void run_pieces(const SlotRow<R>& row, const R* values, Size first, const Hit<R>* hit,
                     const Hit<R>* hits_end, Bench& bench) {
-        double total[Vectors * V::lanes] = {};
+        double total[vectors * V::lanes] = {};
         R part[V::lanes];
         for (Size begin = 0; begin < row.nonzeros; begin += chain_piece) {
             const Size left = row.nonzeros - begin;
             hit = run(row, begin, begin + (left < chain_piece ? left : chain_piece), values, first,
                       hit, hits_end, bench);
-            for (int v = 0; v < Vectors; ++v) {
+            for (int v = 0; v < vectors; ++v) {
                 sum[v].store(part);
                 for (int l = 0; l < V::lanes; ++l) total[v * V::lanes + l] += double(part[l]);
             }
         }
-        for (int v = 0; v < Vectors; ++v) {
+        for (int v = 0; v < vectors; ++v) {
             for (int l = 0; l < V::lanes; ++l) part[l] = R(total[v * V::lanes + l]);
             sum[v] = V::load(part);
         }
     }
 };
 
-// One row against the panel of Vectors vectors that begins at centre `first`.
-template <class V, int Vectors, bool WithSecond, class Term>
+// One row against the panel of Units units that begins at centre `first`.
+template <class V, int Units, bool WithSecond, class Term>
 inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
                             const Panels<typename V::Real>& centres, Size first,
-                            HitBench<V, Vectors>& bench) {
+                            HitBench<V, Units>& bench) {
     using R = typename V::Real;
-    CsrChain<V, Vectors, Term> chain;
+    CsrChain<V, Units, Term> chain;
     chain.run_row(row, centres.values + first * centres.d, first, bench);
     LaneBest<V> best = LaneBest<V>::none();
     V number = V::add(V::splat(R(first)), V::iota());
 #pragma GCC unroll 32
-    for (int v = 0; v < Vectors; ++v) {
-        const V start = V::load(centres.start + first + v * V::lanes);
+    for (int v = 0; v < chain.vectors; ++v) {
+        const V start = Side<V, Units>::load_start(centres.start + first + v * V::lanes, v);
         best.template take<WithSecond>(V::add(chain.sum[v], start), number);
         number = V::add(number, V::splat(R(V::lanes)));
     }
@@ -201,12 +203,11 @@ inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out,
     }
 }
 
-// Calls run.operator()<Vectors>(first centre) for one panel, or for each.
+// Calls run.operator()<Units>(first centre) for one panel, or for each.
 template <class V, class Run>
 void for_csr_panel(const typename Panels<typename V::Real>::Panel& panel, Run run) {
-    constexpr int per_unit = int(unit_width<typename V::Real>) / V::lanes;
     const auto run_if = [&]<int Units>() {
-        if (panel.units == Units) run.template operator()<Units * per_unit>(panel.first);
+        if (panel.units == Units) run.template operator()<Units>(panel.first);
     };
     [&]<int... Less>(std::integer_sequence<int, Less...>) {
         (run_if.template operator()<Less + 1>(), ...);
@@ -221,11 +222,11 @@ template <class V>
 void panel_csr(const SlotRow<typename V::Real>* rows, Size n,
                const Panels<typename V::Real>& centres, Size p,
                const Nearest<typename V::Real>& out) {
-    for_csr_panel<V>(centres.panel(p), [&]<int Vectors>(Size first) {
-        HitBench<V, Vectors> bench;
+    for_csr_panel<V>(centres.panel(p), [&]<int Units>(Size first) {
+        HitBench<V, Units> bench;
         for (Size i = 0; i < n; ++i)
             reduce_lanes<V, true>(
-                csr_best<V, Vectors, true, Product<V>>(rows[i], centres, first, bench), i, out);
+                csr_best<V, Units, true, Product<V>>(rows[i], centres, first, bench), i, out);
     });
 }
 
@@ -233,10 +234,10 @@ template <class V, bool WithSecond, class Term>
 void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n,
                       const Panels<typename V::Real>& centres,
                       const Nearest<typename V::Real>& out) {
-    for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
-        HitBench<V, Vectors> bench;
+    for_csr_panels<V>(centres, [&]<int Units>(Size first) {
+        HitBench<V, Units> bench;
         take_panel<V, WithSecond>(n, first, out, [&](Size i) {
-            return csr_best<V, Vectors, WithSecond, Term>(rows[i], centres, first, bench);
+            return csr_best<V, Units, WithSecond, Term>(rows[i], centres, first, bench);
         });
     });
 }
@@ -253,14 +254,15 @@ void nearest_csr(const SlotRow<typename V::Real>* rows, Size n,
 template <class V, class Term>
 void scores_csr(const SlotRow<typename V::Real>* rows, Size n,
                 const Panels<typename V::Real>& centres, typename V::Real* out) {
-    for_csr_panels<V>(centres, [&]<int Vectors>(Size first) {
-        HitBench<V, Vectors> bench;
+    for_csr_panels<V>(centres, [&]<int Units>(Size first) {
+        HitBench<V, Units> bench;
         for (Size i = 0; i < n; ++i) {
-            CsrChain<V, Vectors, Term> chain;
+            CsrChain<V, Units, Term> chain;
             chain.run_row(rows[i], centres.values + first * centres.d, first, bench);
-            for (int v = 0; v < Vectors; ++v)
-                chain.sum[v] = V::add(chain.sum[v], V::load(centres.start + first + v * V::lanes));
-            store_scores<V, Vectors>(chain.sum, first, centres.k, out + i * centres.k);
+            for (int v = 0; v < chain.vectors; ++v)
+                chain.sum[v] = V::add(chain.sum[v], Side<V, Units>::load_start(
+                                                        centres.start + first + v * V::lanes, v));
+            store_scores<V, Units>(chain.sum, first, centres.k, out + i * centres.k);
         }
     });
 }

@@ -1,44 +1,70 @@
-// Dense rows against panels of centres: lanes across centres, tiles of rows in registers.
+// Dense rows against panels of centres: lanes across centres, tiles of rows in registers. Where a
+// panel is but one vector, a tile takes several.
 //
 // Loops over accumulators are fully unrolled by pragma: otherwise the compiler keeps them in
 // memory.
 #pragma once
+
+#include <utility>
 
 #include "lanes.hpp"
 #include "thin.hpp"
 
 namespace exactmeans {
 
-// Scores of Rows rows against one panel: a chain of terms per pair, and the start added last.
+// Units of neighbouring panels, which have two each but for a three at the end or a single one: in
+// which of them vector v is, how far behind its begin, and how far its features are apart.
+template <class V, int Units>
+struct PanelSide {
+    static constexpr int unit = int(unit_width<typename V::Real>);
+    static constexpr int panels = Units < 4 ? 1 : Units / 2;
+
+    static constexpr int panel(int v) {
+        const int p = v * V::lanes / (2 * unit);
+        return p < panels ? p : panels - 1;
+    }
+    static constexpr int lane(int v) { return v * V::lanes - panel(v) * 2 * unit; }
+    static constexpr int pitch(int v) {
+        return panel(v) < panels - 1 ? 2 * unit : (Units - 2 * (panels - 1)) * unit;
+    }
+};
+
+// Scores of Rows rows against such panels: a chain of terms per pair, and the start added last.
 template <class V, int Rows, int Units, class Term>
 struct DenseTileScores {
     using R = typename V::Real;
-    static constexpr int width = int(unit_width<R>) * Units;
-    static constexpr int vectors = width / V::lanes;
+    using Own = Side<V, Units>;
+    using At = PanelSide<V, Units>;
+    static constexpr int vectors = Own::vectors, width = vectors * V::lanes;
     V score[Rows][vectors];
 
     void run(const R* const* rows, const R* panel, const R* start, Size d) {
         if (sizeof(R) < sizeof(double) && d > longest_chain)
             run_pieces(rows, panel, d);
         else
-            run_chain(rows, panel, 0, d);
+            run_chain(rows, panel, d, 0, d);
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
             for (int v = 0; v < vectors; ++v)
-                score[r][v] = V::add(score[r][v], V::load(start + v * V::lanes));
+                score[r][v] = V::add(score[r][v], Own::load_start(start + v * V::lanes, v));
     }
 
-    void run_chain(const R* const* rows, const R* panel, Size begin, Size end) {
+    void run_chain(const R* const* rows, const R* panel, Size d, Size begin, Size end) {
         V acc[Rows][vectors];
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
             for (int v = 0; v < vectors; ++v) acc[r][v] = V::splat(0);
+        const R* column[vectors];
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; ++v)
+            column[v] = panel + At::panel(v) * 2 * unit_width<R> * d + At::lane(v);
         for (Size f = begin; f < end; ++f) {
             V centre[vectors];
 #pragma GCC unroll 16
-            for (int v = 0; v < vectors; ++v) centre[v] = V::load(panel + f * width + v * V::lanes);
+            for (int v = 0; v < vectors; ++v)
+                centre[v] = Own::load(column[v] + f * At::pitch(v), v);
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
                 const V x = V::splat(rows[r][f]);
@@ -56,7 +82,7 @@ struct DenseTileScores {
         double total[Rows][width] = {};
         R part[width];
         for (Size begin = 0; begin < d; begin += chain_piece) {
-            run_chain(rows, panel, begin, begin + chain_piece < d ? begin + chain_piece : d);
+            run_chain(rows, panel, d, begin, begin + chain_piece < d ? begin + chain_piece : d);
             for (int r = 0; r < Rows; ++r) {
                 for (int v = 0; v < vectors; ++v) score[r][v].store(part + v * V::lanes);
                 for (int l = 0; l < width; ++l) total[r][l] += double(part[l]);
@@ -84,7 +110,29 @@ inline void dense_tile(const typename V::Real* const* rows, const Panels<typenam
     }
 }
 
-// All rows of a block against one panel, as many at a time as the registers hold.
+// Calls run.operator()<Units>() for the number of units that it is.
+template <class V, class Run>
+void for_units(Size units, Run run) {
+    const auto run_if = [&]<int Units>() {
+        if (units == Units) run.template operator()<Units>();
+    };
+    [&]<int... Less>(std::integer_sequence<int, Less...>) {
+        (run_if.template operator()<Less + 1>(), ...);
+    }(std::make_integer_sequence<int, 2 * V::tile_panels + 1>());
+}
+// Calls run.operator()<Units>(first centre) for as many panels at a time as make a tile.
+template <class V, class Run>
+void for_dense_panels(const Panels<typename V::Real>& centres, Run run) {
+    const Size groups = (centres.count + V::tile_panels - 1) / V::tile_panels;
+    for (Size g = 0; g < groups; ++g) {
+        const auto from = centres.panel(g * centres.count / groups),
+                   to = centres.panel((g + 1) * centres.count / groups - 1);
+        const Size units = (to.first - from.first) / unit_width<typename V::Real> + to.units;
+        for_units<V>(units, [&]<int Units>() { run.template operator()<Units>(from.first); });
+    }
+}
+
+// All rows of a block against a tile's panels, as many at a time as the registers hold.
 template <class V, int Units, bool WithSecond, class Term>
 void dense_panel(const typename V::Real* const* rows, Size n,
                  const Panels<typename V::Real>& centres, Size first, LaneBest<V>* best) {
@@ -108,14 +156,14 @@ void panel_dense(const typename V::Real* const* rows, Size n,
                  const Panels<typename V::Real>& centres, Size p,
                  const Nearest<typename V::Real>& out) {
     const auto panel = centres.panel(p);
-    const auto run = panel.units == 1   ? &dense_panel<V, 1, true, Product<V>>
-                     : panel.units == 2 ? &dense_panel<V, 2, true, Product<V>>
-                                        : &dense_panel<V, 3, true, Product<V>>;
     LaneBest<V> best[dense_block];
     for (Size begin = 0; begin < n; begin += dense_block) {
         const Size count = n - begin < dense_block ? n - begin : dense_block;
         for (Size i = 0; i < count; ++i) best[i] = LaneBest<V>::none();
-        run(rows + begin, count, centres, panel.first, best);
+        for_units<V>(panel.units, [&]<int Units>() {
+            dense_panel<V, Units, true, Product<V>>(rows + begin, count, centres, panel.first,
+                                                    best);
+        });
         reduce_rows<V, true>(best, begin, count, out);
     }
 }
@@ -129,15 +177,9 @@ void nearest_dense_wide(const typename V::Real* const* rows, Size n,
         const Size count = n - begin < dense_block ? n - begin : dense_block;
         const typename V::Real* const* some = rows + begin;
         for (Size i = 0; i < count; ++i) best[i] = LaneBest<V>::none();
-        for (Size p = 0; p < centres.count; ++p) {
-            const auto panel = centres.panel(p);
-            if (panel.units == 1)
-                dense_panel<V, 1, WithSecond, Term>(some, count, centres, panel.first, best);
-            else if (panel.units == 2)
-                dense_panel<V, 2, WithSecond, Term>(some, count, centres, panel.first, best);
-            else
-                dense_panel<V, 3, WithSecond, Term>(some, count, centres, panel.first, best);
-        }
+        for_dense_panels<V>(centres, [&]<int Units>(Size first) {
+            dense_panel<V, Units, WithSecond, Term>(some, count, centres, first, best);
+        });
         reduce_rows<V, WithSecond>(best, begin, count, out);
     }
 }
@@ -185,8 +227,7 @@ void scores_panel(const typename V::Real* const* rows, Size n,
         DenseTileScores<V, Rows, Units, Term> tile;
         tile.run(rows + i, values, centres.start + first, centres.d);
         for (int r = 0; r < Rows; ++r)
-            store_scores<V, tile.vectors>(tile.score[r], first, centres.k,
-                                          out + (i + r) * centres.k);
+            store_scores<V, Units>(tile.score[r], first, centres.k, out + (i + r) * centres.k);
         i += Rows;
     };
     while (i + step <= n) run.template operator()<step>();
@@ -196,15 +237,9 @@ void scores_panel(const typename V::Real* const* rows, Size n,
 template <class V, class Term>
 void scores_dense(const typename V::Real* const* rows, Size n,
                   const Panels<typename V::Real>& centres, typename V::Real* out) {
-    for (Size p = 0; p < centres.count; ++p) {
-        const auto panel = centres.panel(p);
-        if (panel.units == 1)
-            scores_panel<V, 1, Term>(rows, n, centres, panel.first, out);
-        else if (panel.units == 2)
-            scores_panel<V, 2, Term>(rows, n, centres, panel.first, out);
-        else
-            scores_panel<V, 3, Term>(rows, n, centres, panel.first, out);
-    }
+    for_dense_panels<V>(centres, [&]<int Units>(Size first) {
+        scores_panel<V, Units, Term>(rows, n, centres, first, out);
+    });
 }
 
 }  // namespace exactmeans

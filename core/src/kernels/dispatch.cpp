@@ -15,6 +15,12 @@ struct Compiled {
 // Best first.
 const Compiled compiled[] = {
 #if defined(__x86_64__) || defined(_M_X64)
+    {&isa_avx512,
+     [] {
+         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+     }},
     {&isa_avx2, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
 #elif defined(__aarch64__) || defined(_M_ARM64)
     {&isa_neon, [] { return true; }},

@@ -17,7 +17,7 @@ struct Isa {
 
 extern const Isa isa_baseline;
 #if defined(__x86_64__) || defined(_M_X64)
-extern const Isa isa_avx2;
+extern const Isa isa_avx512, isa_avx2;
 #elif defined(__aarch64__) || defined(_M_ARM64)
 extern const Isa isa_neon;
 #endif

@@ -10,6 +10,28 @@
 
 namespace exactmeans {
 
+// Units of centres that stand side by side, as vectors. Where a vector is two units wide, an odd
+// number of them ends in half a vector: reading on would read what is not ours.
+template <class V, int Units>
+struct Side {
+    using R = typename V::Real;
+    static constexpr int width = Units * int(unit_width<R>);
+    static constexpr int vectors = (width + V::lanes - 1) / V::lanes;
+
+    // Vector v, which begins here. What is missing is 0.
+    static V load(const R* from, int v) {
+        if constexpr (width % V::lanes != 0)
+            if (v == vectors - 1) return V::load_half(from);
+        return V::load(from);
+    }
+    // What is missing is never the lowest.
+    static V load_start(const R* from, int v) {
+        if constexpr (width % V::lanes != 0)
+            if (v == vectors - 1) return V::load_half(from, std::numeric_limits<R>::infinity());
+        return V::load(from);
+    }
+};
+
 // Lowest and second lowest score seen so far in each lane, and which centre the lowest belongs to.
 // Centre numbers travel as reals, which hold them exactly up to 2^24.
 template <class V>
@@ -102,11 +124,12 @@ struct StoredGap {
 };
 
 // Writes the scores of one row against a panel, without the lanes that only fill it up.
-template <class V, int Vectors>
+template <class V, int Units>
 inline void store_scores(const V* score, Size first, Size k, typename V::Real* row) {
-    typename V::Real lanes[Vectors * V::lanes];
-    for (int v = 0; v < Vectors; ++v) score[v].store(lanes + v * V::lanes);
-    for (Size l = 0; l < Vectors * V::lanes && first + l < k; ++l) row[first + l] = lanes[l];
+    using Own = Side<V, Units>;
+    typename V::Real lanes[Own::vectors * V::lanes];
+    for (int v = 0; v < Own::vectors; ++v) score[v].store(lanes + v * V::lanes);
+    for (Size l = 0; l < Own::width && first + l < k; ++l) row[first + l] = lanes[l];
 }
 
 template <class V>

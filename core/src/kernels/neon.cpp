@@ -20,10 +20,12 @@ struct Float4 {
     using Real = float;
     static constexpr int lanes = 4;
     // A unit is two vectors. 24 of the 32 registers accumulate, up to 6 hold centres, and 2 rows.
+    static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
     // Eight chains keep two pipes with a latency of four busy.
     static constexpr int thin_vectors = 8;
     static constexpr int row_vectors = 6;  // by four centres
+    static constexpr int turned = lanes;   // features at a time
 
     float32x4_t v;
 
@@ -77,9 +79,11 @@ struct Float4 {
 struct Double2 {
     using Real = double;
     static constexpr int lanes = 2;
+    static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {12, 6, 4};
     static constexpr int thin_vectors = 8;
     static constexpr int row_vectors = 6;
+    static constexpr int turned = lanes;
 
     float64x2_t v;
 
@@ -144,7 +148,7 @@ struct Pairs4 {
 
 constexpr Kernels<float> singles = table<Float4>("neon");
 constexpr Kernels<double> doubles = table<Double2>("neon");
-constexpr BoundKernels bounds = bound_table<Float4>();
+constexpr BoundKernels bounds = bound_table<Float4, Float4>();
 constexpr SeedKernels seeds = seed_table<Float4, Double2, Pairs4>();
 
 }  // namespace

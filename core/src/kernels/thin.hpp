@@ -19,18 +19,18 @@ inline void turn_rows(const typename V::Real* const* rows, Size width,
     for (Size i = 0; i < width; i += V::lanes) {
         Size f = 0;
         const auto turn = [&](auto moved) {
-            for (; f < d; f += V::lanes) {
-                if (f > d - V::lanes) f = d - V::lanes;  // the last ones, some of them twice
-                V column[V::lanes];
+            for (; f < d; f += V::turned) {
+                if (f > d - V::turned) f = d - V::turned;  // the last ones, some of them twice
+                V column[V::turned];
                 V::columns(rows + i, f, column);
 #pragma GCC unroll 16
-                for (int l = 0; l < V::lanes; ++l)
+                for (int l = 0; l < V::turned; ++l)
                     moved(column[l], f + l).store(x + (f + l) * width + i);
             }
         };
-        if (d >= V::lanes && shift)
+        if (d >= V::turned && shift)
             turn([&](V a, Size at) { return V::sub(a, V::splat(shift[at])); });
-        else if (d >= V::lanes)
+        else if (d >= V::turned)
             turn([](V a, Size) { return a; });
         for (; f < d; ++f)
             for (int l = 0; l < V::lanes; ++l) {

@@ -1,0 +1,183 @@
+// Vectors of 32 bytes, for x86-64 with AVX2 and FMA. Each file that includes this has types of its
+// own, compiled with its own flags.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "exactmeans/kernels.hpp"
+
+namespace exactmeans {
+namespace {
+
+struct Float8 {
+    using Real = float;
+    static constexpr int lanes = 8;
+    // 12 to 14 of the 16 registers accumulate.
+    static constexpr int tile_panels = 1;
+    static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
+    static constexpr int thin_vectors = 4;
+    static constexpr int row_vectors = 3;  // by four centres
+    static constexpr int turned = lanes;   // features at a time
+
+    __m256 v;
+    // Compared and selected by operators: of the intrinsics GCC makes twice as many instructions.
+    using Mask = decltype(v < v);
+
+    static Float8 load(const float* from) { return {_mm256_loadu_ps(from)}; }
+    // Words: their low halves times 2^16, and they themselves.
+    static void halves(const std::int16_t* from, Float8& low, Float8& whole) {
+        const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+        low = {_mm256_cvtepi32_ps(_mm256_slli_epi32(words, 16))};
+        whole = {_mm256_cvtepi32_ps(words)};
+    }
+    // Halves times 2^16.
+    static Float8 raised(const std::int16_t* from) {
+        const __m128i shorts = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+        return {_mm256_cvtepi32_ps(_mm256_slli_epi32(_mm256_cvtepi16_epi32(shorts), 16))};
+    }
+    static Float8 splat(float x) { return {_mm256_set1_ps(x)}; }
+    void store(float* to) const { _mm256_storeu_ps(to, v); }
+    // Features from f on of eight rows, one in each. Halves meet where they are loaded: that is not
+    // a shuffle.
+    static void columns(const float* const* rows, Size f, Float8* to) {
+        for (int half = 0; half < 8; half += 4) {
+            const auto both = [&](int r) {
+                return _mm256_insertf128_ps(
+                    _mm256_castps128_ps256(_mm_loadu_ps(rows[r] + f + half)),
+                    _mm_loadu_ps(rows[r + 4] + f + half), 1);
+            };
+            const __m256 a = both(0), b = both(1), c = both(2), d = both(3);
+            const __m256 ab = _mm256_unpacklo_ps(a, b), ba = _mm256_unpackhi_ps(a, b),
+                         cd = _mm256_unpacklo_ps(c, d), dc = _mm256_unpackhi_ps(c, d);
+            to[half] = {_mm256_shuffle_ps(ab, cd, 0x44)};
+            to[half + 1] = {_mm256_shuffle_ps(ab, cd, 0xee)};
+            to[half + 2] = {_mm256_shuffle_ps(ba, dc, 0x44)};
+            to[half + 3] = {_mm256_shuffle_ps(ba, dc, 0xee)};
+        }
+    }
+    static Float8 add(Float8 a, Float8 b) { return {_mm256_add_ps(a.v, b.v)}; }
+    static Float8 sub(Float8 a, Float8 b) { return {_mm256_sub_ps(a.v, b.v)}; }
+    static Float8 mul(Float8 a, Float8 b) { return {_mm256_mul_ps(a.v, b.v)}; }
+    static Float8 fma(Float8 a, Float8 b, Float8 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+    static Float8 iota() { return {_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7)}; }
+    static Mask equal(Float8 a, Float8 b) { return a.v == b.v; }
+    static Mask less(Float8 a, Float8 b) { return a.v < b.v; }
+    static unsigned bits(Mask m) { return unsigned(_mm256_movemask_ps(__m256(m))); }
+    static Float8 select(Mask m, Float8 a, Float8 b) { return {m ? a.v : b.v}; }
+    static Float8 min(Float8 a, Float8 b) { return {_mm256_min_ps(a.v, b.v)}; }
+    static Float8 max(Float8 a, Float8 b) { return {_mm256_max_ps(a.v, b.v)}; }
+    static float lowest(Float8 a) {
+        __m128 m = _mm_min_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+        m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+        return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
+    }
+    // The lowest of each of eight: lanes are put side by side while they are reduced.
+    static Float8 lowest_of(const Float8* a) {
+        const auto two = [](Float8 b, Float8 c) {
+            return _mm256_min_ps(_mm256_unpacklo_ps(b.v, c.v), _mm256_unpackhi_ps(b.v, c.v));
+        };
+        const auto four = [&](const Float8* b) {
+            const __m256 c = two(b[0], b[1]), d = two(b[2], b[3]);
+            return _mm256_min_ps(_mm256_shuffle_ps(c, d, 0x44), _mm256_shuffle_ps(c, d, 0xee));
+        };
+        const __m256 b = four(a), c = four(a + 4);
+        return {
+            _mm256_min_ps(_mm256_permute2f128_ps(b, c, 0x20), _mm256_permute2f128_ps(b, c, 0x31))};
+    }
+};
+
+struct Double4 {
+    using Real = double;
+    static constexpr int lanes = 4;
+    static constexpr int tile_panels = 1;
+    static constexpr int tile_rows[3] = {12, 6, 4};
+    static constexpr int thin_vectors = 4;
+    static constexpr int row_vectors = 3;
+    static constexpr int turned = lanes;
+
+    __m256d v;
+    using Mask = decltype(v < v);
+
+    static Double4 load(const double* from) { return {_mm256_loadu_pd(from)}; }
+    static Double4 load(const float* from) { return {_mm256_cvtps_pd(_mm_loadu_ps(from))}; }
+    static Double4 splat(double x) { return {_mm256_set1_pd(x)}; }
+    void store(double* to) const { _mm256_storeu_pd(to, v); }
+    static void columns(const double* const* rows, Size f, Double4* to) {
+        for (int half = 0; half < 4; half += 2) {
+            const auto both = [&](int r) {
+                return _mm256_insertf128_pd(
+                    _mm256_castpd128_pd256(_mm_loadu_pd(rows[r] + f + half)),
+                    _mm_loadu_pd(rows[r + 2] + f + half), 1);
+            };
+            const __m256d a = both(0), b = both(1);
+            to[half] = {_mm256_unpacklo_pd(a, b)};
+            to[half + 1] = {_mm256_unpackhi_pd(a, b)};
+        }
+    }
+    static Double4 add(Double4 a, Double4 b) { return {_mm256_add_pd(a.v, b.v)}; }
+    static Double4 sub(Double4 a, Double4 b) { return {_mm256_sub_pd(a.v, b.v)}; }
+    static Double4 mul(Double4 a, Double4 b) { return {_mm256_mul_pd(a.v, b.v)}; }
+    static Double4 fma(Double4 a, Double4 b, Double4 c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
+    static Double4 iota() { return {_mm256_setr_pd(0, 1, 2, 3)}; }
+    static Mask equal(Double4 a, Double4 b) { return a.v == b.v; }
+    static Mask less(Double4 a, Double4 b) { return a.v < b.v; }
+    static unsigned bits(Mask m) { return unsigned(_mm256_movemask_pd(__m256d(m))); }
+    static Double4 select(Mask m, Double4 a, Double4 b) { return {m ? a.v : b.v}; }
+    static Double4 min(Double4 a, Double4 b) { return {_mm256_min_pd(a.v, b.v)}; }
+    static Double4 max(Double4 a, Double4 b) { return {_mm256_max_pd(a.v, b.v)}; }
+    static double lowest(Double4 a) {
+        const __m128d m = _mm_min_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));
+        return _mm_cvtsd_f64(_mm_min_sd(m, _mm_unpackhi_pd(m, m)));
+    }
+    static Double4 lowest_of(const Double4* a) {
+        const auto two = [](Double4 b, Double4 c) {
+            return _mm256_min_pd(_mm256_unpacklo_pd(b.v, c.v), _mm256_unpackhi_pd(b.v, c.v));
+        };
+        const __m256d b = two(a[0], a[1]), c = two(a[2], a[3]);
+        return {
+            _mm256_min_pd(_mm256_permute2f128_pd(b, c, 0x20), _mm256_permute2f128_pd(b, c, 0x31))};
+    }
+    // (0 + 2) + (1 + 3)
+    static double total(Double4 a) {
+        const __m128d m = _mm_add_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));
+        return _mm_cvtsd_f64(_mm_add_sd(m, _mm_unpackhi_pd(m, m)));
+    }
+};
+
+// Eight pairs of 16-bit numbers, or as many sums.
+struct Pairs8 {
+    static constexpr int lanes = 8;
+    __m256i v;
+
+    static Pairs8 zero() { return {_mm256_setzero_si256()}; }
+    static Pairs8 load(const std::int8_t* from) {
+        return {_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+    }
+    static Pairs8 load(const std::int16_t* from) {
+        return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))};
+    }
+    static Pairs8 splat(const std::int16_t* pair) {
+        std::int32_t both;
+        std::memcpy(&both, pair, sizeof both);
+        return {_mm256_set1_epi32(both)};
+    }
+    static Pairs8 add_products(Pairs8 sum, Pairs8 a, Pairs8 b) {
+        return {_mm256_add_epi32(sum.v, _mm256_madd_epi16(a.v, b.v))};
+    }
+    template <class V>
+    static V real(Pairs8 sum) {
+        return {_mm256_cvtepi32_ps(sum.v)};
+    }
+    static std::int32_t total(Pairs8 sum) {
+        __m128i m =
+            _mm_add_epi32(_mm256_castsi256_si128(sum.v), _mm256_extracti128_si256(sum.v, 1));
+        m = _mm_add_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+        return _mm_cvtsi128_si32(_mm_add_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
+    }
+};
+
+}  // namespace
+}  // namespace exactmeans
