@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "exactmeans/centroids.hpp"
+#include "exactmeans/lines.hpp"
 
 namespace exactmeans {
 
@@ -201,7 +202,8 @@ private:
     std::vector<std::int32_t> centre_, group_;
     std::vector<char> copy_;
     std::vector<Size> packed_;  // moves of the centre that the layout has
-    std::vector<R> start_, values_;
+    std::vector<R> start_;
+    Lines<R> values_;
     Layout<R> layout_;  // of sparse centres
     Panels<R> view_;
     Size width_ = 0;

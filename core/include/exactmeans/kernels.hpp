@@ -180,6 +180,8 @@ struct Kernels {
                            const Nearest<R>& out);
     void (*scores_dense_l1)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr_l1)(const SlotRow<R>* rows, Size n, const Panels<R>& centres, R* out);
+    // Are all of them finite? Raises `largest` to the largest |x|, and bounds[f] to |pull x|.
+    bool (*sizes)(const R* x, Size d, double pull, double& largest, double* bounds);
     // sum of ((x - shift) scale)^2
     SquareSum (*square_sum)(const R* x, const R* shift, Size d, double scale);
     // sum of ((x - c) scale)^2, compensated

@@ -15,6 +15,7 @@
 
 #include "exactmeans/frame.hpp"
 #include "exactmeans/kernels.hpp"
+#include "exactmeans/lines.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/sparse.hpp"
 
@@ -284,7 +285,7 @@ private:
     const std::uint32_t* used_ = nullptr;  // slots, that the values stand in
     std::vector<std::uint32_t> slots_, places_;
     std::vector<Posting<R>> postings_;
-    std::vector<R> values_;
+    Lines<R> values_;
     std::vector<char> stale_;  // centres that the panels do not have yet
 };
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "exactmeans/kernels.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
 
@@ -36,20 +37,18 @@ struct Survey {
 
 namespace detail {
 
-// x - x is 0 for finite x, NaN otherwise.
+// Raises `largest` and, of dense rows, bounds. Are all values finite?
 template <class Rows>
-void survey_row(const Rows& x, Size i, Survey& part) {
-    const double weight = x.weight(i), pull = x.pull(i);
-    double bad = 0, largest = 0;
+bool sizes_of(const Rows& x, Size i, double& largest, double* bounds) {
+    double bad = 0;  // x - x is 0 for finite x, NaN otherwise
     if constexpr (is_dense<Rows>) {
-        double* bounds = part.bounds.data();
-        const typename Rows::Real* row = x.row(i);
-        const Size step = x.col_stride;
+        const double pull = x.pull(i);
+        if (x.col_stride == 1)
+            return kernels<typename Rows::Real>().sizes(x.row(i), x.d, pull, largest, bounds);
         for (Size f = 0; f < x.d; ++f) {
-            const double size = std::fabs(double(row[f * step]));
+            const double size = std::fabs(double(x.at(i, f))), scaled = size * pull;
             bad += size - size;
             largest = size > largest ? size : largest;
-            const double scaled = size * pull;
             bounds[f] = scaled > bounds[f] ? scaled : bounds[f];
         }
     } else {
@@ -59,11 +58,18 @@ void survey_row(const Rows& x, Size i, Survey& part) {
             bad += size - size;
             largest = size > largest ? size : largest;
         }
-        part.bounds[0] = std::max(part.bounds[0], largest * pull);
     }
+    return bad == 0;
+}
+
+template <class Rows>
+void survey_row(const Rows& x, Size i, Survey& part) {
+    double largest = 0;
+    const bool finite = sizes_of(x, i, largest, part.bounds.data());
+    if constexpr (!is_dense<Rows>) part.bounds[0] = std::max(part.bounds[0], largest * x.pull(i));
     part.largest = std::max(part.largest, largest);
-    part.largest_weight = std::max(part.largest_weight, weight);
-    if (bad != 0 && part.first_bad_row < 0) {
+    part.largest_weight = std::max(part.largest_weight, x.weight(i));
+    if (!finite && part.first_bad_row < 0) {
         part.first_bad_row = i;
         const auto look = [&](double value) {
             part.bad_is_nan = part.bad_is_nan || std::isnan(value);

@@ -34,6 +34,7 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             &nearest_csr_rows<V, false, StoredGap<V>>,
             &scores_dense<V, Gap<V>>,
             &scores_csr<V, StoredGap<V>>,
+            &sizes<V>,
             &square_sum<V>,
             &distance2<V, R>,
             &distance2<V, double>,

@@ -109,6 +109,19 @@ inline SquareSum striped_squares(Each each, Value value) {
 }
 
 template <class V>
+bool sizes(const typename V::Real* x, Size d, double pull, double& largest, double* bounds) {
+    double top[stripes] = {}, off[stripes] = {};
+    All<V>{d}.rolled([&](Size f, int l) {
+        const double size = __builtin_fabs(double(x[f])), scaled = size * pull;
+        off[l] += size - size;  // 0 for finite x, NaN otherwise
+        top[l] = size > top[l] ? size : top[l];
+        bounds[f] = scaled > bounds[f] ? scaled : bounds[f];
+    });
+    for (int l = 0; l < stripes; ++l) largest = top[l] > largest ? top[l] : largest;
+    return stripes_total<V>(off) == 0;
+}
+
+template <class V>
 SquareSum square_sum(const typename V::Real* x, const typename V::Real* shift, Size d,
                      double scale) {
     const All<V> all{d};
