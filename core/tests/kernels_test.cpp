@@ -16,7 +16,7 @@ using namespace samples;
 namespace {
 
 const Size every_d[] = {1, 2, 3, 7, 8, 16, 17, 54, 100, 300};
-const Size every_k[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 20, 33, 100, 113, 129};
+const Size every_k[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 20, 27, 33, 50, 100, 113, 129};
 
 template <class R>
 struct Answer {

@@ -5,11 +5,11 @@
 #include <limits>
 #include <memory>
 
-#include "../src/kernels/isa.hpp"
 #include "check.hpp"
 #include "exactmeans/directions.hpp"
 #include "exactmeans/seed/csr.hpp"
 #include "exactmeans/seed/dense.hpp"
+#include "isas.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;
@@ -18,8 +18,8 @@ using namespace samples;
 namespace {
 
 std::vector<const SeedKernels*> tables() {
-    std::vector<const SeedKernels*> out{&isa_baseline.seeds};
-    if (seed_kernels().reach != isa_baseline.seeds.reach) out.push_back(&seed_kernels());
+    std::vector<const SeedKernels*> out;
+    for (const Isa* isa : isas()) out.push_back(&isa->seeds);
     return out;
 }
 

@@ -12,8 +12,9 @@
 
 namespace exactmeans {
 
-// Lanes run across centres, in units of 32 bytes: one AVX2 vector, two of NEON's. Centres are
-// padded to whole units only, so that a small k does not pay for lanes it does not have.
+// Lanes run across centres, in units of 32 bytes: one AVX2 vector, two of NEON's, half of
+// AVX-512's. Centres are padded to whole units only, so that a small k does not pay for lanes it
+// does not have.
 template <class R>
 inline constexpr Size unit_width = Size(32 / sizeof(R));
 template <class R>
