@@ -167,6 +167,32 @@ def test_transform_gives_distances() -> None:
     np.testing.assert_allclose(model.transform(sp.csr_array(X)), expected, rtol=1e-12)
 
 
+@pytest.mark.core
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("d", [2, 16, 40, 5000])
+def test_predict_refuses_rows_that_are_not_finite(d: int, value: float) -> None:
+    """They are told by their scores, so every kernel must leave them without a finite one."""
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(70, d)) + 3  # shifted by the mean
+    X[:, d // 2] = 0  # as are all centres there
+    for dtype in ("float32", "float64"):
+        model = KMeans(20, n_init=1, random_state=0).fit(X.astype(dtype))
+        for row in (0, 33, 69):
+            for column in {0, d // 2, d - 1}:
+                bad = X.astype(dtype)
+                bad[row, column] = value
+                with pytest.raises(
+                    ValueError, match=rf"must be finite.* first such row is {row}\."
+                ):
+                    model.predict(bad)
+
+
+def test_predict_takes_rows_whose_scores_overflow() -> None:
+    X = np.random.default_rng(0).normal(size=(70, 3)).astype(np.float32)
+    model = KMeans(4, n_init=1, random_state=0).fit(X)
+    assert set(model.predict(np.float32(3e38) * np.sign(X))) <= set(range(4))
+
+
 def test_clone_forgets_the_fit_only() -> None:
     model = fitted(blobs(), algorithm="hamerly", n_jobs=2, memory_limit="1GB")
     copy = clone(model)

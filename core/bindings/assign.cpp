@@ -135,6 +135,7 @@ struct Beside {
 struct AnyAssigner {
     std::variant<Beside<float>, Beside<double>> of;
     Size n, k;
+    Size doubtful = 0;  // rows of the last pass
 
     AnyAssigner(const std::string& name, bool single, Size rows, Size centres)
         : n(rows), k(centres) {
@@ -171,6 +172,7 @@ std::tuple<Size, Size, Size> assign(AnyAssigner& any, const Block& block, AnyCen
             return assign_with(*beside.assigner, block, centroids, labels, n_jobs);
         },
         any.of);
+    any.doubtful = tally.doubtful;
     return {tally.changed, tally.distances, tally.skipped};
 }
 
@@ -246,6 +248,7 @@ void bind_assign(nb::module_& m) {
         .def("use", &AnyAssigner::use)
         .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"),
              nb::arg("n_jobs"))
+        .def_ro("doubtful", &AnyAssigner::doubtful)
         .def("settled", &settled, nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
         .def("moved", [](AnyAssigner& any, const Movement& movement) {
             std::visit([&](auto& beside) { beside.assigner->moved(movement); }, any.of);

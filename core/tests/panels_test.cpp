@@ -2,6 +2,7 @@
 // baseline. All that kernels read is as long as it must be and no longer, so that AddressSanitizer
 // sees half a vector that is read as a whole.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 
@@ -159,10 +160,45 @@ void check_sizes() {
     }
 }
 
+// Rows that are not finite have no finite score, whatever the centres: predict relies on it.
+template <class R>
+void check_doubtful() {
+    Random random(23);
+    constexpr R infinity = std::numeric_limits<R>::infinity();
+    for (const Size d : {2, 3, 16, 40, 4100})
+        for (const Size k : {3, 20, 35}) {
+            Sample<R> sample(random, k, d);
+            for (Size at = 0; at < sample.values.size; at += 3)
+                sample.values.values[std::size_t(at)] = 0;
+            std::vector<char> bad(Sample<R>::n, 0);
+            Size next = 0;
+            for (const R value : {infinity, -infinity, std::numeric_limits<R>::quiet_NaN()})
+                for (const Size f : {Size(0), d / 2, d - 1}) {
+                    const std::size_t i = std::size_t(next += 4);
+                    sample.rows[i].values[std::size_t(f)] = value;
+                    bad[i] = 1;
+                }
+            const std::vector<R> shift(static_cast<std::size_t>(d), R(0.5));
+            for (const Kernels<R>* table : tables<R>())
+                for (const bool shifted : {false, true}) {
+                    if (shifted && d > thin_features<R>) continue;
+                    std::vector<std::int32_t> label(Sample<R>::n);
+                    std::vector<R> score(Sample<R>::n);
+                    table->nearest_dense(
+                        sample.dense.data(), Sample<R>::n, shifted ? shift.data() : nullptr,
+                        sample.panels(dense_panels<R>(k)), {label.data(), score.data(), nullptr});
+                    for (std::size_t i = 0; i < bad.size(); ++i)
+                        CHECK_EQ(std::abs(score[i]) < infinity, !bad[i]);
+                }
+        }
+}
+
 }  // namespace
 
 TEST(panels_float) { check_all_panels<float>(); }
 TEST(panels_double) { check_all_panels<double>(); }
+TEST(doubtful_float) { check_doubtful<float>(); }
+TEST(doubtful_double) { check_doubtful<double>(); }
 TEST(sizes_float) { check_sizes<float>(); }
 TEST(sizes_double) { check_sizes<double>(); }
 

@@ -550,24 +550,29 @@ class KMeans(
 
     # -- using a fitted model ------------------------------------------------------------------
 
+    def _given_centres(self) -> Any:
+        given: Any = self.cluster_centers_
+        return given if sp.issparse(given) else np.asarray(given)
+
     def _centres(self) -> check.Matrix:
         """`cluster_centers_`, which users may have replaced."""
-        given: Any = self.cluster_centers_
-        if not sp.issparse(given):
-            given = np.asarray(given)
-        dtype = given.dtype if given.dtype in check.REALS else np.float64
+        given = self._given_centres()
         centres = check.check_centres(
             given,
             given.shape[0] if given.ndim else 0,
             self.n_features_in_,
-            dtype,
+            _real(given.dtype),
             "cluster_centers_",
             sparse=bool(sp.issparse(given)),
         )
         return as_directions(centres, _metrics.METRICS[self._frame.metric], "cluster_centers_")
 
-    def _engine(self, X: Any, sample_weight: Any = None, *, part: bool = False) -> LocalEngine:
-        blocks = check.as_blocks(self, X, reset=False, dtype=self._centres().dtype)
+    def _engine(
+        self, X: Any, sample_weight: Any = None, *, part: bool = False, labelled: bool = False
+    ) -> LocalEngine:
+        """X, whose values are finite; or are looked at when they are `labelled`, where they can be."""
+        dtype = _real(self._given_centres().dtype)
+        blocks = check.as_blocks(self, X, reset=False, dtype=dtype)
         weights = check.check_weights(sample_weight, check.count_rows(blocks), part=part)
         metric = _metrics.METRICS[self._frame.metric]  # that of fit, whatever was set since
         n_jobs = check.check_n_jobs(self.n_jobs)
@@ -575,17 +580,18 @@ class KMeans(
         engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows)
         if metric.directed or metric.l1:
             engine.examine(to_fit=False)
-        else:
+        elif engine.sparse or engine.streamed or not labelled:
             engine.refuse_nonfinite()
         return engine
 
     def _assigned(self, X: Any, sample_weight: Any = None, *, part: bool = False) -> LocalEngine:
         """X, all of it or a part, with every row labelled."""
         check_is_fitted(self)
-        engine = self._engine(X, sample_weight, part=part)
+        engine = self._engine(X, sample_weight, part=part, labelled=True)
         centres = self._centres()
         engine.start("lloyd", centres.shape[0])
         engine.assign(self._frame.centroids(centres, engine))
+        engine.refuse_doubtful()
         return engine
 
     def __sklearn_tags__(self) -> Any:
@@ -593,6 +599,11 @@ class KMeans(
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _real(dtype: Any) -> Any:
+    """What centres of a dtype are compared in."""
+    return dtype if dtype in check.REALS else np.dtype(np.float64)
 
 
 class RestoredOnError:

@@ -294,6 +294,12 @@ class LocalEngine:
         else:
             refuse_nonfinite(self.survey(weighted=False))
 
+    def refuse_doubtful(self) -> None:
+        """Look for them among dense rows in memory that `lloyd` has labelled, which it does anyway:
+        rows that have a finite score are finite."""
+        if any(part.assigner.doubtful for part in self._parts):
+            refuse_nonfinite(self.survey(weighted=False))
+
     def _check(self, part: Part) -> None:
         if part.number in self._unchecked:
             refuse_nonfinite(part.plain.survey(self.n_jobs), first_row=part.begin)

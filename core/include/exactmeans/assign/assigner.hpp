@@ -31,11 +31,14 @@ struct Tally {
     Size changed = 0;    // rows whose label is new
     Size distances = 0;  // row-centre scores computed
     Size skipped = 0;    // rows whose label was certain without any
+    // Of dense rows, if lloyd labels them: those without a finite score. All others are finite.
+    Size doubtful = 0;
 
     Tally& operator+=(const Tally& other) {
         changed += other.changed;
         distances += other.distances;
         skipped += other.skipped;
+        doubtful += other.doubtful;
         return *this;
     }
 };

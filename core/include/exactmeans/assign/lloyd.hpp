@@ -7,6 +7,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
@@ -44,7 +46,8 @@ public:
 
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
-        Tally tally{0, (end - begin) * work.centroids.k(), 0};
+        Tally tally;
+        tally.distances = (end - begin) * work.centroids.k();
         const auto take = [&](const std::vector<std::int32_t>& label, Size first) {
             std::int32_t* const to = work.labels + first;
             std::int32_t changed = 0;  // no wider than labels, so that they are compared together
@@ -65,6 +68,9 @@ public:
             }
         }
         scan.nearest(work, begin, nullptr, end - begin, false);
+        if constexpr (is_dense<Rows>)
+            for (const R score : scan.score)
+                tally.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
         take(scan.label, begin);
         return tally;
     }
