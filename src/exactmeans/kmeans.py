@@ -570,7 +570,7 @@ class KMeans(
     def _engine(
         self, X: Any, sample_weight: Any = None, *, part: bool = False, labelled: bool = False
     ) -> LocalEngine:
-        """X, whose values are finite; or are looked at when they are `labelled`, where they can be."""
+        """X, whose values are finite; or, if it is to be labelled next, will be looked at then."""
         dtype = _real(self._given_centres().dtype)
         blocks = check.as_blocks(self, X, reset=False, dtype=dtype)
         weights = check.check_weights(sample_weight, check.count_rows(blocks), part=part)
