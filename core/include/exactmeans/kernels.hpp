@@ -30,10 +30,10 @@ inline constexpr Size largest_k = Size(1) << 24;
 inline constexpr Size longest_chain = 4096;
 inline constexpr Size chain_piece = 256;
 
-// Dense rows of up to this many features, two lines of the cache, are compared with lanes across
-// rows: turning them costs less than what it saves.
+// Dense rows of up to this many features are compared with lanes across rows: turning them costs
+// less than what it saves.
 template <class R>
-inline constexpr Size thin_features = Size(128 / sizeof(R));
+inline constexpr Size thin_features = sizeof(R) == sizeof(float) ? 64 : 24;
 
 // What a rare feature adds to one centre: its place in the layout and minus its (scaled) value.
 template <class R>

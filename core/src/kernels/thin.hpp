@@ -102,11 +102,13 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n, const typen
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
-    constexpr Size block = Size(V::row_vectors) * V::lanes, most = 4 * block;
-    alignas(64) R x[thin_features<R> * most];
+    constexpr Size block = Size(V::row_vectors) * V::lanes, longest = block * thin_features<R>,
+                   room = longest < 6144 ? 6144 : longest, blocks = 4;
+    alignas(64) R x[room];
     R label[V::lanes];
-    LaneBest<V> best[most / V::lanes];
-    const Size d = centres.d;
+    LaneBest<V> best[blocks * block / V::lanes];
+    const Size d = centres.d, fit = room / (block * d),
+               most = block * (fit < blocks ? fit : blocks);
     for (Size begin = 0; begin < n; begin += most) {
         const Size left = n - begin, count = left < most ? left : most;
         const Size full = count / block, rest = count % block, past = full * V::row_vectors;
