@@ -102,8 +102,9 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n, const typen
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
-    constexpr Size block = Size(V::row_vectors) * V::lanes, longest = block * thin_features<R>,
-                   room = longest < 6144 ? 6144 : longest, blocks = 4;
+    // Up to four blocks of rows, as far as they fit 6144 values, but always one of the widest.
+    constexpr Size block = Size(V::row_vectors) * V::lanes, widest = block * thin_features<R>,
+                   room = widest < 6144 ? 6144 : widest, blocks = 4;
     alignas(64) R x[room];
     R label[V::lanes];
     LaneBest<V> best[blocks * block / V::lanes];

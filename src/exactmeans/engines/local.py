@@ -295,8 +295,10 @@ class LocalEngine:
             refuse_nonfinite(self.survey(weighted=False))
 
     def refuse_doubtful(self) -> None:
-        """Look for them among dense rows in memory that `lloyd` has labelled, which it does anyway:
-        rows that have a finite score are finite."""
+        """The same for dense rows in memory, after `lloyd` has labelled them.
+
+        Rows that have a finite score are finite, so that few are ever looked at for it.
+        """
         if any(part.assigner.doubtful for part in self._parts):
             refuse_nonfinite(self.survey(weighted=False))
 
