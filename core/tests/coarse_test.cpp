@@ -1,7 +1,9 @@
 #include "exactmeans/coarse.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "check.hpp"
@@ -15,6 +17,8 @@ using namespace samples;
 namespace {
 
 constexpr Size d = 50;
+// A unit that is not full, several, and several panels.
+constexpr Size sizes[] = {33, 48, 64, 131, 260};
 
 template <class R>
 Matrix<R> centres_of(Size k, bool signs, Random& random) {
@@ -23,35 +27,94 @@ Matrix<R> centres_of(Size k, bool signs, Random& random) {
         return signs && random.coin() ? -value : value;
     });
 }
-
-// Rows of one feature each, whose scores tell the values of all centres in it.
-template <class I, class R>
-Csr<R, I> single_features() {
-    Matrix<R> one(d, d);
-    for (Size f = 0; f < d; ++f) one(f, f) = 1;
-    return Csr<R, I>(one);
+template <class R>
+std::vector<SparseVector<R>> sparse_of(const Matrix<R>& centres) {
+    std::vector<SparseVector<R>> out(static_cast<std::size_t>(centres.n));
+    for (Size j = 0; j < centres.n; ++j)
+        for (Size f = 0; f < d; ++f)
+            if (centres(j, f) != 0) out[std::size_t(j)].push(f, centres(j, f));
+    return out;
 }
 
+// Rows of one feature each, which leave the least room for errors, and whole ones.
 template <class R>
-void check_values(const Coarse<R>& coarse, const Centroids<R>& centroids) {
-    const Size k = centroids.k();
-    const auto csr = single_features<std::int32_t, R>();
+Matrix<R> rows_of(Size n, bool signs, Random& random) {
+    Matrix<R> x(n, d);
+    for (Size i = 0; i < n; ++i)
+        for (Size f = 0; f < d; ++f) {
+            const bool has = i < d ? f == i : random.below(4) == 0;
+            x(i, f) = R(has ? (signs && random.coin() ? -1 : 1) * random.uniform(0.1, 1) : 0);
+        }
+    return x;
+}
+
+// The score with stored numbers, exact but for a few bits of long double.
+template <class R>
+long double exact_score(const Centroids<R>& centroids, const Matrix<R>& x, Size i, Size j) {
+    long double score = static_cast<long double>(centroids.start()[j]);
+    const SparseVector<R> centre = centroids.nonzeros(j);
+    for (Size f = 0; f < d; ++f)
+        score += static_cast<long double>(x(i, f)) *
+                 static_cast<long double>(Layout<R>::packed(centroids.frame(), f, centre.at(f)));
+    return score;
+}
+
+template <class R, class I>
+CoarseScan<R> scan_of(const Csr<R, I>& csr, const Coarse<R>& coarse) {
     CoarseScan<R> scan;
-    scan.load(csr.rows(), 0, d);
-    std::vector<double> low(static_cast<std::size_t>(k));
-    for (Size f = 0; f < d; ++f) {
-        coarse.lowest(scan.row(f), low.data());
+    scan.take(csr.rows(), csr.n, [](Size t) { return t; });
+    scan.get_ready(coarse);
+    return scan;
+}
+
+// Every score is seen within its bounds, by the first bits in the kernels of each instruction set
+// and by all of them.
+template <class R>
+void check_scores(const Coarse<R>& coarse, const Centroids<R>& centroids, bool signs,
+                  Random& random) {
+    constexpr Size n = d + 20;
+    const Size k = centroids.k();
+    const Matrix<R> x = rows_of<R>(n, signs, random);
+    const Csr<R, std::int32_t> csr(x);
+    const CoarseScan<R> scan = scan_of(csr, coarse);
+    const CoarsePanels& panels = coarse.panels();
+    const float inf = std::numeric_limits<float>::infinity();
+    std::vector<std::int32_t> list(static_cast<std::size_t>(CoarsePanels::padded(k)));
+    for (const Kernels<float>* table : tables<float>())
+        for (Size i = 0; i < n; ++i) {
+            const auto is_below = [&](Size p, Size j, double limit, bool up) {
+                const float most = std::nextafter(float(limit), up ? inf : -inf);
+                float others = inf;
+                const Size count =
+                    table->coarse_below(scan.ready(i), panels, p, most, list.data(), others);
+                CHECK(others > most);
+                return std::find(list.data(), list.data() + count, std::int32_t(j)) !=
+                       list.data() + count;
+            };
+            for (Size p = 0; p < panels.count(); ++p) {
+                const CoarsePanels::Panel panel = panels.panel(p);
+                for (Size j = panel.first; j < std::min(k, panel.first + panel.width()); ++j) {
+                    const double exact = double(exact_score(centroids, x, i, j)),
+                                 seen = exact - scan.bound(i).offset;
+                    CHECK(is_below(p, j, seen, true));
+                    CHECK(
+                        !is_below(p, j, seen - scan.bound(i).width - coarse.start_slack(j), false));
+                }
+            }
+        }
+    for (Size i = 0; i < n; ++i) {
+        const auto row = csr.rows().row(i);
+        std::vector<double> sized;
+        for (Size t = 0; t < row.nonzeros; ++t)
+            sized.push_back(double(row.value[t]) *
+                            double(coarse.steps()[std::size_t(row.index[t])]));
         for (Size j = 0; j < k; ++j) {
-            const double part = double(coarse.parts()[std::size_t(j)]),
-                         start = double(centroids.start()[j]),
-                         value = double(
-                             Layout<R>::packed(centroids.frame(), f, centroids.master(j)[f]));
-            const double least = low[std::size_t(j)],
-                         most = coarse.highest(least, j, scan.row(f).error);
-            CHECK(least <= start + value && start + value <= most);
-            // Within half a step, beside what rounding may come to.
-            const double seen = least + double(scan.row(f).error) * part;
-            CHECK(std::abs(seen - (start + value)) <= 0x1p15 * part + start * 0x1p-19);
+            const double exact = double(exact_score(centroids, x, i, j));
+            CHECK(std::abs(coarse.closer(row, sized.data(), j) - exact) <=
+                  scan.bound(i).closer + coarse.start_slack(j));
+            // That is a fiftieth of the first look's room at most, beside what rounding comes to.
+            CHECK(scan.bound(i).closer * 50 <=
+                  scan.bound(i).width + coarse.largest_start() * 0x1p-16);
         }
     }
 }
@@ -60,19 +123,62 @@ template <class R>
 void check_centres(Size k, bool signs) {
     Random random(static_cast<std::uint64_t>(2 * k + signs));
     const Threads threads{2};
-    Matrix<R> centres = centres_of<R>(k, signs, random);
-    Centroids<R> centroids(centres.values.data(), k, d, Frame<R>{}, threads);
-    check_values(Coarse<R>::of(centroids, threads), centroids);
-    // One of the two that share words moves, then the other.
-    for (const Size moved : {Size(3), Size(11)}) {
-        for (Size f = 0; f < d; ++f) centres(moved, f) = R(signs ? -random.unit() : random.unit());
-        centroids.move(centres.values.data(), threads);
-        check_values(Coarse<R>::of(centroids, threads), centroids);
-    }
+    const Matrix<R> centres = centres_of<R>(k, signs, random);
+    const Centroids<R> dense(centres.values.data(), k, d, Frame<R>{}, threads),
+        sparse(sparse_of(centres), d, Frame<R>{}, threads);
+    check_scores(Coarse<R>::of(dense, threads), dense, signs, random);
+    check_scores(Coarse<R>::of(sparse, threads), sparse, signs, random);
 }
 
-// Kernels see the lowest scores that `lowest` tells, whatever the type of the indices is and
-// wherever rows end.
+// Centres that moved are put into the layout one by one: of two that share words one, the other, or
+// both; with features that come and go, and values that grow beyond what steps were made for, again
+// and again.
+template <class R>
+void check_patches(Size k, bool signs) {
+    Random random(static_cast<std::uint64_t>(3 * k + signs));
+    const Threads threads{2};
+    Matrix<R> centres = centres_of<R>(k, signs, random);
+    Centroids<R> centroids(sparse_of(centres), d, Frame<R>{}, threads);
+    Coarse<R> coarse(centroids, false);
+    coarse.update(centroids, threads);
+    const std::vector<float> before = coarse.steps();
+    for (int round = 0; round < 9; ++round) {
+        std::vector<SparseVector<R>> then;
+        for (Size j = 0; j < k; ++j) then.push_back(centroids.nonzeros(j));
+        const std::vector<std::vector<Size>> choices = {{3}, {35 % k}, {3, 35 % k, k - 1}};
+        const std::vector<Size>& moved = choices[std::size_t(round % 3)];
+        for (const Size j : moved)
+            for (Size f = 0; f < d; ++f) {
+                if (random.below(3) == 0) centres(j, f) = R(0);
+                if (random.below(3) == 0)
+                    centres(j, f) =
+                        R((f < 4 ? 1.5 * double(round + 1) : 0.5) * random.uniform(0.5, 1));
+            }
+        centroids.move(sparse_of(centres), threads);
+        coarse.update(centroids, moved, then, threads);
+        check_scores(coarse, centroids, signs, random);
+    }
+    Size grown = 0;
+    for (std::size_t f = 0; f < before.size(); ++f) {
+        CHECK(coarse.steps()[f] >= before[f]);  // it was not packed anew
+        grown += coarse.steps()[f] > before[f];
+    }
+    CHECK(grown >= 4);
+    // Now there are values of a sign that steps were not made for, or more centres than are worth
+    // patches.
+    std::vector<SparseVector<R>> then;
+    for (Size j = 0; j < k; ++j) then.push_back(centroids.nonzeros(j));
+    std::vector<Size> moved{5};
+    for (Size j = 6; signs && j < k; ++j) moved.push_back(j);
+    for (const Size j : moved) centres(j, 7) = R(signs ? 0.25 : -0.25);
+    centroids.move(sparse_of(centres), threads);
+    coarse.update(centroids, moved, then, threads);
+    check_scores(coarse, centroids, true, random);
+    if (!signs) CHECK_EQ(coarse.zero(), 0.0);
+}
+
+// All instruction sets make the same of rows and find the same, whatever the type of the indices is
+// and wherever rows end.
 template <class R, class I>
 void check_kernels(Size k) {
     Random random(static_cast<std::uint64_t>(k));
@@ -83,43 +189,155 @@ void check_kernels(Size k) {
     constexpr Size n = 40;
     const Csr<R, I> csr(
         Matrix<R>(n, d, [&] { return random.below(4) ? 0.0 : random.uniform(-1, 1); }));
-    CoarseScan<R> scan;
-    scan.load(csr.rows(), 0, n);
-    std::vector<double> low(static_cast<std::size_t>(k));
+    CoarseScan<R> scan = scan_of(csr, coarse);
+    const Size panels = coarse.panels().count();
+    std::vector<float> reaches;  // two halves each
+    for (const float step : coarse.steps()) {
+        const auto half = [](float x) { return std::bit_cast<std::uint32_t>(x) >> 16; };
+        reaches.push_back(std::bit_cast<float>(half(step) << 16 | half(3 * step)));
+    }
+    std::vector<std::int32_t> first_label;
+    std::vector<float> first;
+    std::vector<std::int16_t> first_values;
     for (const Kernels<float>* table : tables<float>()) {
         std::vector<std::int32_t> label(n);
-        std::vector<float> score(n), second(n);
-        table->coarse_csr(&scan.row(0), n, coarse.panels(),
-                          {label.data(), score.data(), second.data()});
+        std::vector<float> score(n), second(n), lows(std::size_t(n * panels)), all;
+        std::vector<std::int16_t> values(csr.data.size() + coarse_ahead);
+        std::vector<float> sized(d + coarse_ahead);
+        std::vector<CoarseRow> rows;
+        std::int16_t* to = values.data();
         for (Size i = 0; i < n; ++i) {
-            coarse.lowest(scan.row(i), low.data());
-            std::vector<double> sorted = low;
-            std::sort(sorted.begin(), sorted.end());
-            CHECK(std::abs(double(score[std::size_t(i)]) - sorted[0]) <= 1e-4);
-            CHECK(std::abs(double(second[std::size_t(i)]) - sorted[1]) <= 1e-4);
-            CHECK(low[std::size_t(label[std::size_t(i)])] <= sorted[0] + 1e-4);
+            rows.push_back({scan.given(i).index, to, scan.given(i).nonzeros, 0, 0, 0});
+            to += scan.given(i).nonzeros;
         }
+        table->coarse_rows(&scan.given(0), n, coarse.steps().data(), sized.data(), rows.data());
+        values.resize(csr.data.size());
+        table->coarse_csr(rows.data(), n, coarse.panels(),
+                          {label.data(), score.data(), second.data()}, lows.data());
+        for (Size i = 0; i < n; ++i) {
+            const CoarseRow& row = rows[std::size_t(i)];
+            float fall, rise;
+            table->coarse_reach(scan.given(i), reaches.data(), fall, rise);
+            Size sum = 0;
+            for (Size t = 0; t < row.nonzeros; ++t) sum += std::abs(int(row.value[t]));
+            CHECK(sum < 32768);
+            float lowest = lows[std::size_t(i)];
+            for (Size p = 1; p < panels; ++p)
+                lowest = std::min(lowest, lows[std::size_t(p * n + i)]);
+            CHECK_EQ(lowest, score[std::size_t(i)]);
+            for (const float value : {row.unit, row.sum, row.size, fall, rise})
+                all.push_back(value);
+        }
+        all.insert(all.end(), score.begin(), score.end());
+        all.insert(all.end(), second.begin(), second.end());
+        all.insert(all.end(), lows.begin(), lows.end());
+        if (first.empty()) {
+            first = all;
+            first_label = label;
+            first_values = values;
+        }
+        CHECK(same_bits(all, first));
+        CHECK(label == first_label);
+        CHECK(values == first_values);
     }
+}
+
+// Labels are those of canonical scores, for copies of centres and points between two of them as
+// well, and bounds hold.
+template <class R>
+void check_nearest(Size k, bool signs) {
+    Random random(static_cast<std::uint64_t>(5 * k + signs));
+    const Threads threads{2};
+    Matrix<R> centres = centres_of<R>(k, signs, random);
+    for (Size f = 0; f < d; ++f) centres(7, f) = centres(3, f);
+    const Centroids<R> centroids(sparse_of(centres), d, Frame<R>{}, threads);
+    const Coarse<R>& coarse = Coarse<R>::of(centroids, threads);
+    constexpr Size n = 300;
+    Matrix<R> x = rows_of<R>(n, signs, random);
+    for (Size i = d; i < n; i += 2) {
+        const Size a = random.below(k), b = random.below(k);
+        for (Size f = 0; f < d; ++f) x(i, f) = R(0.5) * (centres(a, f) + centres(b, f));
+    }
+    for (Size f = 0; f < d; ++f) x(n - 1, f) = centres(7, f);
+    const Csr<R, std::int32_t> csr(x);
+    CoarseScan<R> scan = scan_of(csr, coarse);
+    const auto open = scan.nearest(csr.rows(), centroids, coarse, [](Size t) { return t; });
+    CHECK(open.exact > 0 && open.exact < open.closer && open.closer < n);
+    PairScore<R> score_of;
+    for (Size i = 0; i < n; ++i) {
+        const Size own = scan.label[std::size_t(i)];
+        Size best = 0;
+        R least = std::numeric_limits<R>::infinity();
+        for (Size j = 0; j < k; ++j) {
+            const R score = score_of(centroids, csr.rows().row(i), j);
+            if (score < least) {
+                least = score;
+                best = j;
+            }
+            const double exact = double(exact_score(centroids, x, i, j));
+            if (j == own)
+                CHECK(exact <= scan.high[std::size_t(i)]);
+            else
+                CHECK(exact >= scan.low[std::size_t(i)]);
+        }
+        CHECK_EQ(own, best);
+    }
+    CHECK_EQ(scan.label[n - 1], 3);
+}
+
+template <class Check>
+void for_sizes(Check check) {
+    for (const Size k : sizes)
+        for (const bool signs : {false, true}) check(k, signs);
 }
 
 }  // namespace
 
-// Whole words, a unit that is left over, and several panels.
-constexpr Size sizes[] = {48, 40, 33, 131, 260};
-
-TEST(values_float) {
-    for (const Size k : sizes)
-        for (const bool signs : {false, true}) check_centres<float>(k, signs);
-}
-TEST(values_double) {
-    for (const Size k : sizes)
-        for (const bool signs : {false, true}) check_centres<double>(k, signs);
-}
+TEST(scores_float) { for_sizes(check_centres<float>); }
+TEST(scores_double) { for_sizes(check_centres<double>); }
+TEST(patches_float) { for_sizes(check_patches<float>); }
+TEST(patches_double) { for_sizes(check_patches<double>); }
+TEST(nearest_float) { for_sizes(check_nearest<float>); }
+TEST(nearest_double) { for_sizes(check_nearest<double>); }
 TEST(kernels) {
     for (const Size k : sizes) {
         check_kernels<float, std::int32_t>(k);
         check_kernels<float, std::int64_t>(k);
         check_kernels<double, std::int32_t>(k);
         check_kernels<double, std::int64_t>(k);
+    }
+}
+
+// Rows that are too long or too large are never certain, and labelled all the same; those that
+// share no feature with any centre are at their starts.
+TEST(rows_without_bounds) {
+    constexpr Size k = 40, wide = 9000;
+    const Threads threads{1};
+    Random random(1);
+    Matrix<float> centres(k, wide, [&] { return random.below(100) ? 0.0 : random.unit(); });
+    for (Size j = 0; j < k; ++j) centres(j, 0) = 0;
+    const Centroids<float> centroids(centres.values.data(), k, wide, Frame<float>{}, threads);
+    Matrix<float> x(4, wide);
+    for (Size f = 0; f < wide; ++f) x(0, f) = float(random.unit());
+    for (Size f = 1; f < 20; ++f) x(1, f) = 3e38f;
+    x(2, 0) = 1;
+    const Csr<float, std::int32_t> csr(x);
+    const Coarse<float>& coarse = Coarse<float>::of(centroids, threads);
+    CoarseScan<float> scan = scan_of(csr, coarse);
+    CHECK(!std::isfinite(scan.bound(0).width) && !std::isfinite(scan.bound(1).width));
+    CHECK(std::isfinite(scan.bound(2).width) && std::isfinite(scan.bound(3).width));
+    scan.nearest(csr.rows(), centroids, coarse, [](Size t) { return t; });
+    PairScore<float> score_of;
+    for (Size i = 0; i < 4; ++i) {
+        Size best = 0;
+        float least = std::numeric_limits<float>::infinity();
+        for (Size j = 0; j < k; ++j) {
+            const float score = score_of(centroids, csr.rows().row(i), j);
+            if (score < least) {
+                least = score;
+                best = j;
+            }
+        }
+        CHECK_EQ(Size(scan.label[std::size_t(i)]), best);
     }
 }

@@ -43,8 +43,6 @@ void check_reach(bool signs, int exponent) {
     frame.exponent = exponent;
     const double scale = std::ldexp(1.0, -exponent);  // of the data
     Matrix<R> centres = sparse_matrix<R>(k, random, signs, scale);
-    // The largest value of each does not change, so that the room for steps is none.
-    for (Size j = 0; j < k; ++j) centres(j, d - 1) = R(2 * scale);
     Centroids<R> then(centres.values.data(), k, d, frame, threads);
     Centroids<R> now(centres.values.data(), k, d, frame, threads);
     std::vector<std::uint32_t> slots(static_cast<std::size_t>(d));
@@ -58,7 +56,7 @@ void check_reach(bool signs, int exponent) {
     const auto pass = [&] { shifts().tell(1000, 10, 60); };
     pass();
     for (Size j = 0; j < far + near; ++j)
-        for (Size f = 0; f < d - 1; ++f)
+        for (Size f = 0; f < d; ++f)
             if (random.coin())
                 centres(j, f) += R(scale * (j < far ? 0.5 : 1e-3) * random.uniform(-1.0, 1.0));
     now.move(centres.values.data(), threads);
@@ -67,7 +65,7 @@ void check_reach(bool signs, int exponent) {
     pass();
     then.move(centres.values.data(), threads);
     for (Size j = 0; j < far + near; ++j)
-        for (Size f = 0; f < d - 1; ++f)
+        for (Size f = 0; f < d; ++f)
             if (random.coin())
                 centres(j, f) += R(scale * (j < far ? 0.5 : 1e-3) * random.uniform(-1.0, 1.0));
     now.move(centres.values.data(), threads);
@@ -95,12 +93,12 @@ void check_reach(bool signs, int exponent) {
     const Csr<R, std::int32_t> csr(x);
     const auto rows = csr.rows();
     CoarseScan<R> scan;
-    scan.load(rows, 0, n);
+    scan.take(rows, n, [](Size t) { return t; });
     double closest = 0;
     for (Size i = 0; i < n; ++i)
         for (Size j = 0; j < k; ++j) {
             if (seen.place(j) != Shifts<R>::tame) continue;
-            const auto reach = seen.reach(rows.row(i), scan.row(i), j);
+            const auto reach = seen.reach(scan.given(i), j);
             const long double before = exact_score(then, x, i, j),
                               after = exact_score(now, x, i, j);
             CHECK(before - after <= static_cast<long double>(reach.fall));
@@ -124,17 +122,17 @@ TEST(reach_double) {
 }
 
 TEST(both_layouts_keep_within_the_room) {
-    for (const Size more : {32, 31}) {
+    for (const Size more : {64, 63}) {
         Random random(8);
         const Threads threads{2};
         Matrix<double> centres = sparse_matrix<double>(k, random, false, 1.0);
         Centroids<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
-        now.set_room(2 * d * (padded<float>(k) + more));
+        now.set_room(d * (Coarse<double>::bytes(k, true) + more));
         now.laid_out<Shifts<double>>(false, threads).tell(1000, 10, 60);
         for (Size j = 0; j < far + near; ++j) centres(j, 0) += 0.5;
         now.move(centres.values.data(), threads);
         const auto& shifts = now.laid_out<Shifts<double>>(false, threads);
-        CHECK_EQ(shifts.sifts(), more == 32);
-        CHECK_EQ(shifts.wild().k(), more == 32 ? Size(32) : Size(0));
+        CHECK(shifts.sifts());  // by a table alone, if need be
+        CHECK_EQ(shifts.wild().k(), more == 64 ? Size(64) : Size(0));
     }
 }

@@ -79,7 +79,7 @@ class Workload:
 
     @property
     def first_look(self) -> bool:
-        """Do 16-bit centres decide most rows of a plain pass (first_look.hpp)?"""
+        """Do 8-bit centres decide most rows of a plain pass (first_look.hpp)?"""
         return self.sparse and self.k >= 32
 
     def plain_cost(self) -> float:

@@ -1,26 +1,29 @@
-// Centres in 16 bits, for a first look at CSR rows.
+// Centres in 8 bits, for a first look at CSR rows.
 //
 // A pass over CSR rows waits for the centres' values, which lie all over the caches. Here they take
-// a half or a quarter of the room, and still decide nearly every row: each value is a whole number
-// of steps of its centre, so that a row's score is off by half a step for each unit of |x|_1, and a
-// little more for rounding. What remains open is decided by the centres as they are, of which only
-// those that may be the nearest are looked at. docs/numerics.md ("A first look") derives the
-// bounds.
+// a quarter or an eighth of the room, and still decide nearly every row: each feature has a step of
+// its own, of which its values are whole numbers, so that a row's score is off by half a step for
+// each entry, times what that is, and a little more for rounding. What remains open is decided by
+// another 8 bits of the few centres that may be the nearest, and at last by the centres as they
+// are. docs/numerics.md ("A first look") derives the bounds.
 //
-// Two centres share a word of 32 bits. The low half, moved up, is the value of one of them; the
-// whole word is that of the other, whose half is chosen with the low one in mind. So neither has to
-// be cut out, and both are counted in parts, 2^16 to a step.
+// Two centres share a word of 16 bits (coarse_word.hpp), and both are counted in parts, 2^8 to a
+// step.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
 
 #include "exactmeans/centroids.hpp"
+#include "exactmeans/coarse_word.hpp"
 #include "exactmeans/kernels.hpp"
+#include "exactmeans/lines.hpp"
 
 namespace exactmeans {
 
@@ -28,7 +31,7 @@ template <class R>
 class Coarse {
 public:
     // Of all centres.
-    Coarse(const Centroids<R>& centroids, bool) {
+    Coarse(const Centroids<R>& centroids, bool) : fine_wanted_(true) {
         std::vector<Size> all(static_cast<std::size_t>(centroids.k()));
         std::iota(all.begin(), all.end(), Size(0));
         hold(centroids, std::move(all));
@@ -36,25 +39,10 @@ public:
     // Of none yet.
     Coarse() = default;
 
-    // Holds these centres from now on, in this order.
-    void hold(const Centroids<R>& centroids, std::vector<Size> centres) {
-        centre_ = std::move(centres);
-        k_ = Size(centre_.size());
-        d_ = centroids.d();
-        version_ = -1;
-        packed_.assign(std::size_t(k_), -1);
-        start_.assign(std::size_t(padded<float>(k_)), std::numeric_limits<float>::infinity());
-        part_.assign(start_.size(), 0.0f);
-        values_.resize(start_.size() * std::size_t(d_));
-        view_ = {
-            {nullptr, start_.data(), k_, d_, csr_panels<float>(k_)}, values_.data(), part_.data()};
-    }
     Size k() const { return k_; }
     // Rows that should be looked at in one call, of so many. A panel comes into the cache once per
     // call, so calls are long; for the only panel there is, rows may as well stay in the cache.
-    Size batch(Size rows) const { return view_.lanes.count == 1 ? Size(128) : rows; }
-    // The parts of steps in which its centres are counted, in their order.
-    const std::vector<float>& parts() const { return part_; }
+    Size batch(Size rows) const { return view_.count() == 1 ? Size(128) : rows; }
 
     // Is there room for them, and not a better layout?
     static bool fits(const Centroids<R>& centroids) {
@@ -63,148 +51,353 @@ public:
         for (Size j = 0; j < centroids.k() && centroids.sparse(); ++j)
             nonzeros += centroids.sparse_master(j).size();
         if (!centroids.sparse()) nonzeros = centroids.k() * centroids.d();
-        return centroids.layout().all_have_slots(centroids.d(), nonzeros, sizeof(std::int16_t));
+        return centroids.layout().all_have_slots(centroids.d(), nonzeros, 2);
     }
+    // Bytes per feature of so many centres, with all bits or the first 8 only.
+    static Size bytes(Size k, bool fine) { return CoarsePanels::padded(k) * (fine ? 2 : 1); }
+
     static const Coarse& of(const Centroids<R>& centroids, const Threads& threads) {
         return centroids.template laid_out<Coarse>(false, threads);
     }
     bool dense() const { return false; }
     const CoarsePanels& panels() const { return view_; }
 
+    // Brings the layout of all centres up to date.
     void update(const Centroids<R>& centroids, const Threads& threads) {
         if (version_ == centroids.version()) return;
         version_ = centroids.version();
-        for (std::size_t t = 0; t < centre_.size(); ++t)
-            start_[t] = float(double(centroids.start()[centre_[t]]) * (1 - 0x1p-20));
-        std::vector<Words> stale;
-        bool all = true;
-        for (Size p = 0; p < view_.lanes.count; ++p) {
-            const Panel panel = view_.lanes.panel(p);
-            for (Size unit = 0; unit < panel.units; unit += 2) {
-                const Words words{panel, unit};
-                if (out_of_date(centroids, words))
-                    stale.push_back(words);
-                else
-                    all = false;
-            }
-        }
-        if (all)
-            threads.ranges(Size(values_.size()), Size(1) << 18, [&](Size begin, Size end, int) {
-                std::fill(values_.begin() + begin, values_.begin() + end, std::int16_t(0));
-            });
-        // Neighbours share lines of the cache: one range for each thread.
-        const Size count = Size(stale.size());
-        threads.ranges(count, count / threads.n_jobs + 1, [&](Size begin, Size end, int) {
-            for (Size w = begin; w < end; ++w) pack(centroids, stale[std::size_t(w)], !all);
+        find_steps(centroids, threads);
+        pack(centroids, threads);
+    }
+    // The same where only some centres have moved, from `then`; all others are up to date.
+    void update(const Centroids<R>& centroids, const std::vector<Size>& moved,
+                const std::vector<SparseVector<R>>& then, const Threads& threads) {
+        if (version_ < 0 || !centroids.sparse() || 4 * Size(moved.size()) > k_ ||
+            !make_room(centroids, moved, threads))
+            return update(centroids, threads);
+        version_ = centroids.version();
+        take_starts(centroids);
+        std::vector<char> stale(static_cast<std::size_t>(CoarsePanels::padded(k_)));
+        for (const Size j : moved) stale[std::size_t(j)] = 1;
+        // Centres of a unit share lines of the cache: one thread has all of them.
+        threads.run(CoarsePanels::padded(k_) / CoarsePanels::unit, [&](Size unit, int) {
+            const Size first = unit * CoarsePanels::unit;
+            for (Size low = first; low < std::min(k_, first + half); ++low)
+                patch(centroids, then, low, stale[std::size_t(low)],
+                      stale[std::size_t(low + half)]);
         });
     }
-
-    // The highest score of a row and the centre at a place, of which the lowest is `low`.
-    double highest(double low, Size place, float error) const {
-        const std::size_t at = std::size_t(place);
-        return low + 2.0 * double(error) * double(part_[at]) + double(start_[at]) * 0x1p-18 +
-               0x1p-100;
+    // Holds these centres from now on, in this order, with the first 8 bits only. Steps are those
+    // of another layout, so that rows which are ready for that one are for this one.
+    void hold(const Centroids<R>& centroids, std::vector<Size> centres, const Coarse& all,
+              const Threads& threads) {
+        hold(centroids, std::move(centres));
+        step_ = all.step_;
+        zero_ = all.zero_;
+        pack(centroids, threads);
     }
 
-    // The lowest scores of a row and all centres.
-    void lowest(const CoarseRow& row, double* out) const {
-        for (Size p = 0; p < view_.lanes.count; ++p) {
-            const auto panel = view_.lanes.panel(p);
-            const Size width = std::min(panel.width(), k_ - panel.first);
-            double* own = out + panel.first;
-            std::fill_n(own, width, 0.0);
-            for (Size t = 0; t < row.nonzeros; ++t) {
-                const double x = row.value[t];
-                const std::int16_t* values =
-                    values_.data() + panel.first * d_ + Size(row.index[t]) * panel.width();
-                for (Size l = 0; l < width; ++l) own[l] += x * double(parts_at(panel, values, l));
-            }
-        }
-        for (Size j = 0; j < k_; ++j)
-            out[j] = (out[j] - double(row.error)) * double(part_[std::size_t(j)]) +
-                     double(start_[std::size_t(j)]);
+    // By feature: the step that its values are counted in.
+    const std::vector<float>& steps() const { return step_; }
+    // What stands for a value of 0, in steps.
+    double zero() const { return double(zero_); }
+    double largest_start() const { return largest_start_; }
+    double largest_step() const { return largest_step_; }
+    // How much more than it seems a score with the centre at a place may start with.
+    double start_slack(Size place) const { return double(start_[std::size_t(place)]) * 0x1p-18; }
+
+    Size centre(Size place) const { return centre_[std::size_t(place)]; }
+
+    // The score of a row and the centre at a place, by all bits; `sized` is its entries times
+    // steps.
+    template <class Row>
+    double closer(const Row& row, const double* sized, Size place) const {
+        const At& at = where_[std::size_t(place)];
+        double sum[4] = {};  // that need not wait for each other
+        const auto add = [&](Size t, int to) {
+            const Size word = at.offset + Size(row.index[t]) * at.width;
+            const int value = CoarseWord::parts(values_.data() + word, at.whole) +
+                              fine_[std::size_t(word + at.whole)] - zero_ * 0x100;
+            sum[to] += sized[t] * double(value);
+        };
+        Size t = 0;
+        for (; t + 4 <= row.nonzeros; t += 4)
+            for (int to = 0; to < 4; ++to) add(t + to, to);
+        for (; t < row.nonzeros; ++t) add(t, 0);
+        return ((sum[0] + sum[1]) + (sum[2] + sum[3])) * 0x1p-8 +
+               double(start_[std::size_t(place)]);
+    }
+    // What that will read of a feature.
+    void fetch(Size place, Size f) const {
+        const At& at = where_[std::size_t(place)];
+        __builtin_prefetch(values_.data() + at.offset + f * at.width);
+        __builtin_prefetch(fine_.data() + at.offset + f * at.width);
     }
 
 private:
-    using Panel = Panels<float>::Panel;
-    static constexpr Size unit_lanes = unit_width<float>;
-    static constexpr double most = std::numeric_limits<std::int16_t>::max();
+    static constexpr int half = int(CoarsePanels::unit / 2);
+    static constexpr int most = 127;
 
-    // Words of two units of a panel, from this one on; or halves only, of a unit that is left over.
-    struct Words {
-        Panel panel;
-        Size unit;
-        bool paired() const { return unit + 1 < panel.units; }
-        Size halves() const { return paired() ? 2 : 1; }
-        Size first() const { return panel.first + unit * unit_lanes; }  // place
+    // Where the values of a place stand: feature f's word at offset + f width.
+    struct At {
+        Size offset, width;
+        bool whole;  // or the low byte only
+        At(const Coarse& own, Size place) {
+            const Size d = own.d_, unit = CoarsePanels::unit;
+            Size p = 0;
+            while (own.view_.panel(p).first + own.view_.panel(p).width() <= place) ++p;
+            const CoarsePanels::Panel panel = own.view_.panel(p);
+            const Size lane = (place - panel.first) % unit;
+            width = panel.width();
+            whole = lane >= half;
+            offset = panel.first * d + (place - panel.first) / unit * unit + 2 * (lane % half);
+        }
     };
 
-    static std::int32_t raised(std::int16_t half) { return std::int32_t(half) * 0x10000; }
-    static std::int32_t word(const std::int16_t* halves) {
-        return raised(halves[1]) + std::uint16_t(halves[0]);
-    }
-    // The value of a lane in the slot of a panel.
-    static std::int32_t parts_at(const Panel& panel, const std::int16_t* slot, Size lane) {
-        const Size unit = lane / unit_lanes, l = lane % unit_lanes;
-        const Words words{panel, unit / 2 * 2};
-        const std::int16_t* at = slot + words.unit * unit_lanes + l * words.halves();
-        return unit == words.unit ? raised(*at) : word(at);
-    }
-
-    bool out_of_date(const Centroids<R>& centroids, const Words& words) const {
-        const Size past = std::min(k_, words.first() + words.halves() * unit_lanes);
-        for (Size t = words.first(); t < past; ++t)
-            if (packed_[std::size_t(t)] != centroids.moves(centre_[std::size_t(t)])) return true;
-        return false;
+    void hold(const Centroids<R>& centroids, std::vector<Size> centres) {
+        centre_ = std::move(centres);
+        k_ = Size(centre_.size());
+        d_ = centroids.d();
+        const std::size_t lanes = std::size_t(CoarsePanels::padded(k_));
+        start_.assign(lanes, std::numeric_limits<float>::infinity());
+        values_.resize(lanes * std::size_t(d_));
+        if (fine_wanted_) fine_.resize(values_.size());
+        view_ = {values_.data(), start_.data(), k_, d_};
+        where_.clear();
+        for (Size place = 0; place < k_; ++place) where_.emplace_back(*this, place);
     }
 
-    void pack(const Centroids<R>& centroids, const Words& words, bool clear) {
-        const Size halves = words.halves(), width = words.panel.width();
-        std::int16_t* const slots =
-            values_.data() + words.panel.first * d_ + words.unit * unit_lanes;
-        for (Size f = 0; clear && f < d_; ++f)
-            std::fill_n(slots + f * width, halves * unit_lanes, std::int16_t(0));
-        const auto half_at = [&](Size f, Size l) { return slots + f * width + l * halves; };
-        for (Size l = 0; l < unit_lanes; ++l)
-            in_steps(centroids, words.first() + l, [&](Size f, double steps) {
-                std::int16_t* const half = half_at(f, l);
-                *half = std::int16_t(std::lrint(steps));
-                if (words.paired()) half[1] = *half < 0 ? -1 : 0;  // as near to 0 as can be
-            });
-        for (Size l = 0; words.paired() && l < unit_lanes; ++l)
-            in_steps(centroids, words.first() + unit_lanes + l, [&](Size f, double steps) {
-                std::int16_t* const half = half_at(f, l);
-                const std::int64_t parts = std::lrint(steps * 0x1p16);
-                half[1] = std::int16_t((parts - std::uint16_t(half[0]) + 0x8000) >> 16);
-            });
+    // Where a range of features begins in each centre's list, if it has one.
+    std::vector<Size> begins(const Centroids<R>& centroids, Size feature) const {
+        std::vector<Size> at(static_cast<std::size_t>(k_), feature);
+        for (std::size_t t = 0; t < at.size() && centroids.sparse(); ++t) {
+            const auto& list = centroids.sparse_master(centre_[t]).feature;
+            at[t] =
+                std::lower_bound(list.begin(), list.end(), std::uint32_t(feature)) - list.begin();
+        }
+        return at;
     }
-
-    // Calls visit(feature, steps) for each value of the centre at a place, if there is one; from
-    // now on the layout has it as it is.
+    // Calls visit(feature, packed value) for the centre at a place, from `at` on up to a feature,
+    // where it leaves `at`.
     template <class Visit>
-    void in_steps(const Centroids<R>& centroids, Size place, Visit visit) {
-        if (place >= k_) return;
+    void walk(const Centroids<R>& centroids, Size place, Size& at, Size end, Visit visit) const {
+        const Frame<R>& frame = centroids.frame();
         const Size j = centre_[std::size_t(place)];
-        packed_[std::size_t(place)] = centroids.moves(j);
-        const auto each = [&](auto see) {
-            centroids.for_values(j, [&](Size f, R c) {
-                see(f, double(Layout<R>::packed(centroids.frame(), f, c)));
+        if (!centroids.sparse()) {
+            const R* const own = centroids.master(j);
+            for (; at < end; ++at) visit(at, float(Layout<R>::packed(frame, at, own[at])));
+            return;
+        }
+        const SparseVector<R>& own = centroids.sparse_master(j);
+        const Size size = own.size();
+        Size t = at;
+        if (frame.packs_as_is())
+            for (; t < size && Size(own.feature[std::size_t(t)]) < end; ++t)
+                visit(Size(own.feature[std::size_t(t)]), -float(own.value[std::size_t(t)]));
+        else
+            for (; t < size && Size(own.feature[std::size_t(t)]) < end; ++t)
+                visit(Size(own.feature[std::size_t(t)]),
+                      float(Layout<R>::packed(frame, Size(own.feature[std::size_t(t)]),
+                                              own.value[std::size_t(t)])));
+        at = t;
+    }
+    // Ranges of features for threads, cut anew by `fn`.
+    template <class Fn>
+    void for_features(const Threads& threads, Fn fn) const {
+        threads.ranges(d_, std::max<Size>(256, d_ / (4 * threads.n_jobs) + 1),
+                       [&](Size begin, Size end, int) { fn(begin, end); });
+    }
+
+    void find_steps(const Centroids<R>& centroids, const Threads& threads) {
+        step_.resize(std::size_t(d_));
+        std::atomic<bool> raises = false;  // is any packed value above 0?
+        for_features(threads, [&](Size begin, Size end) {
+            std::vector<Size> at = begins(centroids, begin);
+            std::fill(step_.begin() + begin, step_.begin() + end, 0.0f);
+            float highest = 0;
+            for (Size place = 0; place < k_; ++place)
+                walk(centroids, place, at[std::size_t(place)], end, [&](Size f, float p) {
+                    float& largest = step_[std::size_t(f)];
+                    largest = std::max(largest, std::abs(p));
+                    highest = std::max(highest, p);
+                });
+            if (highest > 0) raises = true;
+        });
+        // Centres that are nowhere negative have both signs of whole numbers to themselves.
+        zero_ = raises ? 0 : most;
+        const float per = (1 + 0x1p-4f) / float(most + zero_);
+        for (float& step : step_) step = std::max(0x1p-100f, step * per);
+        largest_step_ = double(*std::max_element(step_.begin(), step_.end()));
+    }
+
+    // Makes steps larger where new values need it; false if that does not do. Each becomes twice as
+    // large at least, so that what values lose by it never adds up to much.
+    bool make_room(const Centroids<R>& centroids, const std::vector<Size>& moved,
+                   const Threads& threads) {
+        const float range = float(most + zero_) * (1 - 0x1p-20f);
+        std::vector<std::uint32_t> features;
+        std::vector<float> before;
+        bool raises = false;
+        for (const Size j : moved) {
+            Size at = 0;
+            walk(centroids, j, at, d_, [&](Size f, float p) {
+                float& step = step_[std::size_t(f)];
+                raises = raises || p > 0;
+                if (std::abs(p) <= range * step) return;
+                features.push_back(std::uint32_t(f));
+                before.push_back(step);
+                step = std::max(2 * step, std::abs(p) / range * (1 + 0x1p-5f));
+                largest_step_ = std::max(largest_step_, double(step));
+            });
+        }
+        if ((raises && zero_) || 8 * Size(features.size()) > d_) return false;
+        // A feature may be listed again and again.
+        std::vector<std::size_t> order(features.size());
+        std::iota(order.begin(), order.end(), std::size_t(0));
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::size_t a, std::size_t b) { return features[a] < features[b]; });
+        threads.ranges(Size(order.size()), 64, [&](Size begin, Size end, int) {
+            for (Size o = begin; o < end; ++o) {
+                const std::size_t own = order[std::size_t(o)];
+                if (o > 0 && features[order[std::size_t(o - 1)]] == features[own]) continue;
+                count_anew(Size(features[own]), before[own] / step_[features[own]]);
+            }
+        });
+        return true;
+    }
+    // The values of a feature in larger steps, of which the old one is this share.
+    void count_anew(Size f, float share) {
+        const float zero = float(zero_);
+        for (Size p = 0; p < view_.count(); ++p) {
+            const CoarsePanels::Panel panel = view_.panel(p);
+            const Size from = panel.first * d_ + f * panel.width();
+            for (Size at = from; at < from + panel.width(); at += 2) {
+                std::int8_t *const word = values_.data() + at, *const fine = fine_.data() + at;
+                const auto steps = [&](bool whole) {
+                    const float now = float(CoarseWord::parts(word, whole) + fine[whole]) * 0x1p-8f;
+                    return (now - zero) * share + zero;
+                };
+                const float low = steps(false), high = steps(true);
+                CoarseWord::put_low(word, fine, low, float(zero_));
+                CoarseWord::put_high(word, fine, high);
+            }
+        }
+    }
+
+    // Brings two centres that share words up to date, of which the given ones moved.
+    void patch(const Centroids<R>& centroids, const std::vector<SparseVector<R>>& then, Size low,
+               bool low_moved, bool high_moved) {
+        const auto lists = [&](Size place, auto store) {
+            for (const std::uint32_t f : then[std::size_t(place)].feature) store(Size(f));
+        };
+        const At& own = where_[std::size_t(low)];
+        std::int8_t *const values = values_.data() + own.offset, *const fine =
+                                                                     fine_.data() + own.offset;
+        const float zero = float(zero_);
+        if (low_moved) {
+            lists(low, [&](Size f) {
+                CoarseWord::put_low(values + f * own.width, fine + f * own.width, zero,
+                                    float(zero_));
+            });
+            put(centroids, low);
+        }
+        if (high_moved)
+            lists(low + half, [&](Size f) {
+                CoarseWord::put_high(values + f * own.width, fine + f * own.width, zero);
+            });
+        if ((low_moved || high_moved) && low + half < k_) put(centroids, low + half);
+    }
+    // All values of a place.
+    void put(const Centroids<R>& centroids, Size place) {
+        Size at = 0;
+        put(centroids, place, at, d_, [&](Size f) { return 1 / step_[std::size_t(f)]; });
+    }
+
+    void take_starts(const Centroids<R>& centroids) {
+        largest_start_ = 0;
+        for (std::size_t t = 0; t < centre_.size(); ++t) {
+            const double start = double(centroids.start()[centre_[t]]);
+            start_[t] = float(start * (1 - 0x1p-20));
+            largest_start_ = std::max(largest_start_, start);
+        }
+    }
+
+    void pack(const Centroids<R>& centroids, const Threads& threads) {
+        take_starts(centroids);
+        if (k_ == 0) return;
+        const Size lanes = CoarsePanels::padded(k_), some = std::max<Size>(16, 0x20000 / lanes);
+        for_features(threads, [&](Size begin, Size end) {
+            std::vector<Size> at = begins(centroids, begin);
+            std::vector<float> per(static_cast<std::size_t>(some));
+            for (Size first = begin; first < end; first += some) {
+                const Size past = std::min(end, first + some);
+                for (Size f = first; f < past; ++f)
+                    per[std::size_t(f - first)] = 1 / step_[std::size_t(f)];
+                clear(first, past);
+                // Low bytes first: the others are chosen with them in mind.
+                for (const bool whole : {false, true})
+                    for (Size place = 0; place < k_; ++place)
+                        if (where_[std::size_t(place)].whole == whole)
+                            put(centroids, place, at[std::size_t(place)], past,
+                                [&](Size f) { return per[std::size_t(f - first)]; });
+            }
+        });
+    }
+    // The values of a place from `at` on up to a feature. per(f) is one divided by a step.
+    template <class Per>
+    void put(const Centroids<R>& centroids, Size place, Size& at, Size past, Per per) {
+        const At& own = where_[std::size_t(place)];
+        std::int8_t *const values = values_.data() + own.offset, *const fine =
+                                                                     fine_wanted_
+                                                                         ? fine_.data() + own.offset
+                                                                         : nullptr;
+        const float zero = float(zero_);
+        const auto each = [&](auto store) {
+            walk(centroids, place, at, past, [&](Size f, float p) {
+                store(f * own.width, std::clamp(p * per(f) + zero, float(-most), float(most)));
             });
         };
-        double largest = 0;
-        each([&](Size, double p) { largest = std::max(largest, std::abs(p)); });
-        const float step = std::max(0x1p-100f, float(largest / most));
-        part_[std::size_t(place)] = step * 0x1p-16f;
-        const double per = 1.0 / double(step);
-        each([&](Size f, double p) { visit(f, std::clamp(p * per, -most, most)); });
+        if (own.whole && fine)
+            each([&](Size f, float steps) { CoarseWord::put_high(values + f, fine + f, steps); });
+        else if (own.whole)
+            each([&](Size f, float steps) { CoarseWord::put_high(values + f, nullptr, steps); });
+        else if (fine)
+            each([&](Size f, float steps) {
+                CoarseWord::put_low(values + f, fine + f, steps, zero);
+            });
+        else
+            each([&](Size f, float steps) {
+                CoarseWord::put_low(values + f, nullptr, steps, zero);
+            });
     }
 
+    void clear(Size first, Size past) {
+        std::int8_t word[2], fine[2];
+        CoarseWord::put_low(word, fine, float(zero_), float(zero_));
+        for (Size p = 0; p < view_.count(); ++p) {
+            const CoarsePanels::Panel panel = view_.panel(p);
+            const Size from = panel.first * d_ + first * panel.width(),
+                       to = panel.first * d_ + past * panel.width();
+            fill(values_, from, to, word);
+            if (fine_wanted_) fill(fine_, from, to, fine);
+        }
+    }
+    static void fill(Lines<std::int8_t>& values, Size from, Size to, const std::int8_t* word) {
+        std::int16_t both;
+        std::memcpy(&both, word, 2);
+        void* const at = values.data() + from;
+        std::fill_n(static_cast<std::int16_t*>(at), (to - from) / 2, both);
+    }
+
+    bool fine_wanted_ = false;
     Size k_ = 0, d_ = 0;
     Size version_ = -1;
     std::vector<Size> centre_;  // at each place
-    std::vector<Size> packed_;  // moves of the centre that the layout has
-    std::vector<float> start_, part_;
-    std::vector<std::int16_t> values_;
+    std::vector<At> where_;
+    std::vector<float> start_, step_;
+    int zero_ = 0;
+    double largest_start_ = 0, largest_step_ = 0;
+    Lines<std::int8_t> values_, fine_;
     CoarsePanels view_{};
 };
 

@@ -1,4 +1,4 @@
-// A first look at CSR rows by centres in 16 bits (coarse.hpp): which of them it settles, and
+// A first look at CSR rows by centres in 8 bits (coarse.hpp): which of them it settles, and
 // whether it is worth while.
 #pragma once
 
@@ -15,138 +15,273 @@
 
 namespace exactmeans {
 
-// One thread's buffers for labels by a first look. What it finds of loaded row t stands at [t].
+// One thread's buffers for labels by a first look. What it finds of the row at t stands at [t].
+// Bounds are of exact scores, and have room for the rounding of canonical ones: where they do not
+// meet, canonical scores do not.
 template <class R>
 class CoarseScan {
 public:
-    // Makes rows [begin, begin + count), `stride` apart, ready for looks at centres.
-    template <class I>
-    void load(const CsrRows<R, I>& x, Size begin, Size count, Size stride = 1) {
-        const I* const past = x.indices + x.offsets[x.n];
-        // Features are used where they lie, if kernels may read on behind them.
-        const auto in_place = [&](const auto& row) {
-            return sizeof(I) == sizeof(std::uint32_t) &&
-                   past - (row.index + row.nonzeros) >= coarse_ahead;
-        };
-        Size total = 0, moved = 0;
-        for (Size t = 0; t < count; ++t) {
-            const auto row = x.row(begin + t * stride);
-            total += row.nonzeros;
-            if (!in_place(row)) moved += row.nonzeros;
-        }
-        rows_.resize(std::size_t(count));
-        features_.resize(std::size_t(moved + coarse_ahead));
-        if constexpr (!is_single) values_.resize(std::size_t(total));
-        std::uint32_t* to = features_.data();
-        float* to_value = values_.data();
-        for (Size t = 0; t < count; ++t) {
-            const auto row = x.row(begin + t * stride);
-            const Size n = row.nonzeros;
-            CoarseRow& out = rows_[std::size_t(t)];
-            out.nonzeros = n;
-            out.error = error(norm1_about(row.value, n), n);
-            if (in_place(row)) {
-                const void* given = row.index;
-                out.index = static_cast<const std::uint32_t*>(given);
-            } else {
-                out.index = to;
-                to = std::copy_n(row.index, n, to);
-            }
-            if constexpr (is_single) {
-                out.value = row.value;
-            } else {
-                out.value = to_value;
-                to_value = std::copy_n(row.value, n, to_value);
-            }
-        }
-        std::fill_n(to, coarse_ahead, 0u);
+    // Takes `count` rows, of which row_of(t) is number t.
+    template <class I, class RowOf>
+    void take(const CsrRows<R, I>& x, Size count, RowOf row_of) {
+        Size total = 0;
+        given_.resize(std::size_t(count));
+        for (Size t = 0; t < count; ++t) total += x.row(row_of(t)).nonzeros;
+        make_room(total);
+        Room to{features_.data(), floats_.data()};
+        for (Size t = 0; t < count; ++t) given_[std::size_t(t)] = entries(x, row_of(t), to);
+        to.end();
     }
-    const CoarseRow& row(Size t) const { return rows_[std::size_t(t)]; }
-    // Forgets all loaded rows but these, ascending.
+    // One of the rows taken; or any other, until the next.
+    const SlotRow<float>& given(Size t) const { return given_[std::size_t(t)]; }
+    template <class I>
+    SlotRow<float> one(const CsrRows<R, I>& x, Size i) {
+        make_room(x.row(i).nonzeros);
+        Room to{features_.data(), floats_.data()};
+        const SlotRow<float> own = entries(x, i, to);
+        to.end();
+        return own;
+    }
+    // Makes them ready for looks at centres that have the steps of `coarse`.
+    void get_ready(const Coarse<R>& coarse) {
+        Size total = 0, longest = 0;
+        for (const SlotRow<float>& row : given_) {
+            total += row.nonzeros;
+            longest = std::max(longest, row.nonzeros);
+        }
+        rows_.resize(given_.size());
+        bounds_.resize(given_.size());
+        values_.resize(std::size_t(total + coarse_ahead));
+        sized_.resize(std::size_t(longest + coarse_ahead));
+        std::int16_t* to = values_.data();
+        for (std::size_t t = 0; t < given_.size(); ++t) {
+            rows_[t] = {given_[t].index, to, given_[t].nonzeros, 0, 0, 0};
+            to += given_[t].nonzeros;
+        }
+        kernels<float>().coarse_rows(given_.data(), Size(given_.size()), coarse.steps().data(),
+                                     sized_.data(), rows_.data());
+        for (std::size_t t = 0; t < rows_.size(); ++t) bounds_[t] = bound_of(rows_[t], coarse);
+    }
+    const CoarseRow& ready(Size t) const { return rows_[std::size_t(t)]; }
+    // Forgets all rows that are ready but these, ascending.
     void keep(const std::vector<std::int32_t>& some) {
-        for (std::size_t t = 0; t < some.size(); ++t) rows_[t] = rows_[std::size_t(some[t])];
+        for (std::size_t t = 0; t < some.size(); ++t) {
+            rows_[t] = rows_[std::size_t(some[t])];
+            bounds_[t] = bounds_[std::size_t(some[t])];
+        }
         rows_.resize(some.size());
+        bounds_.resize(some.size());
     }
 
-    // Which of the centres may have the lowest score, that lowest score, and the next lowest.
+    // A score is at least what is seen and `offset`, and at most `width` more; by all bits, it is
+    // seen to within `closer`.
+    struct Bound {
+        double offset, width, closer;
+    };
+    const Bound& bound(Size t) const { return bounds_[std::size_t(t)]; }
+
+    // Which of the centres may have the lowest score, and the lowest and next lowest that are seen.
     void look(const Coarse<R>& coarse) {
-        score.resize(rows_.size());
-        second.resize(rows_.size());
+        score_.resize(rows_.size());
+        second_.resize(rows_.size());
         label.resize(rows_.size());
+        lows_.resize(rows_.size() * std::size_t(coarse.panels().count()));
         kernels<float>().coarse_csr(rows_.data(), Size(rows_.size()), coarse.panels(),
-                                    {label.data(), score.data(), second.data()});
+                                    {label.data(), score_.data(), second_.data()}, lows_.data());
     }
-    // The labels of the loaded rows, of which row_of(t) is number t, by a look at all centres;
-    // `highest` is what their scores may be at most. Returns how many were left open by it.
+    // The lowest score that any centre may have, and any but the one that may have the lowest.
+    double lowest(Size t) const { return double(score_[std::size_t(t)]) + bound(t).offset; }
+    double second(Size t) const { return double(second_[std::size_t(t)]) + bound(t).offset; }
+    // The highest score of the centre that may have the lowest.
+    double highest(const Coarse<R>& coarse, Size t) const {
+        return lowest(t) + bound(t).width + coarse.start_slack(label[std::size_t(t)]);
+    }
+
+    // Bounds that a look at `some` centres gave, made closer by all bits of those that matter: the
+    // highest score of `own`, if it is one of them, and the lowest of all others.
+    template <class Row>
+    void refine(const Row& row, Size t, const Coarse<R>& some, const Coarse<R>& all, Size own,
+                bool own_is_one, double& own_high, double& others_low) {
+        double limit = own_high;
+        candidates_.clear();
+        if (own_is_one) {
+            candidates_.push_back({own});
+            look_closer(row, t, all);
+            limit = own_high = candidates_[0].high;
+        }
+        others_low = list_below(some, t, limit);
+        std::erase_if(candidates_, [&](const Candidate& one) { return one.centre == own; });
+        look_closer(row, t, all);
+        for (const Candidate& one : candidates_) others_low = std::min(others_low, one.low);
+    }
+
+    // How many rows took more than a look: a closer one, and the centres as they are.
+    struct Open {
+        Size closer = 0, exact = 0;
+    };
+    // The labels of the rows, of which row_of(t) is number t, by a look at all centres; and the
+    // highest score that the label may have, and the lowest that any other may have.
     template <class I, class RowOf>
-    Size nearest(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse,
+    Open nearest(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse,
                  RowOf row_of) {
         look(coarse);
-        highest.resize(rows_.size());
-        Size open = 0;
+        high.resize(rows_.size());
+        low.resize(rows_.size());
+        Open open;
         for (std::size_t t = 0; t < rows_.size(); ++t) {
-            highest[t] = coarse.highest(double(score[t]), label[t], rows_[t].error);
-            if (highest[t] < double(second[t])) continue;
-            label[t] = decide(x.row(row_of(Size(t))), rows_[t], centroids, coarse);
-            highest[t] = std::numeric_limits<double>::infinity();
-            ++open;
+            high[t] = highest(coarse, Size(t));
+            low[t] = second(Size(t));
+            if (high[t] < low[t]) continue;
+            ++open.closer;
+            open.exact += decide(x.row(row_of(Size(t))), Size(t), centroids, coarse);
         }
         return open;
     }
 
     std::vector<std::int32_t> label;
-    std::vector<float> score, second;
-    std::vector<double> highest;
+    std::vector<double> high, low;
 
 private:
     static constexpr bool is_single = std::is_same_v<R, float>;
+    // A score that none is below.
+    static constexpr double no_score = -0x1p1000;
 
-    // |x|_1, off by less than error() allows for.
-    static double norm1_about(const R* value, Size n) {
-        double sum[4] = {};
-        Size e = 0;
-        for (; e + 4 <= n; e += 4)
-            for (Size l = 0; l < 4; ++l) sum[l] += std::abs(double(value[e + l]));
-        for (; e < n; ++e) sum[0] += std::abs(double(value[e]));
-        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    // Room for what cannot be used where it lies.
+    struct Room {
+        std::uint32_t* feature;
+        float* value;
+        bool used = false;
+        // Kernels may read on behind the last of them.
+        void end() const {
+            if (!used) return;
+            std::fill_n(feature, coarse_ahead, 0u);
+            std::fill_n(value, coarse_ahead, 0.0f);
+        }
+    };
+    void make_room(Size entries) {
+        const std::size_t size = std::size_t(entries + coarse_ahead);
+        if (features_.size() < size) features_.resize(size);
+        if (floats_.size() < size) floats_.resize(size);
+    }
+    // Entries are used where they lie, if kernels may read on behind them.
+    template <class I>
+    static SlotRow<float> entries(const CsrRows<R, I>& x, Size i, Room& to) {
+        const auto row = x.row(i);
+        const Size n = row.nonzeros;
+        const bool stays = x.offsets[x.n] - x.offsets[i] >= n + coarse_ahead;
+        SlotRow<float> own{to.feature, to.value, n};
+        if constexpr (sizeof(I) == sizeof(std::uint32_t)) {
+            const void* const given = row.index;
+            if (stays) own.index = static_cast<const std::uint32_t*>(given);
+        }
+        if constexpr (is_single)
+            if (stays) own.value = row.value;
+        to.used = to.used || own.index == to.feature || own.value == to.value;
+        if (own.index == to.feature) to.feature = std::copy_n(row.index, n, to.feature);
+        if (own.value == to.value) to.value = std::copy_n(row.value, n, to.value);
+        return own;
     }
 
-    // The nearest centre by canonical scores, of all whose scores may be as low as any.
+    static Bound bound_of(const CoarseRow& row, const Coarse<R>& coarse) {
+        const double infinite = std::numeric_limits<double>::infinity(),
+                     unit = row.unit > 0 ? double(row.unit) : infinite, m = double(row.nonzeros),
+                     rounding = unit * (m + 2) * 0x1p-8 + coarse.largest_start() * 0x1p-22 +
+                                (m + 1) * (1 + coarse.largest_step()) * 0x1p-120,
+                     error = unit * (133 + m * (1 + 0x1p-5)) + rounding;
+        return {std::max(no_score, -double(row.sum) * coarse.zero() - error), 2 * error,
+                4 * unit + rounding};
+    }
+
+    // Lists centres of a layout whose scores may be as low as `limit`; returns the lowest score
+    // that any other may have.
+    double list_below(const Coarse<R>& coarse, Size t, double limit) {
+        const std::size_t at = std::size_t(t);
+        const CoarsePanels& panels = coarse.panels();
+        // Scores are seen without the offset, in float32: the limit must not be rounded down.
+        const double seen = limit - bound(t).offset;
+        const float most = float(seen + std::abs(seen) * 0x1p-22);
+        float others = std::numeric_limits<float>::infinity();
+        listed_.resize(std::size_t(CoarsePanels::padded(coarse.k())));
+        Size count = 0;
+        for (Size p = 0; p < panels.count(); ++p) {
+            const float lowest_seen = lows_[std::size_t(p) * rows_.size() + at];
+            if (lowest_seen > most)
+                others = std::min(others, lowest_seen);
+            else
+                count += kernels<float>().coarse_below(rows_[at], panels, p, most,
+                                                       listed_.data() + count, others);
+        }
+        candidates_.clear();
+        for (Size c = 0; c < count; ++c)
+            if (listed_[std::size_t(c)] < coarse.k())
+                candidates_.push_back({coarse.centre(listed_[std::size_t(c)])});
+        return double(others) + bound(t).offset;
+    }
+
+    // By a closer look at all centres whose scores may be as low as any, and if need be by their
+    // canonical scores. Returns whether there was need.
     template <class Row>
-    std::int32_t decide(const Row& row, const CoarseRow& seen, const Centroids<R>& centroids,
-                        const Coarse<R>& coarse) {
-        const Size k = centroids.k();
-        lowest_.resize(std::size_t(k));
-        coarse.lowest(seen, lowest_.data());
-        double limit = std::numeric_limits<double>::infinity();
-        for (Size j = 0; j < k; ++j)
-            limit = std::min(limit, coarse.highest(lowest_[std::size_t(j)], j, seen.error));
-        std::int32_t best = 0;
-        R low = std::numeric_limits<R>::infinity();
-        for (Size j = 0; j < k; ++j) {
-            if (lowest_[std::size_t(j)] > limit) continue;
-            const R own = score_of_(centroids, row, j);
-            if (own < low) {
-                low = own;
-                best = std::int32_t(j);
+    bool decide(const Row& row, Size t, const Centroids<R>& centroids, const Coarse<R>& coarse) {
+        const std::size_t at = std::size_t(t);
+        low[at] = list_below(coarse, t, high[at]);
+        if (std::isfinite(bound(t).width)) {
+            look_closer(row, t, coarse);
+            high[at] = std::numeric_limits<double>::infinity();
+            for (const Candidate& one : candidates_)
+                if (one.high < high[at]) {
+                    high[at] = one.high;
+                    label[at] = std::int32_t(one.centre);
+                }
+            for (const Candidate& one : candidates_)
+                if (one.centre != Size(label[at])) low[at] = std::min(low[at], one.low);
+        }
+        if (high[at] < low[at]) return false;
+        R least = std::numeric_limits<R>::infinity();
+        label[at] = 0;
+        for (const Candidate& one : candidates_) {
+            if (one.low > high[at]) continue;
+            const R own = score_of_(centroids, row, one.centre);
+            if (own < least) {
+                least = own;
+                label[at] = std::int32_t(one.centre);
             }
         }
-        return best;
+        high[at] = std::numeric_limits<double>::infinity();
+        return true;
     }
 
-    // By how many parts a score may be off; `sum` = |x|_1. Infinite where nothing is certain.
-    static float error(double sum, Size nonzeros) {
-        const double terms = double(nonzeros);
-        if (!(sum < 0x1p100) || nonzeros > (Size(1) << 16))
-            return std::numeric_limits<float>::infinity();
-        return float((sum * (0.5 + 0x1p-9 * (2.1 * terms + 17)) + terms * 0x1p-130) * 0x1p16 *
-                     (1 + 0x1p-20));
+    // Bounds of candidates by all bits that they have.
+    template <class Row>
+    void look_closer(const Row& row, Size t, const Coarse<R>& all) {
+        const double error = bound(t).closer;
+        closer_.resize(std::size_t(row.nonzeros));
+        for (Size e = 0; e < row.nonzeros; ++e) {
+            const Size f = Size(row.index[e]);
+            closer_[std::size_t(e)] = double(row.value[e]) * double(all.steps()[std::size_t(f)]);
+            for (const Candidate& one : candidates_) all.fetch(one.centre, f);
+        }
+        for (Candidate& one : candidates_) {
+            one.low = all.closer(row, closer_.data(), one.centre) - error;
+            one.high = one.low + 2 * error + all.start_slack(one.centre);
+        }
     }
 
+    struct Candidate {
+        Size centre;
+        double low = no_score, high = 0;  // scores
+    };
+
+    std::vector<SlotRow<float>> given_;
     std::vector<CoarseRow> rows_;
+    std::vector<Bound> bounds_;
     std::vector<std::uint32_t> features_;
-    std::vector<float> values_;
-    std::vector<double> lowest_;
+    std::vector<float> floats_;
+    std::vector<std::int16_t> values_;
+    std::vector<float> sized_;  // entries times steps
+    std::vector<float> score_, second_, lows_;
+    std::vector<double> closer_;
+    std::vector<std::int32_t> listed_;
+    std::vector<Candidate> candidates_;
     PairScore<R> score_of_;
 };
 
@@ -168,9 +303,11 @@ public:
     template <class I>
     bool pays(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse) {
         const Size some = std::min(probed, x.n), stride = some ? x.n / some : 1;
-        scan_.load(x, 0, some, stride);
-        const Size open = scan_.nearest(x, centroids, coarse, [&](Size t) { return t * stride; });
-        if (open * 16 <= some) return true;
+        const auto row_of = [&](Size t) { return t * stride; };
+        scan_.take(x, some, row_of);
+        scan_.get_ready(coarse);
+        const auto open = scan_.nearest(x, centroids, coarse, row_of);
+        if (open.closer * 2 <= some && open.exact * 16 <= some) return true;
         wait_ = passes_without;
         return false;
     }

@@ -105,23 +105,43 @@ struct SlotRow {
     const Hit<R>* hits_end = nullptr;
 };
 
-// Centres of 16 bits (coarse.hpp): what panels have, in parts that each centre has its own of.
-// `lanes` has the shape and starts, but no values. Units of a panel stand two by two: low halves of
-// words are parts / 2^16 of the first, whole words are parts of the second. A unit that is left
-// over has halves only.
+// Centres of 8 bits (coarse.hpp), cut into panels like others are, but in units of 64: a line of
+// the cache for each feature, of words of 16 bits. The low byte of word l is for centre l of the
+// unit, the whole word, which is counted in parts of 2^8 to a step, for centre l + 32. `start` goes
+// on to the end of the last unit, with infinities.
 struct CoarsePanels {
-    Panels<float> lanes;
-    const std::int16_t* values = nullptr;
-    const float* part = nullptr;
+    static constexpr Size unit = 64, most_units = 3;
+    const std::int8_t* values = nullptr;
+    const float* start = nullptr;
+    Size k = 0, d = 0;
+
+    static constexpr Size padded(Size k) { return (k + unit - 1) / unit * unit; }
+    Size count() const { return (padded(k) / unit + most_units - 1) / most_units; }
+    struct Panel {
+        Size first, units;
+        Size width() const { return units * unit; }
+    };
+    Panel panel(Size p) const {
+        const Size units = padded(k) / unit, from = p * units / count(),
+                   to = (p + 1) * units / count();
+        return {from * unit, to - from};
+    }
 };
-// Centres are fetched this many nonzeros ahead, which is about what the third cache takes.
-inline constexpr Size coarse_ahead = 8;
-// A CSR row for them. Its score is certain to within `error` parts.
+// Entries behind a row that may be read: centres are fetched this many ahead, which is about what
+// the third cache takes, and vectors may end behind the row.
+inline constexpr Size coarse_ahead = 16;
+// A CSR row for them: whole numbers whose magnitudes add up to less than 2^15. The sum of products
+// with parts, each divided by 2^15 and rounded, times `unit` is its score, but for a start. `sum`
+// is that of its entries times steps, and `size` of their magnitudes.
 struct CoarseRow {
-    const std::uint32_t* index;  // and coarse_ahead more, of the next row if there is one
-    const float* value;
+    const std::uint32_t* index;  // and coarse_ahead more
+    std::int16_t* value;
     Size nonzeros;
-    float error;
+    float unit, sum, size;
+
+    // What is not smaller or longer than that has zeros only, and unit 0.
+    static constexpr float largest = 0x1p100f;
+    static constexpr Size longest = 8192;
 };
 
 // Per row: the nearest centre (lowest index on ties), its score and, if asked for, the second
@@ -148,9 +168,20 @@ struct Kernels {
                           const Nearest<R>& out);
     void (*nearest_csr)(const SlotRow<R>* rows, Size n, const Panels<R>& centres,
                         const Nearest<R>& out);
-    // Of the lowest scores that a row may have, with a second. For float32 only.
+    // The following are for float32 only. Makes rows ready for centres of 8 bits with these steps
+    // by feature. `out` has all but the last three of its members; where nonzeros are behind one
+    // another, one vector more may be written. `sized` is room for the longest row and a vector.
+    void (*coarse_rows)(const SlotRow<R>* rows, Size n, const R* step, R* sized, CoarseRow* out);
+    // By their scores, with a second; lows[p * n + i] is the lowest of panel p.
     void (*coarse_csr)(const CoarseRow* rows, Size n, const CoarsePanels& centres,
-                       const Nearest<R>& out);
+                       const Nearest<R>& out, R* lows);
+    // Sums over a row of x+ a + x- b and of x+ b + x- a. The words of a table by feature are a, as
+    // bits of a float32, and their low halves, moved up, are b.
+    void (*coarse_reach)(const SlotRow<R>& row, const R* table, R& first, R& second);
+    // Lists the centres of a panel whose scores are not above a limit, at most as many as it has;
+    // returns their number, and lowers `others` to the lowest of all other scores.
+    Size (*coarse_below)(const CoarseRow& row, const CoarsePanels& centres, Size p, R limit,
+                         std::int32_t* list, R& others);
     // nearest_* for one panel, with a second; labels are places in the layout, of which panel p
     // begins at panel(p).first. If all of them start at infinity, the label means nothing.
     void (*panel_dense)(const R* const* rows, Size n, const Panels<R>& centres, Size p,

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -37,18 +38,17 @@ public:
         if (version_ == centroids.version()) return;
         from_ = version_;
         version_ = centroids.version();
-        const std::vector<float> parts = all_.parts();
-        all_.update(centroids, threads);
         std::vector<Size> moved;
         for (Size j = 0; j < k_; ++j)
             if (moves_[std::size_t(j)] != centroids.moves(j) ||
                 start_[std::size_t(j)] != centroids.start()[j])
                 moved.push_back(j);
+        all_.update(centroids, moved, then_, threads);
         // Both layouts together keep within the room that centres have.
-        const double centre_bytes = sizeof(std::int16_t) * double(std::max<Size>(1, centroids.d())),
-                     in_room = centroids.layout().room() / centre_bytes;
-        sifts_ = worth_sifting(Size(moved.size()), in_room - double(padded<float>(k_)));
-        if (sifts_) compare(centroids, moved, parts, threads);
+        const double d = double(std::max<Size>(1, centroids.d())),
+                     left = centroids.layout().room() / d - double(Coarse<R>::bytes(k_, true));
+        sifts_ = worth_sifting(Size(moved.size()), left);
+        if (sifts_) compare(centroids, moved, threads);
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
             if (moves_[std::size_t(j)] == centroids.moves(j)) return;
@@ -75,27 +75,14 @@ public:
     struct Reach {
         double fall = 0, rise = 0;
     };
-    template <class Row>
-    Reach reach(const Row& row, const CoarseRow& loaded, Size own) const {
+    Reach reach(const SlotRow<float>& row, Size own) const {
         if (table_.empty()) return {};
-        double fall[4] = {}, rise[4] = {};  // sums that need not wait for each other
-        const auto add = [&](Size t, int to) {
-            const double x = double(row.value[t]), up = std::max(x, 0.0), down = up - x;
-            const float* most = table_.data() + 2 * std::size_t(loaded.index[t]);
-            fall[to] += up * double(most[0]) + down * double(most[1]);
-            rise[to] += up * double(most[1]) + down * double(most[0]);
-        };
-        Size t = 0;
-        for (; t + 4 <= row.nonzeros; t += 4)
-            for (int to = 0; to < 4; ++to) add(t + to, to);
-        for (; t < row.nonzeros; ++t) add(t, 0);
-        Reach reach{(fall[0] + fall[1]) + (fall[2] + fall[3]),
-                    (rise[0] + rise[1]) + (rise[2] + rise[3])};
-        const double rounding = 1 + double(row.nonzeros + 8) * 0x1p-51;
-        const double other = double(loaded.error) * growth_ + extra_;
-        reach.fall = reach.fall * rounding + other + fall_;
-        reach.rise = reach.rise * rounding + other + rise_[std::size_t(own)];
-        return reach;
+        float fall, rise;
+        kernels<float>().coarse_reach(row, table_.data(), fall, rise);
+        // Both sums are rounded, and canonical scores of larger values are rounded by more.
+        const double m = double(row.nonzeros),
+                     more = (double(fall) + double(rise)) * (m + 16) * 0x1p-22 + m * tiny_ + extra_;
+        return {double(fall) + more + fall_, double(rise) + more + rise_[std::size_t(own)]};
     }
 
     // Every block says how a pass over it went: its rows, of which so many got another label, and
@@ -107,53 +94,62 @@ public:
     }
 
 private:
-    static constexpr Size unit = 32;  // centres of a line of the cache
+    static constexpr Size unit = CoarsePanels::unit;
     static constexpr int longest_wait = 16;
-    // Centres that could be compared while a row is looked up, and while it is summed up.
-    static constexpr double look = 30, sum = 40;
+    // Centres that could be compared while a row is made ready, and while it is summed up.
+    static constexpr double look = 60, sum = 45;
 
     // What became of a centre: features whose packed values are others now, by how much at most,
     // and the length of the part that lowers scores and of the one that raises them.
     struct Step {
         std::vector<std::uint32_t> feature;
         std::vector<float> by;
-        double fall2 = 0, rise2 = 0;
+        double fall2 = 0, rise2 = 0, largest = 0;
     };
 
     // Decides by what the last pass told, and how many are wild: as many as make looking at them
-    // about as dear as comparing the rows that are left over with all, but not more than `most`.
+    // about as dear as comparing the rows that are left over with all, but not more than have room
+    // in `most` bytes per feature.
     bool worth_sifting(Size moved, double most) {
         const double rows = double(rows_.exchange(0)), changed = double(changed_.exchange(0)),
                      left = double(left_.exchange(0));
         if (from_ < 0 || rows == 0 || changed * 4 > rows) return false;
+        if (alone_ > 0) --alone_;
         if (wait_ > 0) {
             --wait_;
             return false;
         }
-        if (width_ == 0) width_ = moved;
+        if (width_ < 0) width_ = moved;
+        const double full = lanes(k_) + look;
         if (sifts_) {
-            // Few rows at a time do not pay for bringing all centres into the cache.
-            const double open = 2 * double(k_) * left / rows;
-            if (open > 2 * double(width_)) width_ *= 2;
-            if (4 * open < double(width_)) width_ /= 2;
-            if (cost_ + open > 0.9 * double(k_)) {
+            // Few rows at a time do not pay for bringing many centres into the cache.
+            const double open = (all_.panels().count() > 1 ? 2 * lanes(k_) : full) * left / rows;
+            if (open > 2 * std::max(lanes(width_), lanes(1))) {
+                if (width_ == 0) alone_ = longest_wait;
+                width_ = std::max<Size>(unit, 2 * width_);
+            } else if (4 * open < lanes(width_)) {
+                width_ = width_ > unit ? width_ / 2 : alone_ > 0 ? unit : 0;
+            }
+            if (cost_ + open > 0.9 * full) {
                 wait_ = patience_ = std::min(longest_wait, 2 * patience_);
                 return false;
             }
             patience_ = 1;
         }
-        for (;; width_ /= 2) {
-            width_ = std::clamp<Size>((width_ + unit - 1) / unit * unit, unit, k_);
-            const bool bounds = width_ + unit / 2 < moved;  // fewer are not worth a table
+        for (;; width_ = width_ > unit ? width_ / 2 : 0) {
+            width_ = std::min(CoarsePanels::padded(width_), CoarsePanels::padded(k_));
+            // A few are not worth a table.
+            const bool bounds = width_ == 0 || width_ + unit / 2 < moved;
             wilds_ = bounds ? width_ : moved;
-            cost_ = double(wilds_) + look + (bounds ? sum : 0);
-            if (cost_ < 0.8 * double(k_) && double(padded<float>(wilds_)) <= most) return true;
-            if (width_ == unit) return false;
+            cost_ = (wilds_ ? lanes(wilds_) + look : 0) + (bounds ? sum : 0);
+            if (cost_ < 0.8 * full && double(Coarse<R>::bytes(wilds_, false)) <= most) return true;
+            if (width_ == 0) return false;
         }
     }
+    static double lanes(Size centres) { return double(CoarsePanels::padded(centres)); }
 
     void compare(const Centroids<R>& centroids, const std::vector<Size>& moved,
-                 const std::vector<float>& parts, const Threads& threads) {
+                 const Threads& threads) {
         std::vector<Step> changes(moved.size());
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
@@ -173,9 +169,8 @@ private:
                 bounded.push_back(m);
             }
         }
-        wild_.hold(centroids, std::move(looked));
-        wild_.update(centroids, threads);
-        bound(centroids, moved, bounded, changes, parts, threads);
+        wild_.hold(centroids, std::move(looked), all_, threads);
+        bound(centroids, moved, bounded, changes, threads);
     }
 
     Step step_of(const Centroids<R>& centroids, Size j) const {
@@ -189,6 +184,7 @@ private:
                               double(Layout<R>::packed(centroids.frame(), f, both.left[t]));
             step.by[t] = float(by * (1 + 0x1p-22));
             (by < 0 ? step.fall2 : step.rise2) += by * by;
+            step.largest = std::max(step.largest, std::abs(by));
         }
         return step;
     }
@@ -215,8 +211,8 @@ private:
 
     void bound(const Centroids<R>& centroids, const std::vector<Size>& moved,
                const std::vector<Size>& bounded, const std::vector<Step>& changes,
-               const std::vector<float>& parts, const Threads& threads) {
-        fall_ = growth_ = extra_ = 0;
+               const Threads& threads) {
+        fall_ = extra_ = 0;
         table_.clear();
         if (bounded.empty()) return;
         for (const Size m : bounded) {
@@ -224,13 +220,17 @@ private:
             const double start = started(centroids, Size(j));
             rise_[j] = start;
             fall_ = std::max(fall_, -start);
-            growth_ = std::max(growth_, double(all_.parts()[j]) - double(parts[j]));
-            extra_ = std::max({extra_, 0x1p-22 * double(start_[j]),
-                               0x1p-22 * double(centroids.start()[Size(j)])});
+            extra_ = std::max(extra_, 0x1p-22 * double(centroids.start()[Size(j)]));
         }
-        table_.assign(std::size_t(2 * centroids.d()), 0.0f);
-        const Size ranges = threads.n_jobs, width = centroids.d() / ranges + 1;
-        threads.run(ranges, [&](Size r, int) {
+        double largest = 0x1p-60;
+        for (const Size m : bounded) largest = std::max(largest, changes[std::size_t(m)].largest);
+        tiny_ = std::max(1.0, largest) * 0x1p-140;
+        // None is so small that kernels would meet numbers below the normal ones.
+        const float least = float(largest * 0x1p-24);
+        table_.resize(std::size_t(centroids.d()));
+        const Size width = centroids.d() / threads.n_jobs + 1;
+        threads.ranges(centroids.d(), width, [&](Size begin, Size end, int) {
+            std::vector<float> fallen(static_cast<std::size_t>(end - begin), least), risen = fallen;
             for (const Size m : bounded) {
                 const Step& step = changes[std::size_t(m)];
                 const auto at = [&](Size f) {
@@ -238,14 +238,22 @@ private:
                                                         std::uint32_t(f)) -
                                        step.feature.begin());
                 };
-                for (std::size_t t = at(r * width), end = at((r + 1) * width); t < end; ++t) {
-                    const std::uint32_t f = step.feature[t];
-                    float* most = table_.data() + 2 * std::size_t(f);
-                    most[0] = std::max(most[0], -step.by[t]);
-                    most[1] = std::max(most[1], step.by[t]);
+                for (std::size_t t = at(begin), past = at(end); t < past; ++t) {
+                    const std::size_t f = std::size_t(Size(step.feature[t]) - begin);
+                    fallen[f] = std::max(fallen[f], -step.by[t]);
+                    risen[f] = std::max(risen[f], step.by[t]);
                 }
             }
+            for (Size f = begin; f < end; ++f) {
+                const std::size_t at = std::size_t(f - begin);
+                table_[std::size_t(f)] =
+                    std::bit_cast<float>(half_above(fallen[at]) << 16 | half_above(risen[at]));
+            }
         });
+    }
+    // The first half of a float32 that is not below this one.
+    static std::uint32_t half_above(float x) {
+        return (std::bit_cast<std::uint32_t>(x) + 0xffff) >> 16;
     }
 
     // By how much the start of a centre's scores rose.
@@ -260,13 +268,15 @@ private:
     std::vector<SparseVector<R>> then_;  // like this
     std::vector<R> start_;               // and its scores started here
     bool sifts_ = false;
-    Size width_ = 0, wilds_ = 0;  // wild centres: at most, and now
-    double cost_ = 0;             // of a row, in comparisons with a centre
+    Size width_ = -1, wilds_ = 0;  // wild centres: at most, and now
+    double cost_ = 0;              // of a row, in comparisons with a centre
     int wait_ = 0, patience_ = 1;
-    std::vector<float> table_;  // by feature: the most by which a tame centre fell, and rose
-    // Of tame centres: the most by which starts fell, parts grew, and what starts' rounding comes
-    // to; and by how much each start rose.
-    double fall_ = 0, growth_ = 0, extra_ = 0;
+    int alone_ = 0;  // passes until a table alone is tried again
+    // By feature: the most by which a tame centre fell, and rose, in half a float32 each.
+    std::vector<float> table_;
+    // Of tame centres: the most by which starts fell, and what their rounding comes to; what
+    // underflow of an entry does; and by how much each start rose.
+    double fall_ = 0, extra_ = 0, tiny_ = 0;
     std::vector<double> rise_;
     std::vector<std::int32_t> place_;
     mutable std::atomic<Size> rows_ = 0, changed_ = 0, left_ = 0;

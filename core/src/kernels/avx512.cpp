@@ -9,8 +9,27 @@
 namespace exactmeans {
 namespace {
 
+struct Shorts32 {
+    static constexpr int lanes = 32;
+    static constexpr int units = 3;  // of a panel that are added up at a time
+
+    __m512i v;
+
+    static Shorts32 load(const std::int8_t* from) { return {_mm512_loadu_si512(from)}; }
+    static Shorts32 splat(std::int16_t x) { return {_mm512_set1_epi16(x)}; }
+    static Shorts32 raised(Shorts32 a) { return {_mm512_slli_epi16(a.v, 8)}; }
+    static Shorts32 add(Shorts32 a, Shorts32 b) { return {_mm512_add_epi16(a.v, b.v)}; }
+    static Shorts32 product(Shorts32 a, Shorts32 b) { return {_mm512_mulhrs_epi16(a.v, b.v)}; }
+    static void widen(Shorts32 a, __m512& first, __m512& second) {
+        const auto floats = [](__m256i b) { return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(b)); };
+        first = floats(_mm512_castsi512_si256(a.v));
+        second = floats(_mm512_extracti64x4_epi64(a.v, 1));
+    }
+};
+
 struct Float16 {
     using Real = float;
+    using Shorts = Shorts32;
     static constexpr int lanes = 16;
     // 24 of the 32 registers accumulate, as far as there are registers for rows.
     static constexpr int tile_panels = 3;
@@ -30,18 +49,20 @@ struct Float16 {
     static Float16 load_half(const float* from) {
         return {_mm512_zextps256_ps512(_mm256_loadu_ps(from))};
     }
-    // Words: their low halves times 2^16 in the first unit, they themselves in the second.
-    static Float16 halves(const std::int16_t* from) {
-        const __m512i words =
-            _mm512_broadcast_i32x8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-        return {_mm512_cvtepi32_ps(_mm512_mask_slli_epi32(words, 0x00ff, words, 16))};
-    }
-    // A unit of halves times 2^16.
-    static Float16 raised(const std::int16_t* from) {
-        return {_mm512_zextps256_ps512(Float8::raised(from).v)};
-    }
     static Float16 splat(float x) { return {_mm512_set1_ps(x)}; }
     void store(float* to) const { _mm512_storeu_ps(to, v); }
+    // To the nearest whole numbers.
+    void store_rounded(std::int16_t* to) const {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                            _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(v)));
+    }
+    static Float16 gather(const float* from, const std::uint32_t* at) {
+        return {_mm512_i32gather_ps(_mm512_loadu_si512(at), from, 4)};
+    }
+    // The low halves of words, moved up.
+    static Float16 low_half(Float16 a) {
+        return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a.v), 16))};
+    }
     // Features from f on of sixteen rows, one in each. Quarters meet where they are loaded: that is
     // not a shuffle.
     static void columns(const float* const* rows, Size f, Float16* to) {
@@ -78,6 +99,11 @@ struct Float16 {
     static float lowest(Float16 a) {
         return Float8::lowest(
             {_mm256_min_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1))});
+    }
+    // The sum of all lanes, by halves.
+    static float total(Float16 a) {
+        return Float8::total(
+            {_mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1))});
     }
     // The lowest of each of sixteen: lanes are put side by side while they are reduced.
     static Float16 lowest_of(const Float16* a) {

@@ -1,6 +1,8 @@
 // Any CPU. A whole unit is one "vector", and every lane's fused multiply-add is std::fma, which is
 // correctly rounded with or without hardware for it: slow where there is none, but the same bits.
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "isa.hpp"
 #include "seeds.hpp"
@@ -9,9 +11,47 @@
 namespace exactmeans {
 namespace {
 
+struct Shorts {
+    static constexpr int lanes = 2 * int(unit_width<float>);
+    static constexpr int units = 1;  // of a panel that are added up at a time
+
+    std::int16_t v[lanes];
+
+    static Shorts load(const std::int8_t* from) {
+        return each([&](int l) { return from[2 * l + 1] * 0x100 + std::uint8_t(from[2 * l]); });
+    }
+    static Shorts splat(std::int16_t x) {
+        return each([&](int) { return x; });
+    }
+    static Shorts raised(const Shorts& a) {
+        return each([&](int l) { return a.v[l] * 0x100; });
+    }
+    static Shorts add(const Shorts& a, const Shorts& b) {
+        return each([&](int l) { return a.v[l] + b.v[l]; });
+    }
+    static Shorts product(const Shorts& a, const Shorts& b) {
+        return each([&](int l) { return (a.v[l] * b.v[l] + 0x4000) >> 15; });
+    }
+    static void widen(const Shorts& a, float* first, float* second) {
+        for (int l = 0; l < lanes / 2; ++l) {
+            first[l] = float(a.v[l]);
+            second[l] = float(a.v[lanes / 2 + l]);
+        }
+    }
+
+private:
+    template <class Fn>
+    static Shorts each(Fn fn) {
+        Shorts out;
+        for (int l = 0; l < lanes; ++l) out.v[l] = std::int16_t(fn(l));
+        return out;
+    }
+};
+
 template <class R>
 struct Lanes {
     using Real = R;
+    using Shorts = exactmeans::Shorts;
     static constexpr int lanes = int(unit_width<R>);
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {1, 1, 1};
@@ -28,16 +68,6 @@ struct Lanes {
     static Lanes load(const From* from) {
         return each([&](int l) { return R(from[l]); });
     }
-    // Words: their low halves times 2^16, and they themselves.
-    static void halves(const std::int16_t* from, Lanes& low, Lanes& whole) {
-        low = each([&](int l) { return R(from[2 * l] * 0x10000); });
-        whole =
-            each([&](int l) { return R(from[2 * l + 1] * 0x10000 + std::uint16_t(from[2 * l])); });
-    }
-    // Halves times 2^16.
-    static Lanes raised(const std::int16_t* from) {
-        return each([&](int l) { return R(from[l] * 0x10000); });
-    }
     static Lanes splat(R x) {
         return each([&](int) { return x; });
     }
@@ -46,6 +76,25 @@ struct Lanes {
     }
     void store(R* to) const {
         for (int l = 0; l < lanes; ++l) to[l] = v[l];
+    }
+    // To the nearest whole numbers.
+    void store_rounded(std::int16_t* to) const {
+        for (int l = 0; l < lanes; ++l) to[l] = std::int16_t(std::lrint(v[l]));
+    }
+    static Lanes gather(const R* from, const std::uint32_t* at) {
+        return each([&](int l) { return from[at[l]]; });
+    }
+    // The low halves of words, moved up.
+    static Lanes low_half(const Lanes& a) {
+        return each([&](int l) {
+            return std::bit_cast<float>(std::bit_cast<std::uint32_t>(float(a.v[l])) << 16);
+        });
+    }
+    // The sum of all lanes, by halves.
+    static R total(Lanes a) {
+        for (int half = lanes / 2; half > 0; half /= 2)
+            for (int l = 0; l < half; ++l) a.v[l] += a.v[l + half];
+        return a.v[0];
     }
     static void columns(const R* const* rows, Size f, Lanes* to) {
         for (int l = 0; l < lanes; ++l) to[l] = each([&](int r) { return rows[r][f + l]; });
@@ -90,8 +139,6 @@ struct Lanes {
     static Lanes lowest_of(const Lanes* a) {
         return each([&](int l) { return lowest(a[l]); });
     }
-    // (0 + 2) + (1 + 3)
-    static double total(const Lanes& a) { return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]); }
 
 private:
     template <class Fn>

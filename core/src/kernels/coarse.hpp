@@ -1,85 +1,210 @@
-// CSR rows against centres in 16 bits (exactmeans/coarse.hpp).
+// CSR rows against centres of 8 bits (exactmeans/coarse.hpp), by vectors V::Shorts of 16-bit lanes,
+// which are as wide as two of V.
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 #include "csr.hpp"
 
 namespace exactmeans {
 
-// Adds products of x with one feature of so many units.
-template <class V, int Units>
-inline void add_coarse(V x, const std::int16_t* centre, V* sum) {
-    constexpr int vectors = Side<V, Units>::vectors;
-    if constexpr (V::lanes > unit_width<float>) {
+// Sums of one row with `Units` units that stand side by side in slots `width` bytes apart, and what
+// becomes of them: visit(score, lanes from this place on), ascending.
+template <class V, int Units, class Visit>
+inline void for_coarse_units(const CoarseRow& row, const std::int8_t* values, Size width,
+                             const float* start, Visit visit) {
+    using W = typename V::Shorts;
+    constexpr int unit = int(CoarsePanels::unit), bytes = 2 * W::lanes, loads = unit / bytes;
+    W low[Units * loads], whole[Units * loads];
 #pragma GCC unroll 32
-        for (int v = 0; v < Units / 2; ++v)
-            sum[v] = V::fma(x, V::halves(centre + v * V::lanes), sum[v]);
-        if constexpr (Units % 2)
-            sum[Units / 2] = V::fma(x, V::raised(centre + Units / 2 * V::lanes), sum[Units / 2]);
-    } else {
-        constexpr int each = int(unit_width<float>) / V::lanes;  // vectors of a unit
+    for (int v = 0; v < Units * loads; ++v) low[v] = whole[v] = W::splat(0);
+    for (Size t = 0; t < row.nonzeros; ++t) {
+        const std::int8_t *centre = values + Size(row.index[t]) * width,
+                          *next = values + Size(row.index[t + coarse_ahead]) * width;
 #pragma GCC unroll 32
-        for (int v = 0; v + 2 * each <= vectors; v += 2 * each) {
+        for (int u = 0; u < Units; ++u) __builtin_prefetch(next + u * unit);
+        const W x = W::splat(row.value[t]);
 #pragma GCC unroll 32
-            for (int w = v; w < v + each; ++w) {
-                V low, whole;
-                V::halves(centre + v * V::lanes + (w - v) * 2 * V::lanes, low, whole);
-                sum[w] = V::fma(x, low, sum[w]);
-                sum[w + each] = V::fma(x, whole, sum[w + each]);
-            }
+        for (int v = 0; v < Units * loads; ++v) {
+            const W words = W::load(centre + v * bytes);
+            low[v] = W::add(low[v], W::product(x, W::raised(words)));
+            whole[v] = W::add(whole[v], W::product(x, words));
         }
+    }
+    const V scale = V::splat(row.unit);
+    const auto see = [&](const W& sum, int place) {
+        V first, second;
+        W::widen(sum, first.v, second.v);
+        visit(V::fma(first, scale, V::load(start + place)), place);
+        visit(V::fma(second, scale, V::load(start + place + V::lanes)), place + V::lanes);
+    };
 #pragma GCC unroll 32
-        for (int v = vectors / (2 * each) * (2 * each); v < vectors; ++v)
-            sum[v] = V::fma(x, V::raised(centre + v * V::lanes), sum[v]);
+    for (int u = 0; u < Units; ++u) {
+#pragma GCC unroll 32
+        for (int v = 0; v < loads; ++v) see(low[u * loads + v], u * unit + v * W::lanes);
+#pragma GCC unroll 32
+        for (int v = 0; v < loads; ++v)
+            see(whole[u * loads + v], u * unit + unit / 2 + v * W::lanes);
     }
 }
 
-// One row against a panel of 16-bit centres: the lowest scores that it may have.
-template <class V, int Units>
-inline LaneBest<V> coarse_best(const CoarseRow& row, const CoarsePanels& centres, Size first) {
-    using Own = Side<V, Units>;
-    constexpr int vectors = Own::vectors;
-    constexpr Size width = Own::width;
-    const std::int16_t* values = centres.values + first * centres.lanes.d;
-    V sum[vectors];
+// The same with a whole panel, as many units at a time as there are registers for.
+template <class V, int Units, class Visit>
+inline void for_coarse_panel(const CoarseRow& row, const CoarsePanels& centres, Size first,
+                             Visit visit) {
+    constexpr int unit = int(CoarsePanels::unit),
+                  some = Units < V::Shorts::units ? Units : V::Shorts::units;
+    static_assert(Units % some == 0);
 #pragma GCC unroll 32
-    for (int v = 0; v < vectors; ++v) sum[v] = V::splat(0);
-    for (Size t = 0; t < row.nonzeros; ++t) {
-        const std::int16_t *centre = values + Size(row.index[t]) * width,
-                           *next = values + Size(row.index[t + coarse_ahead]) * width;
-#pragma GCC unroll 32
-        for (Size l = 0; l < width; l += 32) __builtin_prefetch(next + l);
-        add_coarse<V, Units>(V::splat(row.value[t]), centre, sum);
-    }
-    const V error = V::splat(row.error);
-    LaneBest<V> best = LaneBest<V>::none();
-    V number = V::add(V::splat(float(first)), V::iota());
-#pragma GCC unroll 32
-    for (int v = 0; v < vectors; ++v) {
-        const Size at = first + v * V::lanes;
-        const V low = V::fma(V::sub(sum[v], error), Own::load(centres.part + at, v),
-                             Own::load_start(centres.lanes.start + at, v));
-        best.template take<true>(low, number);
-        number = V::add(number, V::splat(float(V::lanes)));
-    }
-    return best;
+    for (int u = 0; u < Units; u += some)
+        for_coarse_units<V, some>(row, centres.values + first * centres.d + u * unit, Units * unit,
+                                  centres.start + first + u * unit,
+                                  [&](V score, int place) { visit(score, place + u * unit); });
+}
+
+// Calls run.operator()<Units>().
+template <class Run>
+void with_units(const CoarsePanels::Panel& panel, Run run) {
+    [&]<int... Less>(std::integer_sequence<int, Less...>) {
+        ((panel.units == Less + 1 ? run.template operator()<Less + 1>() : void()), ...);
+    }(std::make_integer_sequence<int, int(CoarsePanels::most_units)>());
 }
 
 template <class V>
 void coarse_csr(const CoarseRow* rows, Size n, const CoarsePanels& centres,
-                const Nearest<float>& out) {
-    for_csr_panels<V>(centres.lanes, [&]<int Units>(Size first) {
-        take_panel<V, true>(n, first, out,
-                            [&](Size i) { return coarse_best<V, Units>(rows[i], centres, first); });
-    });
+                const Nearest<float>& out, float* lows) {
+    for (Size p = 0; p < centres.count(); ++p, lows += n) {
+        const CoarsePanels::Panel panel = centres.panel(p);
+        with_units(panel, [&]<int Units>() {
+            const Size first = panel.first;
+            const auto best_of = [&](Size i) {
+                LaneBest<V> best = LaneBest<V>::none();
+                V number = V::add(V::splat(float(first)), V::iota());
+                for_coarse_panel<V, Units>(rows[i], centres, first, [&](V score, int) {
+                    best.template take<true>(score, number);
+                    number = V::add(number, V::splat(float(V::lanes)));
+                });
+                return best;
+            };
+            take_panel<V, true>(n, first, out, best_of, lows);
+        });
+    }
 }
+
 template <class V>
-constexpr auto coarse_or_null() -> decltype(Kernels<typename V::Real>::coarse_csr) {
-    if constexpr (sizeof(typename V::Real) == sizeof(float))
-        return &coarse_csr<V>;
-    else
-        return nullptr;
+Size coarse_below(const CoarseRow& row, const CoarsePanels& centres, Size p, float limit,
+                  std::int32_t* list, float& others) {
+    const CoarsePanels::Panel panel = centres.panel(p);
+    const V most = V::splat(limit), inf = V::splat(std::numeric_limits<float>::infinity());
+    V least = inf;
+    Size count = 0;
+    with_units(panel, [&]<int Units>() {
+        for_coarse_panel<V, Units>(row, centres, panel.first, [&](V score, int place) {
+            const auto above = V::less(most, score);
+            least = V::min(least, V::select(above, score, inf));
+            constexpr unsigned all = (1u << V::lanes) - 1;
+            for (unsigned left = ~V::bits(above) & all; left; left &= left - 1)
+                list[count++] = std::int32_t(panel.first + place + __builtin_ctz(left));
+        });
+    });
+    const float low = V::lowest(least);
+    if (low < others) others = low;
+    return count;
 }
+
+// Sums that need not wait for each other, and a total in an order that all instruction sets have in
+// common.
+inline constexpr int stripe_width = 16;
+template <class V>
+class Stripes {
+public:
+    void add(int v, V x) { sum_[v] = V::add(sum_[v], x); }
+    float total() {
+        for (int half = vectors / 2; half > 0; half /= 2)
+            for (int v = 0; v < half; ++v) sum_[v] = V::add(sum_[v], sum_[v + half]);
+        return V::total(sum_[0]);
+    }
+
+private:
+    static constexpr int vectors = stripe_width / V::lanes;
+    V sum_[vectors] = {};
+};
+
+// Calls visit(first entry, stripe, entries, place in the row's tables) for a row of SlotRow whose
+// entries are dealt out to stripes; what is behind the row counts as 0.
+template <class V, class Visit>
+inline void for_stripes(const SlotRow<float>& row, Visit visit) {
+    constexpr int vectors = stripe_width / V::lanes;
+    static_assert(stripe_width <= coarse_ahead);
+    const Size m = row.nonzeros;
+    Size t = 0;
+    for (; t + stripe_width <= m; t += stripe_width)
+#pragma GCC unroll 32
+        for (int v = 0; v < vectors; ++v)
+            visit(t + v * V::lanes, v, V::load(row.value + t + v * V::lanes));
+    for (int v = 0; v < vectors && t < m; ++v, t += V::lanes)
+        visit(t, v,
+              V::select(V::less(V::iota(), V::splat(float(m - t))), V::load(row.value + t),
+                        V::splat(0)));
+}
+
+template <class V>
+void coarse_rows(const SlotRow<float>* rows, Size n, const float* step, float* sized,
+                 CoarseRow* out) {
+    const V zero = V::splat(0);
+    for (Size i = 0; i < n; ++i) {
+        CoarseRow& own = out[i];
+        const Size m = own.nonzeros;
+        Stripes<V> size, sum;
+        for_stripes<V>(rows[i], [&](Size t, int v, V x) {
+            const V one = V::mul(x, V::gather(step, rows[i].index + t));
+            size.add(v, magnitude(one));
+            sum.add(v, one);
+            one.store(sized + t);
+        });
+        own.size = size.total();
+        own.sum = sum.total();
+        const bool small = own.size < CoarseRow::largest && m <= CoarseRow::longest;
+        const float scale =
+            small ? float(32766 - m) / (own.size > 0x1p-90f ? own.size : 0x1p-90f) : 0.0f;
+        own.unit = small ? 128 / scale : 0;
+        const V by = V::splat(scale);
+        for (Size t = 0; t < m; t += V::lanes)
+            V::mul(small ? V::load(sized + t) : zero, by).store_rounded(own.value + t);
+    }
+}
+
+template <class V>
+void coarse_reach(const SlotRow<float>& row, const float* table, float& first, float& second) {
+    Stripes<V> one, other;
+    for_stripes<V>(row, [&](Size t, int v, V x) {
+        const V up = V::max(x, V::splat(0)), down = V::sub(up, x);
+        const V a = V::gather(table, row.index + t), b = V::low_half(a);
+        one.add(v, V::add(V::mul(up, a), V::mul(down, b)));
+        other.add(v, V::add(V::mul(up, b), V::mul(down, a)));
+    });
+    first = one.total();
+    second = other.total();
+}
+
+// The kernels above, for vectors of float32.
+template <class V>
+struct CoarseKernels {
+    using R = typename V::Real;
+    decltype(Kernels<R>::coarse_rows) rows = nullptr;
+    decltype(Kernels<R>::coarse_csr) csr = nullptr;
+    decltype(Kernels<R>::coarse_reach) reach = nullptr;
+    decltype(Kernels<R>::coarse_below) below = nullptr;
+    constexpr CoarseKernels() {
+        if constexpr (sizeof(R) == sizeof(float)) {
+            rows = &coarse_rows<V>;
+            csr = &coarse_csr<V>;
+            reach = &coarse_reach<V>;
+            below = &coarse_below<V>;
+        }
+    }
+};
 
 }  // namespace exactmeans

@@ -171,8 +171,10 @@ inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
 }
 
 // Takes best_of(i), of one panel, into what the former ones gave. Panels come in ascending order.
+// `lows`, if it is not null, gets the lowest score of this one.
 template <class V, bool WithSecond, class Best>
-inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out, Best best_of) {
+inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out, Best best_of,
+                       typename V::Real* lows = nullptr) {
     using R = typename V::Real;
     constexpr Size block = 16;
     LaneBest<V> best[block];
@@ -184,9 +186,11 @@ inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out,
         for (Size r = 0; r < count; ++r) best[r] = best_of(begin + r);
         if (first == 0) {
             reduce_rows<V, WithSecond>(best, begin, count, out);
+            for (Size i = begin; lows && i < begin + count; ++i) lows[i] = out.score[i];
             continue;
         }
         reduce_rows<V, WithSecond>(best, 0, count, own);
+        for (Size r = 0; lows && r < count; ++r) lows[begin + r] = score[r];
         for (Size r = 0; r < count; ++r) {
             const Size i = begin + r;
             const R old = out.score[i], low = score[r];

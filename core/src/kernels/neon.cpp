@@ -16,8 +16,26 @@
 namespace exactmeans {
 namespace {
 
+struct Shorts8 {
+    static constexpr int lanes = 8;
+    static constexpr int units = 3;  // of a panel that are added up at a time
+
+    int16x8_t v;
+
+    static Shorts8 load(const std::int8_t* from) { return {vreinterpretq_s16_s8(vld1q_s8(from))}; }
+    static Shorts8 splat(std::int16_t x) { return {vdupq_n_s16(x)}; }
+    static Shorts8 raised(Shorts8 a) { return {vshlq_n_s16(a.v, 8)}; }
+    static Shorts8 add(Shorts8 a, Shorts8 b) { return {vaddq_s16(a.v, b.v)}; }
+    static Shorts8 product(Shorts8 a, Shorts8 b) { return {vqrdmulhq_s16(a.v, b.v)}; }
+    static void widen(Shorts8 a, float32x4_t& first, float32x4_t& second) {
+        first = vcvtq_f32_s32(vmovl_s16(vget_low_s16(a.v)));
+        second = vcvtq_f32_s32(vmovl_high_s16(a.v));
+    }
+};
+
 struct Float4 {
     using Real = float;
+    using Shorts = Shorts8;
     static constexpr int lanes = 4;
     // A unit is two vectors. 24 of the 32 registers accumulate, up to 6 hold centres, and 2 rows.
     static constexpr int tile_panels = 1;
@@ -30,18 +48,18 @@ struct Float4 {
     float32x4_t v;
 
     static Float4 load(const float* from) { return {vld1q_f32(from)}; }
-    // Words: their low halves times 2^16, and they themselves.
-    static void halves(const std::int16_t* from, Float4& low, Float4& whole) {
-        const int32x4_t words = vreinterpretq_s32_s16(vld1q_s16(from));
-        low = {vcvtq_f32_s32(vshlq_n_s32(words, 16))};
-        whole = {vcvtq_f32_s32(words)};
-    }
-    // Halves times 2^16.
-    static Float4 raised(const std::int16_t* from) {
-        return {vcvtq_f32_s32(vshlq_n_s32(vmovl_s16(vld1_s16(from)), 16))};
-    }
     static Float4 splat(float x) { return {vdupq_n_f32(x)}; }
     void store(float* to) const { vst1q_f32(to, v); }
+    // To the nearest whole numbers.
+    void store_rounded(std::int16_t* to) const { vst1_s16(to, vmovn_s32(vcvtnq_s32_f32(v))); }
+    static Float4 gather(const float* from, const std::uint32_t* at) {
+        const float values[lanes] = {from[at[0]], from[at[1]], from[at[2]], from[at[3]]};
+        return load(values);
+    }
+    // The low halves of words, moved up.
+    static Float4 low_half(Float4 a) {
+        return {vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a.v), 16))};
+    }
     // Features from f on of four rows, one in each.
     static void columns(const float* const* rows, Size f, Float4* to) {
         const float32x4x2_t ab = vzipq_f32(vld1q_f32(rows[0] + f), vld1q_f32(rows[2] + f)),
@@ -71,6 +89,11 @@ struct Float4 {
     static Float4 min(Float4 a, Float4 b) { return {vminnmq_f32(a.v, b.v)}; }
     static Float4 max(Float4 a, Float4 b) { return {vmaxnmq_f32(a.v, b.v)}; }
     static float lowest(Float4 a) { return vminnmvq_f32(a.v); }
+    // The sum of all lanes, by halves.
+    static float total(Float4 a) {
+        const float32x2_t half = vadd_f32(vget_low_f32(a.v), vget_high_f32(a.v));
+        return vget_lane_f32(half, 0) + vget_lane_f32(half, 1);
+    }
     static Float4 lowest_of(const Float4* a) {
         return {vpminnmq_f32(vpminnmq_f32(a[0].v, a[1].v), vpminnmq_f32(a[2].v, a[3].v))};
     }

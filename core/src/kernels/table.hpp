@@ -16,10 +16,14 @@ namespace exactmeans {
 template <class V>
 constexpr Kernels<typename V::Real> table(const char* isa) {
     using R = typename V::Real;
+    constexpr CoarseKernels<V> coarse;
     return {isa,
             &nearest_dense<V>,
             &nearest_csr<V>,
-            coarse_or_null<V>(),
+            coarse.rows,
+            coarse.csr,
+            coarse.reach,
+            coarse.below,
             &panel_dense<V>,
             &panel_csr<V>,
             &centre_dense<V>,

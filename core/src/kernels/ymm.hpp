@@ -12,8 +12,31 @@
 namespace exactmeans {
 namespace {
 
+struct Shorts16 {
+    static constexpr int lanes = 16;
+    static constexpr int units = 3;  // of a panel that are added up at a time
+
+    __m256i v;
+
+    static Shorts16 load(const std::int8_t* from) {
+        return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))};
+    }
+    static Shorts16 splat(std::int16_t x) { return {_mm256_set1_epi16(x)}; }
+    // The low bytes, moved up.
+    static Shorts16 raised(Shorts16 a) { return {_mm256_slli_epi16(a.v, 8)}; }
+    static Shorts16 add(Shorts16 a, Shorts16 b) { return {_mm256_add_epi16(a.v, b.v)}; }
+    // a b / 2^15, to the nearest, and up if there are two.
+    static Shorts16 product(Shorts16 a, Shorts16 b) { return {_mm256_mulhrs_epi16(a.v, b.v)}; }
+    static void widen(Shorts16 a, __m256& first, __m256& second) {
+        const auto floats = [](__m128i b) { return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(b)); };
+        first = floats(_mm256_castsi256_si128(a.v));
+        second = floats(_mm256_extracti128_si256(a.v, 1));
+    }
+};
+
 struct Float8 {
     using Real = float;
+    using Shorts = Shorts16;
     static constexpr int lanes = 8;
     // 12 to 14 of the 16 registers accumulate.
     static constexpr int tile_panels = 1;
@@ -27,19 +50,23 @@ struct Float8 {
     using Mask = decltype(v < v);
 
     static Float8 load(const float* from) { return {_mm256_loadu_ps(from)}; }
-    // Words: their low halves times 2^16, and they themselves.
-    static void halves(const std::int16_t* from, Float8& low, Float8& whole) {
-        const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-        low = {_mm256_cvtepi32_ps(_mm256_slli_epi32(words, 16))};
-        whole = {_mm256_cvtepi32_ps(words)};
-    }
-    // Halves times 2^16.
-    static Float8 raised(const std::int16_t* from) {
-        const __m128i shorts = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-        return {_mm256_cvtepi32_ps(_mm256_slli_epi32(_mm256_cvtepi16_epi32(shorts), 16))};
-    }
     static Float8 splat(float x) { return {_mm256_set1_ps(x)}; }
     void store(float* to) const { _mm256_storeu_ps(to, v); }
+    // To the nearest whole numbers.
+    void store_rounded(std::int16_t* to) const {
+        const __m256i numbers = _mm256_cvtps_epi32(v);
+        _mm_storeu_si128(
+            reinterpret_cast<__m128i*>(to),
+            _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1)));
+    }
+    static Float8 gather(const float* from, const std::uint32_t* at) {
+        return {
+            _mm256_i32gather_ps(from, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)), 4)};
+    }
+    // The low halves of words, moved up.
+    static Float8 low_half(Float8 a) {
+        return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.v), 16))};
+    }
     // Features from f on of eight rows, one in each. Halves meet where they are loaded: that is not
     // a shuffle.
     static void columns(const float* const* rows, Size f, Float8* to) {
@@ -73,6 +100,12 @@ struct Float8 {
         __m128 m = _mm_min_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
         m = _mm_min_ps(m, _mm_movehl_ps(m, m));
         return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
+    }
+    // The sum of all lanes, by halves.
+    static float total(Float8 a) {
+        __m128 m = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+        m = _mm_add_ps(m, _mm_movehl_ps(m, m));
+        return _mm_cvtss_f32(_mm_add_ss(m, _mm_movehdup_ps(m)));
     }
     // The lowest of each of eight: lanes are put side by side while they are reduced.
     static Float8 lowest_of(const Float8* a) {

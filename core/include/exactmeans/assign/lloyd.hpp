@@ -59,9 +59,10 @@ public:
             if (coarse_) {
                 const Size batch = coarse_->batch(end - begin);
                 for (Size first = begin; first < end; first += batch) {
-                    scan.coarse.load(work.x, first, std::min(batch, end - first));
-                    scan.coarse.nearest(work.x, work.centroids, *coarse_,
-                                        [&](Size t) { return first + t; });
+                    const auto row_of = [&](Size t) { return first + t; };
+                    scan.coarse.take(work.x, std::min(batch, end - first), row_of);
+                    scan.coarse.get_ready(*coarse_);
+                    scan.coarse.nearest(work.x, work.centroids, *coarse_, row_of);
                     take(scan.coarse.label, first);
                 }
                 return tally;

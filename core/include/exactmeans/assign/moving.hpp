@@ -80,21 +80,28 @@ private:
     Size assign_some(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end, Tally& tally) {
         CoarseScan<R>& look = scan.coarse;
         std::vector<std::int32_t>& left = scan.room.open;
-        look.load(work.x, begin, end - begin);
         left.clear();
-        if (sifts_) {
+        const auto row_of = [&](Size t) { return begin + left[std::size_t(t)]; };
+        const bool by_table = sifts_ && shifts_->wild().k() == 0;
+        if (by_table) {
             sift(work, look, begin, end, left);
-            look.keep(left);
-            tally.distances += (end - begin) * shifts_->wild().k();
-            if (shifts_->wild().k() == 0) tally.skipped += end - begin - Size(left.size());
+            tally.skipped += end - begin - Size(left.size());
         } else {
             for (Size i = begin; i < end; ++i) left.push_back(std::int32_t(i - begin));
         }
-        const auto row_of = [&](Size t) { return begin + left[std::size_t(t)]; };
+        look.take(work.x, Size(left.size()), row_of);
+        look.get_ready(shifts_->all());
+        if (sifts_ && !by_table) {
+            left.clear();
+            look.look(shifts_->wild());
+            sift(work, look, begin, end, left);
+            look.keep(left);
+            tally.distances += (end - begin) * shifts_->wild().k();
+        }
         look.nearest(work.x, work.centroids, shifts_->all(), row_of);
         for (Size t = 0; t < Size(left.size()); ++t) {
             put(work, row_of(t), look.label[std::size_t(t)], tally);
-            keep(row_of(t), look.highest[std::size_t(t)], double(look.second[std::size_t(t)]));
+            keep(row_of(t), look.high[std::size_t(t)], look.low[std::size_t(t)]);
         }
         tally.distances += Size(left.size()) * work.centroids.k();
         return Size(left.size());
@@ -105,21 +112,23 @@ private:
     void sift(const Work<Rows>& work, CoarseScan<R>& look, Size begin, Size end,
               std::vector<std::int32_t>& left) {
         const Coarse<R>& wild = shifts_->wild();
-        if (wild.k()) look.look(wild);
         for (Size i = begin; i < end; ++i) {
             const Size t = i - begin, own = work.labels[i];
             const std::int32_t place = shifts_->place(own);
-            const auto reach = shifts_->reach(work.x.row(i), look.row(t), own);
+            const auto reach = shifts_->reach(wild.k() ? look.given(t) : look.one(work.x, i), own);
             double low = double(low_[std::size_t(i)]) - reach.fall,
                    high = double(high_[std::size_t(i)]);
             if (place == Shifts<R>::tame) high += reach.rise;
             if (wild.k()) {
-                const std::size_t at = std::size_t(t);
-                const bool is_own = look.label[at] == place;
-                low = std::min(low, double(is_own ? look.second[at] : look.score[at]));
+                const bool is_own = look.label[std::size_t(t)] == place;
+                double seen = is_own ? look.second(t) : look.lowest(t);
                 if (place >= 0)
-                    high = is_own ? wild.highest(double(look.score[at]), place, look.row(t).error)
-                                  : std::numeric_limits<double>::infinity();
+                    high = is_own ? look.highest(wild, t) : std::numeric_limits<double>::infinity();
+                // Worth while only if nothing else leaves it open.
+                if (!(high < seen) && (place < 0 ? high : double(high_[std::size_t(i)])) < low)
+                    look.refine(work.x.row(i), t, wild, shifts_->all(), own, place >= 0, high,
+                                seen);
+                low = std::min(low, seen);
             }
             if (high < low)
                 keep(i, high, low);
