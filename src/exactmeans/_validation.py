@@ -336,7 +336,7 @@ def check_centres(
         centres.sum_duplicates()
         values = centres.data
     else:
-        values = centres = _reals(init, dtype)
+        values = centres = _reals(init, dtype, copy=not sparse)
     if centres is None or init is None:
         raise ValueError(f"{what} must be an array of numbers of shape ({k}, {d}).")
     if centres.ndim != 2 or centres.shape[0] != k:
@@ -349,11 +349,12 @@ def check_centres(
             f"{what} must have shape ({k}, {d}): The shape of the initial centers {centres.shape} "
             f"does not match the number of features of the data {d}."
         )
+    if sparse and not sp.issparse(centres):
+        centres = without_zeros(centres)  # what is not finite is not 0
+        values = centres.data
     if not np.isfinite(values).all():
         raise ValueError(f"{what} must be finite, but it contains NaN or infinity (inf).")
-    if sp.issparse(centres) == sparse:
-        return centres
-    return without_zeros(centres) if sparse else centres.toarray()
+    return centres if sp.issparse(centres) == sparse else centres.toarray()
 
 
 def without_zeros(dense: NDArray[Any]) -> Matrix:
@@ -366,11 +367,14 @@ def without_zeros(dense: NDArray[Any]) -> Matrix:
     return sp.csr_array((dense.reshape(-1)[at], *places), shape=(k, d))
 
 
-def _reals(values: Any, dtype: Any) -> NDArray[Any] | None:
-    """A C-ordered array of its own, or None for what is not real numbers."""
+def _reals(values: Any, dtype: Any, *, copy: bool = True) -> NDArray[Any] | None:
+    """A C-ordered array, of its own if it is to be a copy; None for what is not real numbers."""
     try:
         array = np.asarray(values)
-        return None if array.dtype.kind == "c" else np.array(array, dtype=dtype, order="C")
+        if array.dtype.kind == "c":
+            return None
+        own = np.array if copy else np.asarray
+        return own(array, dtype=dtype, order="C")
     except (TypeError, ValueError, OverflowError):
         return None
 

@@ -31,7 +31,7 @@ template <class R>
 class Coarse {
 public:
     // Of all centres.
-    Coarse(const Centroids<R>& centroids, bool) : fine_wanted_(true) {
+    Coarse(const Centroids<R>& centroids, bool) {
         std::vector<Size> all(static_cast<std::size_t>(centroids.k()));
         std::iota(all.begin(), all.end(), Size(0));
         hold(centroids, std::move(all));
@@ -53,8 +53,8 @@ public:
         if (!centroids.sparse()) nonzeros = centroids.k() * centroids.d();
         return centroids.layout().all_have_slots(centroids.d(), nonzeros, 2);
     }
-    // Bytes per feature of so many centres, with all bits or the first 8 only.
-    static Size bytes(Size k, bool fine) { return CoarsePanels::padded(k) * (fine ? 2 : 1); }
+    // Bytes per feature of so many centres.
+    static Size bytes(Size k) { return 2 * CoarsePanels::padded(k); }
 
     static const Coarse& of(const Centroids<R>& centroids, const Threads& threads) {
         return centroids.template laid_out<Coarse>(false, threads);
@@ -87,8 +87,8 @@ public:
                       stale[std::size_t(low + half)]);
         });
     }
-    // Holds these centres from now on, in this order, with the first 8 bits only. Steps are those
-    // of another layout, so that rows which are ready for that one are for this one.
+    // Holds these centres from now on, in this order. Steps are those of another layout, so that
+    // rows which are ready for that one are for this one.
     void hold(const Centroids<R>& centroids, std::vector<Size> centres, const Coarse& all,
               const Threads& threads) {
         hold(centroids, std::move(centres));
@@ -105,8 +105,6 @@ public:
     double largest_step() const { return largest_step_; }
     // How much more than it seems a score with the centre at a place may start with.
     double start_slack(Size place) const { return double(start_[std::size_t(place)]) * 0x1p-18; }
-
-    Size centre(Size place) const { return centre_[std::size_t(place)]; }
 
     // The score of a row and the centre at a place, by all bits; `sized` is its entries times
     // steps.
@@ -161,7 +159,7 @@ private:
         const std::size_t lanes = std::size_t(CoarsePanels::padded(k_));
         start_.assign(lanes, std::numeric_limits<float>::infinity());
         values_.resize(lanes * std::size_t(d_));
-        if (fine_wanted_) fine_.resize(values_.size());
+        fine_.resize(values_.size());
         view_ = {values_.data(), start_.data(), k_, d_};
         where_.clear();
         for (Size place = 0; place < k_; ++place) where_.emplace_back(*this, place);
@@ -348,27 +346,20 @@ private:
     void put(const Centroids<R>& centroids, Size place, Size& at, Size past, Per per) {
         const At& own = where_[std::size_t(place)];
         std::int8_t *const values = values_.data() + own.offset, *const fine =
-                                                                     fine_wanted_
-                                                                         ? fine_.data() + own.offset
-                                                                         : nullptr;
+                                                                     fine_.data() + own.offset;
         const float zero = float(zero_);
         const auto each = [&](auto store) {
             walk(centroids, place, at, past, [&](Size f, float p) {
-                store(f * own.width, std::clamp(p * per(f) + zero, float(-most), float(most)));
+                const float steps = p * per(f) + zero;
+                store(values + f * own.width, fine + f * own.width,
+                      std::clamp(steps, float(-most), float(most)));
             });
         };
-        if (own.whole && fine)
-            each([&](Size f, float steps) { CoarseWord::put_high(values + f, fine + f, steps); });
-        else if (own.whole)
-            each([&](Size f, float steps) { CoarseWord::put_high(values + f, nullptr, steps); });
-        else if (fine)
-            each([&](Size f, float steps) {
-                CoarseWord::put_low(values + f, fine + f, steps, zero);
-            });
+        if (own.whole)
+            each([](auto* word, auto* left, float v) { CoarseWord::put_high(word, left, v); });
         else
-            each([&](Size f, float steps) {
-                CoarseWord::put_low(values + f, nullptr, steps, zero);
-            });
+            each(
+                [&](auto* word, auto* left, float v) { CoarseWord::put_low(word, left, v, zero); });
     }
 
     void clear(Size first, Size past) {
@@ -379,7 +370,7 @@ private:
             const Size from = panel.first * d_ + first * panel.width(),
                        to = panel.first * d_ + past * panel.width();
             fill(values_, from, to, word);
-            if (fine_wanted_) fill(fine_, from, to, fine);
+            fill(fine_, from, to, fine);
         }
     }
     static void fill(Lines<std::int8_t>& values, Size from, Size to, const std::int8_t* word) {
@@ -389,7 +380,6 @@ private:
         std::fill_n(static_cast<std::int16_t*>(at), (to - from) / 2, both);
     }
 
-    bool fine_wanted_ = false;
     Size k_ = 0, d_ = 0;
     Size version_ = -1;
     std::vector<Size> centre_;  // at each place

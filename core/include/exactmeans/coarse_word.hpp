@@ -1,8 +1,8 @@
 // Values of two centres in a word of 16 bits (coarse.hpp).
 //
 // The low byte, moved up, is the value of one of them; the whole word is that of the other, whose
-// byte is chosen with the low one in mind. So neither has to be cut out. Another word has what is
-// left of either, rounded, which is not kept where there is none (null).
+// byte is chosen with the low one in mind. So neither has to be cut out. Another word, `fine`,
+// has what is left of either, rounded.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@ struct CoarseWord {
     // The value of the centre that has the low byte; the other's is `zero`, as near as can be.
     static void put_low(std::int8_t* word, std::int8_t* fine, float steps, float zero) {
         word[0] = std::int8_t(std::lrint(steps));
-        if (fine) fine[0] = rest(steps, parts(word, false));
+        fine[0] = rest(steps, parts(word, false));
         put_high(word, fine, zero);
     }
     // That of the other.
     static void put_high(std::int8_t* word, std::int8_t* fine, float steps) {
         word[1] = std::int8_t(std::lrint(steps - float(std::uint8_t(word[0])) * 0x1p-8f));
-        if (fine) fine[1] = rest(steps, parts(word, true));
+        fine[1] = rest(steps, parts(word, true));
     }
 
 private:

@@ -97,21 +97,20 @@ public:
         return lowest(t) + bound(t).width + coarse.start_slack(label[std::size_t(t)]);
     }
 
-    // Bounds that a look at `some` centres gave, made closer by all bits of those that matter: the
-    // highest score of `own`, if it is one of them, and the lowest of all others.
+    // Bounds that a look gave, made closer by all bits of those centres that matter: the highest
+    // score of the centre at place `own`, if that is one, and the lowest of all others.
     template <class Row>
-    void refine(const Row& row, Size t, const Coarse<R>& some, const Coarse<R>& all, Size own,
-                bool own_is_one, double& own_high, double& others_low) {
-        double limit = own_high;
+    void refine(const Row& row, Size t, const Coarse<R>& coarse, Size own, double& own_high,
+                double& others_low) {
         candidates_.clear();
-        if (own_is_one) {
+        if (own >= 0) {
             candidates_.push_back({own});
-            look_closer(row, t, all);
-            limit = own_high = candidates_[0].high;
+            look_closer(row, t, coarse);
+            own_high = candidates_[0].high;
         }
-        others_low = list_below(some, t, limit);
-        std::erase_if(candidates_, [&](const Candidate& one) { return one.centre == own; });
-        look_closer(row, t, all);
+        others_low = list_below(coarse, t, own_high);
+        std::erase_if(candidates_, [&](const Candidate& one) { return one.place == own; });
+        look_closer(row, t, coarse);
         for (const Candidate& one : candidates_) others_low = std::min(others_low, one.low);
     }
 
@@ -192,8 +191,8 @@ private:
                 4 * unit + rounding};
     }
 
-    // Lists centres of a layout whose scores may be as low as `limit`; returns the lowest score
-    // that any other may have.
+    // Lists places of centres whose scores may be as low as `limit`; returns the lowest score that
+    // any other may have.
     double list_below(const Coarse<R>& coarse, Size t, double limit) {
         const std::size_t at = std::size_t(t);
         const CoarsePanels& panels = coarse.panels();
@@ -214,7 +213,7 @@ private:
         candidates_.clear();
         for (Size c = 0; c < count; ++c)
             if (listed_[std::size_t(c)] < coarse.k())
-                candidates_.push_back({coarse.centre(listed_[std::size_t(c)])});
+                candidates_.push_back({Size(listed_[std::size_t(c)])});
         return double(others) + bound(t).offset;
     }
 
@@ -230,20 +229,20 @@ private:
             for (const Candidate& one : candidates_)
                 if (one.high < high[at]) {
                     high[at] = one.high;
-                    label[at] = std::int32_t(one.centre);
+                    label[at] = std::int32_t(one.place);
                 }
             for (const Candidate& one : candidates_)
-                if (one.centre != Size(label[at])) low[at] = std::min(low[at], one.low);
+                if (one.place != Size(label[at])) low[at] = std::min(low[at], one.low);
         }
         if (high[at] < low[at]) return false;
         R least = std::numeric_limits<R>::infinity();
         label[at] = 0;
         for (const Candidate& one : candidates_) {
             if (one.low > high[at]) continue;
-            const R own = score_of_(centroids, row, one.centre);
+            const R own = score_of_(centroids, row, one.place);
             if (own < least) {
                 least = own;
-                label[at] = std::int32_t(one.centre);
+                label[at] = std::int32_t(one.place);
             }
         }
         high[at] = std::numeric_limits<double>::infinity();
@@ -252,22 +251,22 @@ private:
 
     // Bounds of candidates by all bits that they have.
     template <class Row>
-    void look_closer(const Row& row, Size t, const Coarse<R>& all) {
+    void look_closer(const Row& row, Size t, const Coarse<R>& coarse) {
         const double error = bound(t).closer;
         closer_.resize(std::size_t(row.nonzeros));
         for (Size e = 0; e < row.nonzeros; ++e) {
             const Size f = Size(row.index[e]);
-            closer_[std::size_t(e)] = double(row.value[e]) * double(all.steps()[std::size_t(f)]);
-            for (const Candidate& one : candidates_) all.fetch(one.centre, f);
+            closer_[std::size_t(e)] = double(row.value[e]) * double(coarse.steps()[std::size_t(f)]);
+            for (const Candidate& one : candidates_) coarse.fetch(one.place, f);
         }
         for (Candidate& one : candidates_) {
-            one.low = all.closer(row, closer_.data(), one.centre) - error;
-            one.high = one.low + 2 * error + all.start_slack(one.centre);
+            one.low = coarse.closer(row, closer_.data(), one.place) - error;
+            one.high = one.low + 2 * error + coarse.start_slack(one.place);
         }
     }
 
     struct Candidate {
-        Size centre;
+        Size place;
         double low = no_score, high = 0;  // scores
     };
 

@@ -46,7 +46,7 @@ public:
         all_.update(centroids, moved, then_, threads);
         // Both layouts together keep within the room that centres have.
         const double d = double(std::max<Size>(1, centroids.d())),
-                     left = centroids.layout().room() / d - double(Coarse<R>::bytes(k_, true));
+                     left = centroids.layout().room() / d - double(Coarse<R>::bytes(k_));
         sifts_ = worth_sifting(Size(moved.size()), left);
         if (sifts_) compare(centroids, moved, threads);
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
@@ -142,7 +142,7 @@ private:
             const bool bounds = width_ == 0 || width_ + unit / 2 < moved;
             wilds_ = bounds ? width_ : moved;
             cost_ = (wilds_ ? lanes(wilds_) + look : 0) + (bounds ? sum : 0);
-            if (cost_ < 0.8 * full && double(Coarse<R>::bytes(wilds_, false)) <= most) return true;
+            if (cost_ < 0.8 * full && double(Coarse<R>::bytes(wilds_)) <= most) return true;
             if (width_ == 0) return false;
         }
     }

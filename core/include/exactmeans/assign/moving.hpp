@@ -126,8 +126,7 @@ private:
                     high = is_own ? look.highest(wild, t) : std::numeric_limits<double>::infinity();
                 // Worth while only if nothing else leaves it open.
                 if (!(high < seen) && (place < 0 ? high : double(high_[std::size_t(i)])) < low)
-                    look.refine(work.x.row(i), t, wild, shifts_->all(), own, place >= 0, high,
-                                seen);
+                    look.refine(work.x.row(i), t, wild, Size(place), high, seen);
                 low = std::min(low, seen);
             }
             if (high < low)
