@@ -96,8 +96,9 @@ public:
 private:
     static constexpr Size unit = CoarsePanels::unit;
     static constexpr int longest_wait = 16;
-    // Centres that could be compared while a row is made ready, and while it is summed up.
-    static constexpr double look = 60, sum = 45;
+    // Centres that could be compared while a row is made ready, and while it is summed up and the
+    // table is made.
+    static constexpr double look = 60, sum = 90;
 
     // What became of a centre: features whose packed values are others now, by how much at most,
     // and the length of the part that lowers scores and of the one that raises them.
@@ -142,7 +143,9 @@ private:
             const bool bounds = width_ == 0 || width_ + unit / 2 < moved;
             wilds_ = bounds ? width_ : moved;
             cost_ = (wilds_ ? lanes(wilds_) + look : 0) + (bounds ? sum : 0);
-            if (cost_ < 0.8 * full && double(Coarse<R>::bytes(wilds_)) <= most) return true;
+            // A table alone is of no use while many rows change.
+            if (cost_ < 0.8 * full && double(Coarse<R>::bytes(wilds_)) <= most)
+                return wilds_ || changed * 16 <= rows;
             if (width_ == 0) return false;
         }
     }
