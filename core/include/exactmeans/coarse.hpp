@@ -51,7 +51,10 @@ public:
         for (Size j = 0; j < centroids.k() && centroids.sparse(); ++j)
             nonzeros += centroids.sparse_master(j).size();
         if (!centroids.sparse()) nonzeros = centroids.k() * centroids.d();
-        return centroids.layout().all_have_slots(centroids.d(), nonzeros, 2);
+        // Its first bytes should fit the caches; all of them take room.
+        const double held = double(bytes(centroids.k())) * double(centroids.d());
+        return held <= std::min(centroids.layout().room(), 0x1p29) &&
+               centroids.layout().all_have_slots(centroids.d(), nonzeros, 1);
     }
     // Bytes per feature of so many centres.
     static Size bytes(Size k) { return 2 * CoarsePanels::padded(k); }

@@ -66,7 +66,7 @@ public:
     // be while packing them anew does not count.
     bool all_have_slots(Size d, Size nonzeros, std::size_t size) const {
         const double values = double(padded<R>(k_)) * double(d), bytes = values * double(size),
-                     share = size < sizeof(float) && bytes <= 0x1p27 ? 0.01 : 0.02;
+                     share = size < sizeof(float) && bytes <= 0x1p26 ? 0.01 : 0.02;
         return bytes <= room_ &&
                (bytes <= 0x1p25 || (double(nonzeros) >= share * values && bytes <= 0x1p29));
     }
