@@ -59,6 +59,22 @@ long double exact_score(const Centroids<R>& centroids, const Matrix<R>& x, Size 
     return score;
 }
 
+// The centre with the lowest canonical score, the first of several.
+template <class R, class Row>
+Size nearest_of(const Centroids<R>& centroids, const Row& row) {
+    PairScore<R> score_of;
+    Size best = 0;
+    R least = std::numeric_limits<R>::infinity();
+    for (Size j = 0; j < centroids.k(); ++j) {
+        const R score = score_of(centroids, row, j);
+        if (score < least) {
+            least = score;
+            best = j;
+        }
+    }
+    return best;
+}
+
 template <class R, class I>
 CoarseScan<R> scan_of(const Csr<R, I>& csr, const Coarse<R>& coarse) {
     CoarseScan<R> scan;
@@ -263,24 +279,16 @@ void check_nearest(Size k, bool signs) {
     CoarseScan<R> scan = scan_of(csr, coarse);
     const auto open = scan.nearest(csr.rows(), centroids, coarse, [](Size t) { return t; });
     CHECK(open.exact > 0 && open.exact < open.closer && open.closer < n);
-    PairScore<R> score_of;
     for (Size i = 0; i < n; ++i) {
         const Size own = scan.label[std::size_t(i)];
-        Size best = 0;
-        R least = std::numeric_limits<R>::infinity();
         for (Size j = 0; j < k; ++j) {
-            const R score = score_of(centroids, csr.rows().row(i), j);
-            if (score < least) {
-                least = score;
-                best = j;
-            }
             const double exact = double(exact_score(centroids, x, i, j));
             if (j == own)
                 CHECK(exact <= scan.high[std::size_t(i)]);
             else
                 CHECK(exact >= scan.low[std::size_t(i)]);
         }
-        CHECK_EQ(own, best);
+        CHECK_EQ(own, nearest_of(centroids, csr.rows().row(i)));
     }
     CHECK_EQ(scan.label[n - 1], 3);
 }
@@ -327,17 +335,6 @@ TEST(rows_without_bounds) {
     CHECK(!std::isfinite(scan.bound(0).width) && !std::isfinite(scan.bound(1).width));
     CHECK(std::isfinite(scan.bound(2).width) && std::isfinite(scan.bound(3).width));
     scan.nearest(csr.rows(), centroids, coarse, [](Size t) { return t; });
-    PairScore<float> score_of;
-    for (Size i = 0; i < 4; ++i) {
-        Size best = 0;
-        float least = std::numeric_limits<float>::infinity();
-        for (Size j = 0; j < k; ++j) {
-            const float score = score_of(centroids, csr.rows().row(i), j);
-            if (score < least) {
-                least = score;
-                best = j;
-            }
-        }
-        CHECK_EQ(Size(scan.label[std::size_t(i)]), best);
-    }
+    for (Size i = 0; i < 4; ++i)
+        CHECK_EQ(Size(scan.label[std::size_t(i)]), nearest_of(centroids, csr.rows().row(i)));
 }

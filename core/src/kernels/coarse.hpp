@@ -132,8 +132,8 @@ private:
     V sum_[vectors] = {};
 };
 
-// Calls visit(first entry, stripe, entries, place in the row's tables) for a row of SlotRow whose
-// entries are dealt out to stripes; what is behind the row counts as 0.
+// Calls visit(first entry, number of the stripes that they go to, entries) for vectors of a row's
+// entries; what is behind the row counts as 0.
 template <class V, class Visit>
 inline void for_stripes(const SlotRow<float>& row, Visit visit) {
     constexpr int vectors = stripe_width / V::lanes;
