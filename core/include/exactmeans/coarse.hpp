@@ -226,6 +226,8 @@ private:
         });
         // Centres that are nowhere negative have both signs of whole numbers to themselves.
         zero_ = raises ? 0 : most;
+        // Values may grow a little before steps must: that costs more than a sixteenth of the
+        // error.
         const float per = (1 + 0x1p-4f) / float(most + zero_);
         for (float& step : step_) step = std::max(0x1p-100f, step * per);
         largest_step_ = double(*std::max_element(step_.begin(), step_.end()));
@@ -279,7 +281,7 @@ private:
                     return (now - zero) * share + zero;
                 };
                 const float low = steps(false), high = steps(true);
-                CoarseWord::put_low(word, fine, low, float(zero_));
+                CoarseWord::put_low(word, fine, low, zero);
                 CoarseWord::put_high(word, fine, high);
             }
         }
@@ -297,8 +299,7 @@ private:
         const float zero = float(zero_);
         if (low_moved) {
             lists(low, [&](Size f) {
-                CoarseWord::put_low(values + f * own.width, fine + f * own.width, zero,
-                                    float(zero_));
+                CoarseWord::put_low(values + f * own.width, fine + f * own.width, zero, zero);
             });
             put(centroids, low);
         }
