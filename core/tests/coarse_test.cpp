@@ -212,6 +212,8 @@ void check_kernels(Size k) {
         const auto half = [](float x) { return std::bit_cast<std::uint32_t>(x) >> 16; };
         reaches.push_back(std::bit_cast<float>(half(step) << 16 | half(3 * step)));
     }
+    // What is read next decides nothing: a range longer than a line for each row, and a short one.
+    const Upcoming next{{{csr.data.data(), Size(csr.data.size() * sizeof(R))}, {&n, 1}}};
     std::vector<std::int32_t> first_label;
     std::vector<float> first;
     std::vector<std::int16_t> first_values;
@@ -229,7 +231,7 @@ void check_kernels(Size k) {
         table->coarse_rows(&scan.given(0), n, coarse.steps().data(), sized.data(), rows.data());
         values.resize(csr.data.size());
         table->coarse_csr(rows.data(), n, coarse.panels(),
-                          {label.data(), score.data(), second.data()}, lows.data());
+                          {label.data(), score.data(), second.data()}, lows.data(), next);
         for (Size i = 0; i < n; ++i) {
             const CoarseRow& row = rows[std::size_t(i)];
             float fall, rise;

@@ -172,6 +172,7 @@ void for_own_sparse_distances(const Rows& x, const Points<C>& points, const std:
         Size spread = -1;
         for (Size at = begin; at < end; ++at) {
             const Size i = labels ? order[std::size_t(at)] : at, own = labels ? labels[i] : 0;
+            if (labels) x.fetch(order[std::size_t(std::min(at + rows_ahead, end - 1))]);
             if (own != spread) {
                 pile->drain([](Size, const double*) {});
                 const SparseVector<C>& point = (*points.sparse)[std::size_t(own)];

@@ -32,6 +32,13 @@ public:
         for (Size t = 0; t < count; ++t) given_[std::size_t(t)] = entries(x, row_of(t), to);
         to.end();
     }
+    // Says that rows [begin, end) are taken next.
+    template <class I>
+    void expect(const CsrRows<R, I>& x, Size begin, Size end) {
+        const Size from = x.offsets[begin], entries = x.offsets[end] - from;
+        next_ = {{{x.indices + from, entries * Size(sizeof(I))},
+                  {x.data + from, entries * Size(sizeof(R))}}};
+    }
     // One of the rows taken; or any other, until the next.
     const SlotRow<float>& given(Size t) const { return given_[std::size_t(t)]; }
     template <class I>
@@ -87,7 +94,9 @@ public:
         label.resize(rows_.size());
         lows_.resize(rows_.size() * std::size_t(coarse.panels().count()));
         kernels<float>().coarse_csr(rows_.data(), Size(rows_.size()), coarse.panels(),
-                                    {label.data(), score_.data(), second_.data()}, lows_.data());
+                                    {label.data(), score_.data(), second_.data()}, lows_.data(),
+                                    next_);
+        next_ = {};
     }
     // The lowest score that any centre may have, and any but the one that may have the lowest.
     double lowest(Size t) const { return double(score_[std::size_t(t)]) + bound(t).offset; }
@@ -270,6 +279,7 @@ private:
         double low = no_score, high = 0;  // scores
     };
 
+    Upcoming next_;
     std::vector<SlotRow<float>> given_;
     std::vector<CoarseRow> rows_;
     std::vector<Bound> bounds_;

@@ -144,6 +144,16 @@ struct CoarseRow {
     static constexpr Size longest = 8192;
 };
 
+// Memory that is read after a call, which asks for a part of it with every row: data that comes
+// from far away is on its way while the call works in the caches.
+struct Upcoming {
+    struct Range {
+        const void* begin = nullptr;
+        Size bytes = 0;
+    };
+    Range ranges[2];
+};
+
 // Per row: the nearest centre (lowest index on ties), its score and, if asked for, the second
 // lowest score.
 template <class R>
@@ -174,7 +184,7 @@ struct Kernels {
     void (*coarse_rows)(const SlotRow<R>* rows, Size n, const R* step, R* sized, CoarseRow* out);
     // By their scores, with a second; lows[p * n + i] is the lowest of panel p.
     void (*coarse_csr)(const CoarseRow* rows, Size n, const CoarsePanels& centres,
-                       const Nearest<R>& out, R* lows);
+                       const Nearest<R>& out, R* lows, const Upcoming& next);
     // Sums over a row of x+ a + x- b and of x+ b + x- a. The words of a table by feature are a, as
     // bits of a float32, and their low halves, moved up, are b.
     void (*coarse_reach)(const SlotRow<R>& row, const R* table, R& first, R& second);

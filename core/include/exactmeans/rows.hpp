@@ -2,6 +2,7 @@
 // memory that somebody else owns; nothing here copies a matrix.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -22,6 +23,16 @@ inline double pull_of(double weight, const double* norms, Size i) {
     return norms[i] > 0 ? weight / norms[i] : 0.0;
 }
 
+// Rows that are visited in no order are asked for a few ahead, or every visit waits for memory.
+// Compilers take a function that does nothing else for one that does nothing, unless it is inlined.
+#define EXACTMEANS_INLINE __attribute__((always_inline))
+inline constexpr Size rows_ahead = 4;
+template <class T>
+EXACTMEANS_INLINE inline void fetch_values(const T* values, Size n) {
+    constexpr Size line = 64 / Size(sizeof(T)), most = 16 * line;
+    for (Size t = 0; t < std::min(n, most); t += line) __builtin_prefetch(values + t);
+}
+
 template <class R>
 struct DenseRows {
     using Real = R;
@@ -39,6 +50,9 @@ struct DenseRows {
     double pull(Size i) const { return pull_of(weight(i), norms, i); }
     const R* row(Size i) const { return data + (picks ? Size(picks[i]) : i) * row_stride; }
     R at(Size i, Size f) const { return row(i)[f * col_stride]; }
+    EXACTMEANS_INLINE void fetch(Size i) const {
+        if (col_stride == 1) fetch_values(row(i), d);
+    }
 };
 
 template <class R, class I>
@@ -76,6 +90,11 @@ struct CsrRows {
     SparseRow<R, I> row(Size i) const {
         const Size begin = offsets[i];
         return {indices + begin, data + begin, offsets[i + 1] - begin};
+    }
+    EXACTMEANS_INLINE void fetch(Size i) const {
+        const SparseRow<R, I> own = row(i);
+        fetch_values(own.index, own.nonzeros);
+        fetch_values(own.value, own.nonzeros);
     }
 };
 

@@ -278,6 +278,7 @@ private:
         Size members = 0;
         for (Size at = piece.begin; at < piece.end; ++at) {
             const Size entry = moves.rows[std::size_t(at)], i = entry >> 1;
+            x.fetch(moves.rows[std::size_t(std::min(at + rows_ahead, piece.end - 1))] >> 1);
             const double sign = entry & 1 ? -1.0 : 1.0;
             if (!sparse())
                 sums.add(x, i, sign);

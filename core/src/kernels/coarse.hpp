@@ -72,14 +72,40 @@ void with_units(const CoarsePanels::Panel& panel, Run run) {
     }(std::make_integer_sequence<int, int(CoarsePanels::most_units)>());
 }
 
+// Asks for memory in n parts.
+template <class V>
+class Fetch {
+public:
+    Fetch(const Upcoming& next, Size n) : next_(next) {
+        for (int r = 0; r < ranges; ++r) part_[r] = (next.ranges[r].bytes / n + line) / line * line;
+    }
+    void part() {
+        for (int r = 0; r < ranges; ++r) {
+            const Upcoming::Range& range = next_.ranges[r];
+            const Size past = at_[r] + part_[r] < range.bytes ? at_[r] + part_[r] : range.bytes;
+            for (; at_[r] < past; at_[r] += line)
+                __builtin_prefetch(static_cast<const char*>(range.begin) + at_[r], 0, 2);
+        }
+    }
+
+private:
+    static constexpr int ranges = 2;
+    static constexpr Size line = 64;
+    Upcoming next_;
+    Size at_[ranges] = {}, part_[ranges];
+};
+
 template <class V>
 void coarse_csr(const CoarseRow* rows, Size n, const CoarsePanels& centres,
-                const Nearest<float>& out, float* lows) {
+                const Nearest<float>& out, float* lows, const Upcoming& next) {
+    if (n == 0) return;
+    Fetch<V> fetch(next, n);
     for (Size p = 0; p < centres.count(); ++p, lows += n) {
         const CoarsePanels::Panel panel = centres.panel(p);
         with_units(panel, [&]<int Units>() {
             const Size first = panel.first;
             const auto best_of = [&](Size i) {
+                fetch.part();
                 LaneBest<V> best = LaneBest<V>::none();
                 V number = V::add(V::splat(float(first)), V::iota());
                 for_coarse_panel<V, Units>(rows[i], centres, first, [&](V score, int) {

@@ -60,7 +60,9 @@ public:
                 const Size batch = coarse_->batch(end - begin);
                 for (Size first = begin; first < end; first += batch) {
                     const auto row_of = [&](Size t) { return first + t; };
-                    scan.coarse.take(work.x, std::min(batch, end - first), row_of);
+                    const Size past = std::min(end, first + batch);
+                    scan.coarse.take(work.x, past - first, row_of);
+                    scan.coarse.expect(work.x, past, std::min(end, past + batch));
                     scan.coarse.get_ready(*coarse_);
                     scan.coarse.nearest(work.x, work.centroids, *coarse_, row_of);
                     take(scan.coarse.label, first);

@@ -59,7 +59,7 @@ public:
         Size left = 0;
         const Size batch = shifts_->all().batch(end - begin);
         for (Size first = begin; first < end; first += batch)
-            left += assign_some(work, scan, first, std::min(end, first + batch), tally);
+            left += assign_some(work, scan, first, batch, end, tally);
         shifts_->tell(end - begin, tally.changed, left);
         return tally;
     }
@@ -75,9 +75,12 @@ private:
         work.labels[i] = label;
     }
 
-    // Returns how many had to be compared with all centres.
+    // A batch of rows, of which [begin, last) are left. Returns how many had to be compared with
+    // all centres.
     template <class Rows>
-    Size assign_some(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end, Tally& tally) {
+    Size assign_some(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size batch, Size last,
+                     Tally& tally) {
+        const Size end = std::min(last, begin + batch);
         CoarseScan<R>& look = scan.coarse;
         std::vector<std::int32_t>& left = scan.room.open;
         left.clear();
@@ -91,6 +94,7 @@ private:
         }
         look.take(work.x, Size(left.size()), row_of);
         look.get_ready(shifts_->all());
+        look.expect(work.x, end, std::min(last, end + batch));
         if (sifts_ && !by_table) {
             left.clear();
             look.look(shifts_->wild());
