@@ -117,9 +117,9 @@ public:
         double sum[4] = {};  // that need not wait for each other
         const auto add = [&](Size t, int to) {
             const Size word = at.offset + Size(row.index[t]) * at.width;
-            const int value = CoarseWord::parts(values_.data() + word, at.whole) +
-                              fine_[std::size_t(word + at.whole)] - zero_ * 0x100;
-            sum[to] += sized[t] * double(value);
+            const int value =
+                CoarseWord::value(values_.data() + word, fine_.data() + word, at.whole);
+            sum[to] += sized[t] * double(value - zero_parts());
         };
         Size t = 0;
         for (; t + 4 <= row.nonzeros; t += 4)
@@ -138,6 +138,7 @@ public:
 private:
     static constexpr int half = int(CoarsePanels::unit / 2);
     static constexpr int most = 127;
+    int zero_parts() const { return zero_ * 0x100; }
 
     // Where the values of a place stand: feature f's word at offset + f width.
     struct At {
@@ -270,17 +271,17 @@ private:
     }
     // The values of a feature in larger steps, of which the old one is this share.
     void count_anew(Size f, float share) {
-        const float zero = float(zero_);
+        const int zero = zero_parts();
         for (Size p = 0; p < view_.count(); ++p) {
             const CoarsePanels::Panel panel = view_.panel(p);
             const Size from = panel.first * d_ + f * panel.width();
             for (Size at = from; at < from + panel.width(); at += 2) {
                 std::int8_t *const word = values_.data() + at, *const fine = fine_.data() + at;
-                const auto steps = [&](bool whole) {
-                    const float now = float(CoarseWord::parts(word, whole) + fine[whole]) * 0x1p-8f;
-                    return (now - zero) * share + zero;
+                const auto now = [&](bool whole) {
+                    const int then = CoarseWord::value(word, fine, whole) - zero;
+                    return int(std::lrint(float(then) * share)) + zero;
                 };
-                const float low = steps(false), high = steps(true);
+                const int low = now(false), high = now(true);
                 CoarseWord::put_low(word, fine, low, zero);
                 CoarseWord::put_high(word, fine, high);
             }
@@ -296,7 +297,7 @@ private:
         const At& own = where_[std::size_t(low)];
         std::int8_t *const values = values_.data() + own.offset, *const fine =
                                                                      fine_.data() + own.offset;
-        const float zero = float(zero_);
+        const int zero = zero_parts();
         if (low_moved) {
             lists(low, [&](Size f) {
                 CoarseWord::put_low(values + f * own.width, fine + f * own.width, zero, zero);
@@ -312,7 +313,7 @@ private:
     // All values of a place.
     void put(const Centroids<R>& centroids, Size place) {
         Size at = 0;
-        put(centroids, place, at, d_, [&](Size f) { return 1 / step_[std::size_t(f)]; });
+        put(centroids, place, at, d_, [&](Size f) { return 0x100 / step_[std::size_t(f)]; });
     }
 
     void take_starts(const Centroids<R>& centroids) {
@@ -334,7 +335,7 @@ private:
             for (Size first = begin; first < end; first += some) {
                 const Size past = std::min(end, first + some);
                 for (Size f = first; f < past; ++f)
-                    per[std::size_t(f - first)] = 1 / step_[std::size_t(f)];
+                    per[std::size_t(f - first)] = 0x100 / step_[std::size_t(f)];
                 clear(first, past);
                 // Low bytes first: the others are chosen with them in mind.
                 for (const bool whole : {false, true})
@@ -345,30 +346,29 @@ private:
             }
         });
     }
-    // The values of a place from `at` on up to a feature. per(f) is one divided by a step.
+    // The values of a place from `at` on up to a feature. per(f) is how many parts of a step are
+    // in 1.
     template <class Per>
     void put(const Centroids<R>& centroids, Size place, Size& at, Size past, Per per) {
         const At& own = where_[std::size_t(place)];
         std::int8_t *const values = values_.data() + own.offset, *const fine =
                                                                      fine_.data() + own.offset;
-        const float zero = float(zero_);
+        const int zero = zero_parts();
         const auto each = [&](auto store) {
             walk(centroids, place, at, past, [&](Size f, float p) {
-                const float steps = p * per(f) + zero;
                 store(values + f * own.width, fine + f * own.width,
-                      std::clamp(steps, float(-most), float(most)));
+                      int(std::lrint(p * per(f))) + zero);
             });
         };
         if (own.whole)
-            each([](auto* word, auto* left, float v) { CoarseWord::put_high(word, left, v); });
+            each([](auto* word, auto* left, int v) { CoarseWord::put_high(word, left, v); });
         else
-            each(
-                [&](auto* word, auto* left, float v) { CoarseWord::put_low(word, left, v, zero); });
+            each([&](auto* word, auto* left, int v) { CoarseWord::put_low(word, left, v, zero); });
     }
 
     void clear(Size first, Size past) {
         std::int8_t word[2], fine[2];
-        CoarseWord::put_low(word, fine, float(zero_), float(zero_));
+        CoarseWord::put_low(word, fine, zero_parts(), zero_parts());
         for (Size p = 0; p < view_.count(); ++p) {
             const CoarsePanels::Panel panel = view_.panel(p);
             const Size from = panel.first * d_ + first * panel.width(),
