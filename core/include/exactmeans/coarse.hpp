@@ -113,25 +113,12 @@ public:
     // steps.
     template <class Row>
     double closer(const Row& row, const double* sized, Size place) const {
-        const At& at = where_[std::size_t(place)];
-        double sum[4] = {};  // that need not wait for each other
-        const auto add = [&](Size t, int to) {
-            const Size word = at.offset + Size(row.index[t]) * at.width;
-            const int value =
-                CoarseWord::value(values_.data() + word, fine_.data() + word, at.whole);
-            sum[to] += sized[t] * double(value - zero_parts());
-        };
-        Size t = 0;
-        for (; t + 4 <= row.nonzeros; t += 4)
-            for (int to = 0; to < 4; ++to) add(t + to, to);
-        for (; t < row.nonzeros; ++t) add(t, 0);
-        return ((sum[0] + sum[1]) + (sum[2] + sum[3])) * 0x1p-8 +
-               double(start_[std::size_t(place)]);
+        return where_[std::size_t(place)].whole ? closer<true>(row, sized, place)
+                                                : closer<false>(row, sized, place);
     }
     // What that will read of a feature.
     void fetch(Size place, Size f) const {
         const At& at = where_[std::size_t(place)];
-        __builtin_prefetch(values_.data() + at.offset + f * at.width);
         __builtin_prefetch(fine_.data() + at.offset + f * at.width);
     }
 
@@ -155,6 +142,26 @@ private:
             offset = panel.first * d + (place - panel.first) / unit * unit + 2 * (lane % half);
         }
     };
+
+    template <bool Whole, class Row>
+    double closer(const Row& row, const double* sized, Size place) const {
+        const At& at = where_[std::size_t(place)];
+        const std::int8_t *const values = values_.data() + at.offset, *const fine =
+                                                                          fine_.data() + at.offset;
+        const int zero = zero_parts();
+        double sum[4] = {};  // that need not wait for each other
+        const auto add = [&](Size t, int to) {
+            const Size word = Size(row.index[t]) * at.width;
+            sum[to] +=
+                sized[t] * double(CoarseWord::value(values + word, fine + word, Whole) - zero);
+        };
+        Size t = 0;
+        for (; t + 4 <= row.nonzeros; t += 4)
+            for (int to = 0; to < 4; ++to) add(t + to, to);
+        for (; t < row.nonzeros; ++t) add(t, 0);
+        return ((sum[0] + sum[1]) + (sum[2] + sum[3])) * 0x1p-8 +
+               double(start_[std::size_t(place)]);
+    }
 
     void hold(const Centroids<R>& centroids, std::vector<Size> centres) {
         centre_ = std::move(centres);
