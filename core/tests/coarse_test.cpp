@@ -232,10 +232,11 @@ void check_kernels(Size k) {
         values.resize(csr.data.size());
         table->coarse_csr(rows.data(), n, coarse.panels(),
                           {label.data(), score.data(), second.data()}, lows.data(), next);
+        std::vector<CoarseReach> seen(n);
+        table->coarse_reach(&scan.given(0), n, reaches.data(), seen.data());
         for (Size i = 0; i < n; ++i) {
             const CoarseRow& row = rows[std::size_t(i)];
-            float fall, rise;
-            table->coarse_reach(scan.given(i), reaches.data(), fall, rise);
+            const auto [fall, rise] = seen[std::size_t(i)];
             Size sum = 0;
             for (Size t = 0; t < row.nonzeros; ++t) sum += std::abs(int(row.value[t]));
             CHECK(sum < 32768);

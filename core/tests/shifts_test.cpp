@@ -94,11 +94,12 @@ void check_reach(bool signs, int exponent) {
     const auto rows = csr.rows();
     CoarseScan<R> scan;
     scan.take(rows, n, [](Size t) { return t; });
+    scan.reach(seen.table());
     double closest = 0;
     for (Size i = 0; i < n; ++i)
         for (Size j = 0; j < k; ++j) {
             if (seen.place(j) != Shifts<R>::tame) continue;
-            const auto reach = seen.reach(scan.given(i), j);
+            const auto reach = seen.reach(scan.reached(i), scan.given(i).nonzeros, j);
             const long double before = exact_score(then, x, i, j),
                               after = exact_score(now, x, i, j);
             CHECK(before - after <= static_cast<long double>(reach.fall));

@@ -31,6 +31,7 @@ public:
         Room to{features_.data(), floats_.data()};
         for (Size t = 0; t < count; ++t) given_[std::size_t(t)] = entries(x, row_of(t), to);
         to.end();
+        rows_.clear();
     }
     // Says that rows [begin, end) are taken next.
     template <class I>
@@ -39,16 +40,7 @@ public:
         next_ = {{{x.indices + from, entries * Size(sizeof(I))},
                   {x.data + from, entries * Size(sizeof(R))}}};
     }
-    // One of the rows taken; or any other, until the next.
     const SlotRow<float>& given(Size t) const { return given_[std::size_t(t)]; }
-    template <class I>
-    SlotRow<float> one(const CsrRows<R, I>& x, Size i) {
-        make_room(x.row(i).nonzeros);
-        Room to{features_.data(), floats_.data()};
-        const SlotRow<float> own = entries(x, i, to);
-        to.end();
-        return own;
-    }
     // Makes them ready for looks at centres that have the steps of `coarse`.
     void get_ready(const Coarse<R>& coarse) {
         Size total = 0, longest = 0;
@@ -70,15 +62,25 @@ public:
         for (std::size_t t = 0; t < rows_.size(); ++t) bounds_[t] = bound_of(rows_[t], coarse);
     }
     const CoarseRow& ready(Size t) const { return rows_[std::size_t(t)]; }
-    // Forgets all rows that are ready but these, ascending.
+    // Forgets all rows but these, ascending.
     void keep(const std::vector<std::int32_t>& some) {
-        for (std::size_t t = 0; t < some.size(); ++t) {
-            rows_[t] = rows_[std::size_t(some[t])];
-            bounds_[t] = bounds_[std::size_t(some[t])];
-        }
-        rows_.resize(some.size());
-        bounds_.resize(some.size());
+        const auto only = [&](auto& all) {
+            for (std::size_t t = 0; t < some.size(); ++t) all[t] = all[std::size_t(some[t])];
+            all.resize(some.size());
+        };
+        only(given_);
+        if (rows_.empty()) return;  // not ready yet
+        only(rows_);
+        only(bounds_);
     }
+
+    // What the rows see of how far centres moved, by a table.
+    void reach(const std::vector<float>& table) {
+        reached_.resize(given_.size());
+        kernels<float>().coarse_reach(given_.data(), Size(given_.size()), table.data(),
+                                      reached_.data());
+    }
+    const CoarseReach& reached(Size t) const { return reached_[std::size_t(t)]; }
 
     // A score is at least what is seen and `offset`, and at most `width` more; by all bits, it is
     // seen to within `closer`.
@@ -290,6 +292,7 @@ private:
     std::vector<float> score_, second_, lows_;
     std::vector<double> closer_;
     std::vector<std::int32_t> listed_;
+    std::vector<CoarseReach> reached_;
     std::vector<Candidate> candidates_;
     PairScore<R> score_of_;
 };

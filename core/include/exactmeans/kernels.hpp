@@ -144,6 +144,11 @@ struct CoarseRow {
     static constexpr Size longest = 8192;
 };
 
+// Sums over a row of x+ a + x- b, and of x+ b + x- a, for a and b by feature (shifts.hpp).
+struct CoarseReach {
+    float fall, rise;
+};
+
 // Memory that is read after a call, which asks for a part of it with every row: data that comes
 // from far away is on its way while the call works in the caches.
 struct Upcoming {
@@ -185,9 +190,9 @@ struct Kernels {
     // By their scores, with a second; lows[p * n + i] is the lowest of panel p.
     void (*coarse_csr)(const CoarseRow* rows, Size n, const CoarsePanels& centres,
                        const Nearest<R>& out, R* lows, const Upcoming& next);
-    // Sums over a row of x+ a + x- b and of x+ b + x- a. The words of a table by feature are a, as
-    // bits of a float32, and their low halves, moved up, are b.
-    void (*coarse_reach)(const SlotRow<R>& row, const R* table, R& first, R& second);
+    // How far centres moved, as rows see it. The words of a table by feature are a, as bits of a
+    // float32, and their low halves, moved up, are b.
+    void (*coarse_reach)(const SlotRow<R>* rows, Size n, const R* table, CoarseReach* out);
     // Lists the centres of a panel whose scores are not above a limit, at most as many as it has;
     // returns their number, and lowers `others` to the lowest of all other scores.
     Size (*coarse_below)(const CoarseRow& row, const CoarsePanels& centres, Size p, R limit,

@@ -70,19 +70,18 @@ public:
     static constexpr std::int32_t tame = -1, still = -2;
     std::int32_t place(Size j) const { return place_[std::size_t(j)]; }
 
-    // What scores of a row may have lost with any tame centre; and gained with the tame centre
-    // `own`.
+    // By feature: how far tame centres moved, for rows to look at; empty if there are none.
+    const std::vector<float>& table() const { return table_; }
+    // What scores of a row of so many entries, which has looked at it, may have lost with any tame
+    // centre; and gained with the tame centre `own`.
     struct Reach {
         double fall = 0, rise = 0;
     };
-    Reach reach(const SlotRow<float>& row, Size own) const {
-        if (table_.empty()) return {};
-        float fall, rise;
-        kernels<float>().coarse_reach(row, table_.data(), fall, rise);
+    Reach reach(const CoarseReach& seen, Size nonzeros, Size own) const {
+        const double m = double(nonzeros), fall = double(seen.fall), rise = double(seen.rise);
         // Both sums are rounded, and canonical scores of larger values are rounded by more.
-        const double m = double(row.nonzeros),
-                     more = (double(fall) + double(rise)) * (m + 16) * 0x1p-22 + m * tiny_ + extra_;
-        return {double(fall) + more + fall_, double(rise) + more + rise_[std::size_t(own)]};
+        const double more = (fall + rise) * (m + 16) * 0x1p-22 + m * tiny_ + extra_;
+        return {fall + more + fall_, rise + more + rise_[std::size_t(own)]};
     }
 
     // Every block says how a pass over it went: its rows, of which so many got another label, and
@@ -132,10 +131,11 @@ private:
                 width_ = width_ > unit ? width_ / 2 : alone_ > 0 ? unit : 0;
             }
             if (cost_ + open > 0.9 * full) {
-                wait_ = patience_ = std::min(longest_wait, 2 * patience_);
+                wait_ = patience_;
+                patience_ = std::clamp(2 * patience_, 1, longest_wait);
                 return false;
             }
-            patience_ = 1;
+            patience_ = 0;
         }
         for (;; width_ = width_ > unit ? width_ / 2 : 0) {
             width_ = std::min(CoarsePanels::padded(width_), CoarsePanels::padded(k_));
@@ -273,7 +273,7 @@ private:
     bool sifts_ = false;
     Size width_ = -1, wilds_ = 0;  // wild centres: at most, and now
     double cost_ = 0;              // of a row, in comparisons with a centre
-    int wait_ = 0, patience_ = 1;
+    int wait_ = 0, patience_ = 0;
     int alone_ = 0;  // passes until a table alone is tried again
     // By feature: the most by which a tame centre fell, and rose, in half a float32 each.
     std::vector<float> table_;

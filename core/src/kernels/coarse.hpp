@@ -203,16 +203,17 @@ void coarse_rows(const SlotRow<float>* rows, Size n, const float* step, float* s
 }
 
 template <class V>
-void coarse_reach(const SlotRow<float>& row, const float* table, float& first, float& second) {
-    Stripes<V> one, other;
-    for_stripes<V>(row, [&](Size t, int v, V x) {
-        const V up = V::max(x, V::splat(0)), down = V::sub(up, x);
-        const V a = V::gather(table, row.index + t), b = V::low_half(a);
-        one.add(v, V::add(V::mul(up, a), V::mul(down, b)));
-        other.add(v, V::add(V::mul(up, b), V::mul(down, a)));
-    });
-    first = one.total();
-    second = other.total();
+void coarse_reach(const SlotRow<float>* rows, Size n, const float* table, CoarseReach* out) {
+    for (Size i = 0; i < n; ++i) {
+        Stripes<V> fall, rise;
+        for_stripes<V>(rows[i], [&](Size t, int v, V x) {
+            const V up = V::max(x, V::splat(0)), down = V::sub(up, x);
+            const V a = V::gather(table, rows[i].index + t), b = V::low_half(a);
+            fall.add(v, V::add(V::mul(up, a), V::mul(down, b)));
+            rise.add(v, V::add(V::mul(up, b), V::mul(down, a)));
+        });
+        out[i] = {fall.total(), rise.total()};
+    }
 }
 
 // The kernels above, for vectors of float32.

@@ -85,23 +85,21 @@ private:
         std::vector<std::int32_t>& left = scan.room.open;
         left.clear();
         const auto row_of = [&](Size t) { return begin + left[std::size_t(t)]; };
-        const bool by_table = sifts_ && shifts_->wild().k() == 0;
-        if (by_table) {
-            sift(work, look, begin, end, left);
-            tally.skipped += end - begin - Size(left.size());
-        } else {
-            for (Size i = begin; i < end; ++i) left.push_back(std::int32_t(i - begin));
-        }
-        look.take(work.x, Size(left.size()), row_of);
-        look.get_ready(shifts_->all());
-        look.expect(work.x, end, std::min(last, end + batch));
-        if (sifts_ && !by_table) {
-            left.clear();
-            look.look(shifts_->wild());
+        for (Size i = begin; i < end; ++i) left.push_back(std::int32_t(i - begin));
+        look.take(work.x, end - begin, row_of);
+        const bool looks = !sifts_ || shifts_->wild().k() > 0;
+        if (looks) look.get_ready(shifts_->all());
+        if (sifts_) {
+            if (looks) look.look(shifts_->wild());
             sift(work, look, begin, end, left);
             look.keep(left);
             tally.distances += (end - begin) * shifts_->wild().k();
+            if (!looks) {
+                tally.skipped += end - begin - Size(left.size());
+                look.get_ready(shifts_->all());
+            }
         }
+        look.expect(work.x, end, std::min(last, end + batch));
         look.nearest(work.x, work.centroids, shifts_->all(), row_of);
         for (Size t = 0; t < Size(left.size()); ++t) {
             put(work, row_of(t), look.label[std::size_t(t)], tally);
@@ -116,10 +114,14 @@ private:
     void sift(const Work<Rows>& work, CoarseScan<R>& look, Size begin, Size end,
               std::vector<std::int32_t>& left) {
         const Coarse<R>& wild = shifts_->wild();
+        const bool any_tame = !shifts_->table().empty();
+        if (any_tame) look.reach(shifts_->table());
+        left.clear();
         for (Size i = begin; i < end; ++i) {
             const Size t = i - begin, own = work.labels[i];
             const std::int32_t place = shifts_->place(own);
-            const auto reach = shifts_->reach(wild.k() ? look.given(t) : look.one(work.x, i), own);
+            typename Shifts<R>::Reach reach;
+            if (any_tame) reach = shifts_->reach(look.reached(t), look.given(t).nonzeros, own);
             double low = double(low_[std::size_t(i)]) - reach.fall,
                    high = double(high_[std::size_t(i)]);
             if (place == Shifts<R>::tame) high += reach.rise;
