@@ -51,7 +51,8 @@ struct DenseRows {
     const R* row(Size i) const { return data + (picks ? Size(picks[i]) : i) * row_stride; }
     R at(Size i, Size f) const { return row(i)[f * col_stride]; }
     EXACTMEANS_INLINE void fetch(Size i) const {
-        if (col_stride == 1) fetch_values(row(i), d);
+        // Short rows share lines with others.
+        if (col_stride == 1 && d * Size(sizeof(R)) >= 64) fetch_values(row(i), d);
     }
 };
 
