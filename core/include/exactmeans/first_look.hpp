@@ -40,6 +40,7 @@ public:
         next_ = {{{x.indices + from, entries * Size(sizeof(I))},
                   {x.data + from, entries * Size(sizeof(R))}}};
     }
+    // One of the rows taken.
     const SlotRow<float>& given(Size t) const { return given_[std::size_t(t)]; }
     // Makes them ready for looks at centres that have the steps of `coarse`.
     void get_ready(const Coarse<R>& coarse) {

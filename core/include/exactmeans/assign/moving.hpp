@@ -75,8 +75,7 @@ private:
         work.labels[i] = label;
     }
 
-    // A batch of rows, of which [begin, last) are left. Returns how many had to be compared with
-    // all centres.
+    // The first `batch` of rows [begin, last). Returns how many had to be compared with all centres.
     template <class Rows>
     Size assign_some(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size batch, Size last,
                      Tally& tally) {
