@@ -13,7 +13,7 @@ import cases
 import datasets
 from exactmeans import KMeans, _core, kmeans_plusplus
 from exactmeans._algorithms import Workload
-from exactmeans._centres import einsum_norms2
+from exactmeans._centres import einsum_norms2, for_users
 from exactmeans._problem import Frame
 from exactmeans.engines.local import LocalEngine
 
@@ -280,3 +280,17 @@ def test_the_examples_of_the_page_run() -> None:
     assert len(blocks) == 2
     for block in blocks:
         exec(block.partition("```")[0], names)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 3, 16])
+def test_threads_spread_out_large_centres(n_jobs: int) -> None:
+    """Whether or not their number divides that of the centres, of which some are empty."""
+    rng = np.random.default_rng(5)
+    for k, d in ((7, 700_000), (7, 10), (1, 5_000_000)):
+        dense = np.zeros((k, d), dtype=np.float32)
+        dense[: k - k // 3, rng.integers(0, d, 50)] = rng.random(50, dtype=np.float32)
+        out = for_users(sp.csr_array(dense), False, n_jobs)
+        assert isinstance(out, np.ndarray)
+        assert out.dtype == dense.dtype
+        assert out.flags.c_contiguous
+        assert (out == dense).all()

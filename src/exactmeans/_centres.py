@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from exactmeans._validation import Double, Matrix, rows_of, without_zeros
 
 COMFORTABLE = 2**29  # bytes of dense centres that nobody minds
 _BUFFER, _BLOCK = 8192, 64
+_SLAB = 2**23  # bytes that are worth a thread
 
 
 def for_core(centres: Matrix) -> Any:
@@ -30,19 +32,37 @@ def from_core(given: Any, shape: tuple[int, int]) -> Matrix:
     return given
 
 
-def like_rows(centres: Matrix, *, sparse: bool) -> Matrix:
+def like_rows(centres: Matrix, *, sparse: bool, n_jobs: int = 1) -> Matrix:
     """Centres in the form that rows of this kind are compared with."""
     if isinstance(centres, np.ndarray) != sparse:
         return centres
-    return without_zeros(centres) if sparse else centres.toarray()
+    return without_zeros(centres) if sparse else _spread_out(centres, n_jobs)
 
 
-def for_users(centres: Matrix, sparse_centers: bool | str) -> Matrix:
+def _spread_out(centres: Any, n_jobs: int) -> NDArray[Any]:
+    """An array of CSR centres. New memory takes long to touch, so threads share a large one."""
+    k, d = centres.shape
+    slabs = min(k, n_jobs, k * d * centres.dtype.itemsize // _SLAB)
+    if slabs < 2:
+        return np.asarray(centres.toarray())
+    out = np.empty((k, d), dtype=centres.dtype)
+    edges = [k * slab // slabs for slab in range(slabs + 1)]
+
+    def fill(slab: int) -> None:
+        own = slice(edges[slab], edges[slab + 1])
+        centres[own].toarray(out=out[own])
+
+    with ThreadPoolExecutor(slabs) as pool:
+        list(pool.map(fill, range(slabs)))
+    return out
+
+
+def for_users(centres: Matrix, sparse_centers: bool | str, n_jobs: int = 1) -> Matrix:
     """`cluster_centers_`: an ndarray, unless that was not wanted or would be large."""
     if sparse_centers == "auto":
         size = centres.shape[0] * centres.shape[1] * centres.dtype.itemsize
         sparse_centers = size > COMFORTABLE and not isinstance(centres, np.ndarray)
-    return like_rows(centres, sparse=bool(sparse_centers))
+    return like_rows(centres, sparse=bool(sparse_centers), n_jobs=n_jobs)
 
 
 def normalise(vectors: Matrix) -> None:

@@ -533,7 +533,7 @@ class KMeans(
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        self.cluster_centers_ = for_users(best.centres, self.sparse_centers)
+        self.cluster_centers_ = for_users(best.centres, self.sparse_centers, engine.n_jobs)
         self.labels_ = best.labels
         self.inertia_ = best.inertia
         self.n_iter_ = len(best.history)

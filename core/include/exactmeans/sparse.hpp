@@ -112,6 +112,16 @@ public:
     // Likewise, for reading.
     const double* peek(Size f) const { return values_.get() + f * words_; }
 
+    // How many features were touched.
+    std::size_t count() const {
+        std::size_t sum = 0;
+        for (std::size_t top = 0; top < tops_.size(); ++top)
+            for (std::uint64_t left = tops_[top]; left; left &= left - 1)
+                sum += std::size_t(
+                    std::popcount(marks_[top * 64 + std::size_t(std::countr_zero(left))]));
+        return sum;
+    }
+
     // Calls visit(feature, words) for all that was touched, ascending, and clears it.
     template <class Visit>
     void drain(Visit visit) {

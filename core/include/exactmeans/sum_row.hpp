@@ -101,6 +101,17 @@ public:
             planes_[w].push_back(words[Size(w) * step]);
     }
 
+    void reserve(std::size_t size) {
+        features_.reserve(size);
+        for (auto& plane : planes_) plane.reserve(size);
+    }
+
+    void add(SparseSum&& other) {
+        if (size() == 0)
+            *this = std::move(other);
+        else
+            add(other);
+    }
     void add(const SparseSum& other) {
         if (other.size() == 0) return;
         SparseSum sum(static_cast<int>(planes_.size()));

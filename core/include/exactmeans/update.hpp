@@ -174,6 +174,7 @@ public:
         means(j, sum.plane(0), grid_.words() > 1 ? sum.plane(1) : nullptr, sum.size(), total_of,
               out.value.data());
         // Sums may cancel, and means underflow.
+        if (std::find(out.value.begin(), out.value.end(), R(0)) == out.value.end()) return;
         std::size_t kept = 0;
         for (std::size_t t = 0; t < out.feature.size(); ++t) {
             out.feature[kept] = out.feature[t];
@@ -290,10 +291,13 @@ private:
             members += x.weight(i) > 0 ? Size(sign) : 0;
         }
         SparseSum part(grid_.words());
-        if (sparse()) pile->drain([&](Size f, const double* words) { part.push(f, words, 1); });
-        if (sparse() && !piece.shared) sparse_[std::size_t(piece.centre)].add(part);
+        if (sparse()) {
+            part.reserve(pile->count());
+            pile->drain([&](Size f, const double* words) { part.push(f, words, 1); });
+        }
+        if (sparse() && !piece.shared) sparse_[std::size_t(piece.centre)].add(std::move(part));
         const std::lock_guard lock(mutex);
-        if (sparse() && piece.shared) sparse_[std::size_t(piece.centre)].add(part);
+        if (sparse() && piece.shared) sparse_[std::size_t(piece.centre)].add(std::move(part));
         double* to = words_.data() + piece.centre * d_ * grid_.words();
         for (std::size_t t = 0; t < own.size(); ++t) to[t] += own[t];
         double* to_weight = weight_words_.data() + piece.centre * weight_grid_.words();

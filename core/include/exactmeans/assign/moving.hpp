@@ -75,7 +75,8 @@ private:
         work.labels[i] = label;
     }
 
-    // The first `batch` of rows [begin, last). Returns how many had to be compared with all centres.
+    // The first `batch` of rows [begin, last). Returns how many had to be compared with all
+    // centres.
     template <class Rows>
     Size assign_some(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size batch, Size last,
                      Tally& tally) {
