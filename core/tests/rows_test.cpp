@@ -78,6 +78,34 @@ void check_acceptances() {
     CHECK(!check_parts<I, O>({0, 2}, {1, 0}, 5));
     CHECK(!check_parts<I, O>({0, 1, 3}, {3, 2, 2}, 5));
     CHECK(!check_parts<I, O>({0, 3, 5}, {0, 1, 2, 4, 1}, 5));
+    CHECK(check_parts<I, O>({0, 2, 4}, {0, 4, 4, 5}, 6));
+    CHECK(check_parts<I, O>({0, 1, 2, 3}, {5, 3, 1}, 6));
+    CHECK(!check_parts<I, O>({0, 2, 4}, {0, 4, 5, 5}, 6));
+}
+
+// Rows so long, and so many, that they are looked at in several pieces.
+template <class I, class O>
+void check_long() {
+    constexpr Size length = 3000, rows = 5, d = 4000;
+    std::vector<O> offsets{0};
+    std::vector<I> indices;
+    for (Size i = 0; i < rows; ++i) {
+        for (Size t = 0; t < length; ++t) indices.push_back(I(t + i));
+        offsets.push_back(O(indices.size()));
+    }
+    CHECK((check_parts<I, O>(offsets, indices, d)));
+    for (std::size_t at = 1; at < indices.size(); at += 1 + at % 7) {
+        const I was = indices[at];
+        // The first of a row may be as low as it likes.
+        const bool first = Size(at) % length == 0;
+        indices[at] = first ? indices[at + 1] : indices[at - 1];
+        CHECK(!(check_parts<I, O>(offsets, indices, d)));
+        for (const Size bad : {Size(-1), d}) {
+            indices[at] = I(bad);
+            CHECK(has(refusal<I, O>(offsets, indices, d), "row " + std::to_string(at / length)));
+        }
+        indices[at] = was;
+    }
 }
 
 template <class Fn>
@@ -102,11 +130,24 @@ void check_tile(const DenseRows<double>& x, const double* shift, const std::vect
 
 }  // namespace
 
+TEST(long_csr_is_looked_at_in_pieces) {
+    check_long<std::int32_t, std::int32_t>();
+    check_long<std::int64_t, std::int64_t>();
+}
+
 TEST(csr_that_would_be_read_out_of_bounds_is_refused) {
     check_refusals<std::int32_t, std::int32_t>();
     check_refusals<std::int32_t, std::int64_t>();
     check_refusals<std::int64_t, std::int32_t>();
     check_refusals<std::int64_t, std::int64_t>();
+    // Columns beyond what indices can say.
+    constexpr std::int32_t least = std::numeric_limits<std::int32_t>::min(),
+                           most = std::numeric_limits<std::int32_t>::max();
+    for (const Size d : {Size(3'000'000'000), Size(1) << 32, Size(5'000'000'000)}) {
+        CHECK((check_parts<std::int32_t, std::int32_t>({0, 2}, {0, most}, d)));
+        CHECK(has(refusal<std::int32_t, std::int32_t>({0, 1}, {least}, d), "X.indices"));
+        CHECK(has(refusal<std::int32_t, std::int32_t>({0, 2}, {7, -1}, d), "X.indices"));
+    }
     // 2^32 is feature 0 to whoever looks at 32 bits only.
     CHECK(
         has(refusal<std::int64_t, std::int64_t>({0, 1}, {std::int64_t(1) << 32}, 3), "X.indices"));
