@@ -15,6 +15,7 @@ from exactmeans._validation import Double, Matrix, rows_of, without_zeros
 
 COMFORTABLE = 2**29  # bytes of dense centres that nobody minds
 _BUFFER, _BLOCK = 8192, 64
+_PIECES = 64  # of so many features at a time
 _SLAB = 2**23  # bytes that are worth a thread
 
 
@@ -108,25 +109,31 @@ def einsum_norms2(centres: Matrix, shift: NDArray[Any] | None) -> Double:
             seen = few if shift is None else few - shift
             norms2[begin : begin + step] = np.einsum("ij,ij->i", seen, seen)
         return norms2
-    for j in range(k):
-        begin, end = centres.indptr[j : j + 2]
-        pieces = _without_zeros(centres.indices[begin:end], centres.data[begin:end])
-        norms2[j] = sum(np.einsum("ij,ij->i", pieces, pieces).tolist())
+    step = max(1, _PIECES * _BUFFER // d)
+    for first in range(0, k, step):
+        norms2[first : first + step] = _sparse_norms2(centres[first : first + step])
     return norms2
 
 
-def _without_zeros(features: NDArray[Any], values: Double) -> Double:
-    """A sparse vector in pieces of which einsum makes the sums that it makes of the dense one.
+def _sparse_norms2(centres: Any) -> Double:
+    """The same of a few CSR centres.
 
     einsum adds up 8192 features at a time, and there deals them out to lanes by their number.
     Leaving out whole blocks of zeros changes neither the lanes nor the sums in them.
     """
-    blocks, at = np.unique(features // _BLOCK, return_inverse=True)
-    pieces, first, count = np.unique(
-        blocks // (_BUFFER // _BLOCK), return_index=True, return_counts=True
-    )
+    k, d = centres.shape
+    per_piece = _BUFFER // _BLOCK
+    pieces_per_row = -(-d // _BUFFER)
+    row = np.repeat(np.arange(k), np.diff(centres.indptr))
+    block = row * (pieces_per_row * per_piece) + centres.indices // _BLOCK
+    blocks, at = np.unique(block, return_inverse=True)
+    pieces, first, count = np.unique(blocks // per_piece, return_index=True, return_counts=True)
     piece = np.repeat(np.arange(len(pieces)), count)
     place = np.arange(len(blocks)) - first[piece]
     out = np.zeros((len(pieces), int(count.max(initial=0)), _BLOCK))
-    out[piece[at], place[at], features % _BLOCK] = values
-    return out.reshape(len(pieces), out.shape[1] * _BLOCK)
+    out[piece[at], place[at], centres.indices % _BLOCK] = centres.data
+    seen = out.reshape(len(pieces), out.shape[1] * _BLOCK)
+    # One after the other, as einsum adds them; Python's own sum would be more exact.
+    norms2 = np.zeros(k)
+    np.add.at(norms2, pieces // pieces_per_row, np.einsum("ij,ij->i", seen, seen))
+    return norms2
