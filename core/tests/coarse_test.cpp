@@ -78,9 +78,36 @@ Size nearest_of(const Centroids<R>& centroids, const Row& row) {
 template <class R, class I>
 CoarseScan<R> scan_of(const Csr<R, I>& csr, const Coarse<R>& coarse) {
     CoarseScan<R> scan;
-    scan.take(csr.rows(), csr.n, [](Size t) { return t; });
+    scan.take(csr.rows(), 0, csr.n);
     scan.get_ready(coarse);
     return scan;
+}
+
+// Rows that are taken one after the other or from all over are those of the matrix, rounded to
+// float32, and readable on behind their ends.
+template <class R, class I>
+void check_taken(Random& random) {
+    constexpr Size n = 40;
+    const Csr<R, I> csr(rows_of<R>(n, true, random));
+    const CsrRows<R, I> rows = csr.rows();
+    const auto is_row = [&](const SlotRow<float>& taken, Size i) {
+        const auto row = rows.row(i);
+        CHECK(taken.nonzeros == row.nonzeros);
+        for (Size t = 0; t < row.nonzeros; ++t) {
+            CHECK(Size(taken.index[t]) == Size(row.index[t]));
+            CHECK(taken.value[t] == float(row.value[t]));
+        }
+        for (Size t = row.nonzeros; t < row.nonzeros + coarse_ahead; ++t)
+            CHECK(Size(taken.index[t]) < d && std::isfinite(taken.value[t]));
+    };
+    CoarseScan<R> scan;
+    for (const Size begin : {Size(0), Size(7), n - 1})
+        for (Size end = begin + 1; end <= n; ++end) {
+            scan.take(rows, begin, end);
+            for (Size i = begin; i < end; ++i) is_row(scan.given(i - begin), i);
+        }
+    scan.take_some(rows, n, [](Size t) { return n - 1 - t; });
+    for (Size t = 0; t < n; ++t) is_row(scan.given(t), n - 1 - t);
 }
 
 // Every score is seen within its bounds, by the first bits in the kernels of each instruction set
@@ -303,6 +330,14 @@ void for_sizes(Check check) {
 }
 
 }  // namespace
+
+TEST(rows_are_taken_as_they_are) {
+    Random random(5);
+    check_taken<float, std::int32_t>(random);
+    check_taken<float, std::int64_t>(random);
+    check_taken<double, std::int32_t>(random);
+    check_taken<double, std::int64_t>(random);
+}
 
 TEST(scores_float) { for_sizes(check_centres<float>); }
 TEST(scores_double) { for_sizes(check_centres<double>); }

@@ -93,7 +93,7 @@ void check_reach(bool signs, int exponent) {
     const Csr<R, std::int32_t> csr(x);
     const auto rows = csr.rows();
     CoarseScan<R> scan;
-    scan.take(rows, n, [](Size t) { return t; });
+    scan.take(rows, 0, n);
     scan.reach(seen.table());
     double closest = 0;
     for (Size i = 0; i < n; ++i)

@@ -21,15 +21,25 @@ namespace exactmeans {
 template <class R>
 class CoarseScan {
 public:
-    // Takes `count` rows, of which row_of(t) is number t.
+    // Takes rows [begin, end).
+    template <class I>
+    void take(const CsrRows<R, I>& x, Size begin, Size end) {
+        given_.clear();
+        make_room(x.offsets[end] - x.offsets[begin]);
+        Room to{features_.data(), floats_.data()};
+        add(x, begin, end, to);
+        to.end();
+        rows_.clear();
+    }
+    // Takes `count` rows from all over, of which row_of(t) is number t.
     template <class I, class RowOf>
-    void take(const CsrRows<R, I>& x, Size count, RowOf row_of) {
+    void take_some(const CsrRows<R, I>& x, Size count, RowOf row_of) {
+        given_.clear();
         Size total = 0;
-        given_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t) total += x.row(row_of(t)).nonzeros;
         make_room(total);
         Room to{features_.data(), floats_.data()};
-        for (Size t = 0; t < count; ++t) given_[std::size_t(t)] = entries(x, row_of(t), to);
+        for (Size t = 0; t < count; ++t) add(x, row_of(t), row_of(t) + 1, to);
         to.end();
         rows_.clear();
     }
@@ -176,21 +186,31 @@ private:
     }
     // Entries are used where they lie, if kernels may read on behind them.
     template <class I>
-    static SlotRow<float> entries(const CsrRows<R, I>& x, Size i, Room& to) {
-        const auto row = x.row(i);
-        const Size n = row.nonzeros;
-        const bool stays = x.offsets[x.n] - x.offsets[i] >= n + coarse_ahead;
-        SlotRow<float> own{to.feature, to.value, n};
+    void add(const CsrRows<R, I>& x, Size begin, Size end, Room& to) {
+        const Size from = x.offsets[begin], n = x.offsets[end] - from;
+        const bool stays = x.offsets[x.n] - x.offsets[end] >= coarse_ahead;
+        SlotRow<float> all{to.feature, to.value, n};
         if constexpr (sizeof(I) == sizeof(std::uint32_t)) {
-            const void* const given = row.index;
-            if (stays) own.index = static_cast<const std::uint32_t*>(given);
+            const void* const given = x.indices + from;
+            if (stays) all.index = static_cast<const std::uint32_t*>(given);
         }
         if constexpr (is_single)
-            if (stays) own.value = row.value;
-        to.used = to.used || own.index == to.feature || own.value == to.value;
-        if (own.index == to.feature) to.feature = std::copy_n(row.index, n, to.feature);
-        if (own.value == to.value) to.value = std::copy_n(row.value, n, to.value);
-        return own;
+            if (stays) all.value = x.data + from;
+        if (all.index == to.feature) {
+            to.used = true;
+            to.feature = std::copy_n(x.indices + from, n, to.feature);
+        }
+        if (all.value == to.value) {
+            to.used = true;
+            kernels<R>().to_singles(x.data + from, n, to.value);
+            to.value += n;
+        }
+        for (Size i = begin; i < end; ++i) {
+            const Size nonzeros = x.offsets[i + 1] - x.offsets[i];
+            given_.push_back({all.index, all.value, nonzeros});
+            all.index += nonzeros;
+            all.value += nonzeros;
+        }
     }
 
     static Bound bound_of(const CoarseRow& row, const Coarse<R>& coarse) {
@@ -317,7 +337,7 @@ public:
     bool pays(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse) {
         const Size some = std::min(probed, x.n), stride = some ? x.n / some : 1;
         const auto row_of = [&](Size t) { return t * stride; };
-        scan_.take(x, some, row_of);
+        scan_.take_some(x, some, row_of);
         scan_.get_ready(coarse);
         const auto open = scan_.nearest(x, centroids, coarse, row_of);
         if (open.closer * 2 <= some && open.exact * 16 <= some) return true;

@@ -260,6 +260,8 @@ struct Kernels {
     void (*add_row)(double* sum, const R* x, double factor, Size d);
     void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step,
                      double weight, double scale, Size d);
+    // to float32
+    void (*to_singles)(const R* x, Size n, float* out);
     // (high + low) / (weight + weight_error) * back; low may be null
     void (*mean)(const double* high, const double* low, double weight, double weight_error,
                  double back, Size d, R* out);

@@ -105,8 +105,10 @@ public:
 
     // The words of feature f, to be added to.
     double* at(Size f) {
-        marks_[std::size_t(f >> 6)] |= std::uint64_t(1) << (f & 63);
-        tops_[std::size_t(f >> 12)] |= std::uint64_t(1) << ((f >> 6) & 63);
+        std::uint64_t& mark = marks_[std::size_t(f >> 6)];
+        // Features that follow each other share a top, and would wait for each other there.
+        if (!mark) tops_[std::size_t(f >> 12)] |= std::uint64_t(1) << ((f >> 6) & 63);
+        mark |= std::uint64_t(1) << (f & 63);
         return values_.get() + f * words_;
     }
     // Likewise, for reading.

@@ -52,6 +52,7 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             &fits_words<V>,
             &add_row<V>,
             &add_row2<V>,
+            &to_singles<V>,
             &mean<V>};
 }
 

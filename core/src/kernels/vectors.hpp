@@ -266,6 +266,11 @@ void add_row2(double* high, double* low, const typename V::Real* x, const double
 // for exact means within 2^-100 of a rounding boundary: a quotient, then one correction by its
 // remainder.
 template <class V>
+void to_singles(const typename V::Real* x, Size n, float* out) {
+    for (Size t = 0; t < n; ++t) out[t] = float(x[t]);
+}
+
+template <class V>
 void mean(const double* high, const double* low, double weight, double weight_error, double back,
           Size d, typename V::Real* out) {
     using R = typename V::Real;

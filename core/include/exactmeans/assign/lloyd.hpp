@@ -61,7 +61,7 @@ public:
                 for (Size first = begin; first < end; first += batch) {
                     const auto row_of = [&](Size t) { return first + t; };
                     const Size past = std::min(end, first + batch);
-                    scan.coarse.take(work.x, past - first, row_of);
+                    scan.coarse.take(work.x, first, past);
                     scan.coarse.expect(work.x, past, std::min(end, past + batch));
                     scan.coarse.get_ready(*coarse_);
                     scan.coarse.nearest(work.x, work.centroids, *coarse_, row_of);

@@ -86,7 +86,7 @@ private:
         left.clear();
         const auto row_of = [&](Size t) { return begin + left[std::size_t(t)]; };
         for (Size i = begin; i < end; ++i) left.push_back(std::int32_t(i - begin));
-        look.take(work.x, end - begin, row_of);
+        look.take(work.x, begin, end);
         // Rows that a table alone settles need not be made ready for looks.
         const bool looks = !sifts_ || shifts_->wild().k() > 0;
         if (looks) look.get_ready(shifts_->all());
