@@ -80,7 +80,7 @@ public:
         Movement movement;
         movement.distance.assign(std::size_t(k_), 0.0);
         std::vector<double> own2(static_cast<std::size_t>(k_));
-        const auto replace_one = [&](Size j, const auto* place) {
+        const auto replace_one = [&](Size j, auto* place) {
             replace(j, place, movement.distance[std::size_t(j)], own2[std::size_t(j)]);
         };
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
@@ -158,13 +158,18 @@ public:
         for (Size t = 0; t < own.size(); ++t)
             visit(Size(own.feature[std::size_t(t)]), own.value[std::size_t(t)]);
     }
-    SparseVector<R> nonzeros(Size j) const {
+    // A centre as a sparse vector, put into the buffer if there is none.
+    const SparseVector<R>& nonzeros(Size j, SparseVector<R>& buffer) const {
         if (sparse()) return sparse_master(j);
-        SparseVector<R> own;
+        buffer.clear();
         for_values(j, [&](Size f, R value) {
-            if (value != 0) own.push(f, value);
+            if (value != 0) buffer.push(f, value);
         });
-        return own;
+        return buffer;
+    }
+    SparseVector<R> nonzeros(Size j) const {
+        SparseVector<R> buffer;
+        return nonzeros(j, buffer);
     }
     // Do two centres stand in the same place?
     bool same(Size a, Size b) const {
@@ -210,23 +215,27 @@ private:
         return std::max<Size>(1, 16384 / width);
     }
 
-    // Puts centre j where `place` is, unless that is null or where it stands already.
+    // Puts centre j where `place` is, unless that is null or where it stands already. A sparse
+    // place that may change gets the old one.
     template <class Place>
-    void replace(Size j, const Place* place, double& distance, double& own2) {
+    void replace(Size j, Place* place, double& distance, double& own2) {
         if (!place || stands_at(j, *place, place)) {
             // Norms that were set from outside go, whether or not their centre moves.
             if (norms_given_) derive_norm(j);
             return;
         }
         double step2;
-        if constexpr (std::is_same_v<Place, R>) {
+        if constexpr (std::is_same_v<std::remove_const_t<Place>, R>) {
             const R* shift = frame_.shift_or_null();
             own2 = kernels<R>().step2(place, master(j), nullptr, d_, frame_.scale());
             step2 = shift ? kernels<R>().step2(place, master(j), shift, d_, frame_.scale()) : own2;
             std::copy(place, place + d_, master_.data() + j * d_);
         } else {
             step2 = own2 = sparse_step2(*place, sparse_master(j));
-            sparse_[std::size_t(j)] = *place;
+            if constexpr (std::is_const_v<Place>)
+                sparse_[std::size_t(j)] = *place;
+            else
+                std::swap(sparse_[std::size_t(j)], *place);
         }
         // A difference, a square and up to d additions round each term by less than d + 4 units.
         // Squares may underflow, too, and a centre that moved must not seem to stand still.
@@ -245,8 +254,8 @@ private:
 
     double sparse_step2(const SparseVector<R>& to, const SparseVector<R>& from) const {
         const SideBySide<R> both(to, from);
-        return kernels<R>().listed_step2(both.feature.data(), both.left.data(), both.right.data(),
-                                         both.size(), frame_.scale());
+        return kernels<R>().listed_step2(both.feature(), both.left(), both.right(), both.size(),
+                                         frame_.scale());
     }
 
     void derive_norms(const Threads& threads) {

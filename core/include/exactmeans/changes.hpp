@@ -23,11 +23,11 @@ struct Change {
 
 // The factor that most of the pairs agree on, up to rounding; 1 if there is nothing to go by.
 template <class R>
-double common_factor(const std::vector<R>& from, const std::vector<R>& to) {
-    constexpr std::size_t enough = 256;
+double common_factor(const R* from, const R* to, Size count) {
+    constexpr Size enough = 256;
     constexpr double near = 1 + 4 * double(std::numeric_limits<R>::epsilon());
     std::vector<double> ratio;
-    for (std::size_t t = 0, step = from.size() / enough + 1; t < from.size(); t += step) {
+    for (Size t = 0, step = count / enough + 1; t < count; t += step) {
         if (from[t] == 0) continue;
         const double own = double(to[t]) / double(from[t]);
         if (own > 0.25 && own < 4) ratio.push_back(own);
@@ -51,23 +51,23 @@ Change change_of(const SparseVector<R>& then, const SparseVector<R>& now, double
     const SideBySide<R> both(then, now);
     Change change;
     change.any = true;
-    change.factor = common_factor(both.left, both.right);
+    change.factor = common_factor(both.left(), both.right(), both.size());
     constexpr double rounding = 2 * double(std::numeric_limits<R>::epsilon());
     double length2 = 0, lost2 = 0;
-    for (std::size_t t = 0; t < both.feature.size(); ++t) {
-        const double a = double(both.right[t]) * scale,
-                     b = change.factor * (double(both.left[t]) * scale);
+    for (Size t = 0; t < both.size(); ++t) {
+        const double a = double(both.right()[t]) * scale,
+                     b = change.factor * (double(both.left()[t]) * scale);
         const double step = a - b;
         if (std::abs(step) <= rounding * std::abs(a)) {
             lost2 += step * step;
             continue;
         }
         length2 += step * step;
-        change.feature.push_back(both.feature[t]);
+        change.feature.push_back(both.feature()[t]);
         change.value.push_back(step);
     }
     // Each difference is off by two roundings of its terms, which the caller pays for.
-    const double up = 1 + double(both.feature.size() + 16) * 0x1p-52;
+    const double up = 1 + double(both.size() + 16) * 0x1p-52;
     change.length = std::sqrt(length2) * up;
     change.lost = std::sqrt(lost2) * up;
     return change;

@@ -177,17 +177,39 @@ private:
     }
 
     Step step_of(const Centroids<R>& centroids, Size j) const {
-        const SideBySide<R> both(then_[std::size_t(j)], centroids.nonzeros(j));
+        SparseVector<R> buffer;
+        const SideBySide<R> both(then_[std::size_t(j)], centroids.nonzeros(j, buffer));
         Step step;
-        step.feature = both.feature;
-        step.by.resize(both.feature.size());
-        for (std::size_t t = 0; t < both.feature.size(); ++t) {
-            const Size f = Size(both.feature[t]);
-            const double by = double(Layout<R>::packed(centroids.frame(), f, both.right[t])) -
-                              double(Layout<R>::packed(centroids.frame(), f, both.left[t]));
-            step.by[t] = float(by * (1 + 0x1p-22));
-            (by < 0 ? step.fall2 : step.rise2) += by * by;
-            step.largest = std::max(step.largest, std::abs(by));
+        step.feature.assign(both.feature(), both.feature() + both.size());
+        step.by.resize(step.feature.size());
+        // Sums that need not wait for each other.
+        constexpr Size lanes = 4;
+        double fall2[lanes] = {}, rise2[lanes] = {}, largest[lanes] = {};
+        const auto each = [&](auto packed) {
+            const auto one = [&](Size t, Size lane) {
+                const double by = packed(t, both.right()[t]) - packed(t, both.left()[t]);
+                step.by[std::size_t(t)] = float(by * (1 + 0x1p-22));
+                const double fall = std::min(by, 0.0), rise = std::max(by, 0.0);
+                fall2[lane] += fall * fall;
+                rise2[lane] += rise * rise;
+                largest[lane] = std::max(largest[lane], rise - fall);
+            };
+            Size t = 0;
+            for (; t + lanes <= both.size(); t += lanes)
+                for (Size lane = 0; lane < lanes; ++lane) one(t + lane, lane);
+            for (; t < both.size(); ++t) one(t, 0);
+        };
+        const Frame<R>& frame = centroids.frame();
+        if (frame.packs_as_is())
+            each([](Size, R value) { return -double(value); });
+        else
+            each([&](Size t, R value) {
+                return double(Layout<R>::packed(frame, Size(both.feature()[t]), value));
+            });
+        for (Size lane = 0; lane < lanes; ++lane) {
+            step.fall2 += fall2[lane];
+            step.rise2 += rise2[lane];
+            step.largest = std::max(step.largest, largest[lane]);
         }
         return step;
     }

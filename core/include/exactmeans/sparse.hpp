@@ -66,29 +66,47 @@ void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint
     for (; t < nb; ++t) visit(b[std::size_t(t)], Size(-1), t);
 }
 
-// Two sparse vectors laid side by side, over the features that either has.
+// Two sparse vectors laid side by side, over the features that either has. They must stay where
+// they are.
 template <class R>
-struct SideBySide {
-    std::vector<std::uint32_t> feature;
-    std::vector<R> left, right;
-
-    SideBySide(const SparseVector<R>& a, const SparseVector<R>& b) {
-        const std::size_t most = a.feature.size() + b.feature.size();
-        feature.resize(most);
-        left.resize(most);
-        right.resize(most);
-        std::size_t n = 0;
-        for_either(a.feature, b.feature, [&](std::uint32_t f, Size s, Size t) {
-            feature[n] = f;
-            left[n] = s < 0 ? R(0) : a.value[std::size_t(s)];
-            right[n] = t < 0 ? R(0) : b.value[std::size_t(t)];
-            ++n;
-        });
-        feature.resize(n);
-        left.resize(n);
-        right.resize(n);
+class SideBySide {
+public:
+    SideBySide(const SparseVector<R>& a, const SparseVector<R>& b)
+        : size_(a.size()),
+          feature_(a.feature.data()),
+          left_(a.value.data()),
+          right_(b.value.data()) {
+        if (a.feature != b.feature) merge(a, b);
     }
-    Size size() const { return Size(feature.size()); }
+    Size size() const { return size_; }
+    const std::uint32_t* feature() const { return feature_; }
+    const R* left() const { return left_; }
+    const R* right() const { return right_; }
+
+private:
+    void merge(const SparseVector<R>& a, const SparseVector<R>& b) {
+        const std::size_t most = a.feature.size() + b.feature.size();
+        own_feature_ = std::make_unique_for_overwrite<std::uint32_t[]>(most);
+        own_values_ = std::make_unique_for_overwrite<R[]>(2 * most);
+        R *const left = own_values_.get(), *const right = left + most;
+        Size at = 0;
+        for_either(a.feature, b.feature, [&](std::uint32_t f, Size s, Size t) {
+            own_feature_[std::size_t(at)] = f;
+            left[at] = s < 0 ? R(0) : a.value[std::size_t(s)];
+            right[at] = t < 0 ? R(0) : b.value[std::size_t(t)];
+            ++at;
+        });
+        size_ = at;
+        feature_ = own_feature_.get();
+        left_ = left;
+        right_ = right;
+    }
+
+    Size size_;
+    const std::uint32_t* feature_;
+    const R *left_, *right_;
+    std::unique_ptr<std::uint32_t[]> own_feature_;
+    std::unique_ptr<R[]> own_values_;
 };
 
 // A dense vector with a few words per feature, of which only what was touched is ever looked at.

@@ -205,17 +205,23 @@ public:
     template <class R>
     double explained(Size j, const SparseVector<R>& centre, int exponent) const {
         const SparseSum& sum = sparse_sum(j);
-        const std::size_t n = std::size_t(centre.size());
         const bool two = grid_.words() > 1;
-        std::vector<double> high(n), low(two ? n : 0);
-        for_either(centre.feature, sum.features(), [&](std::uint32_t, Size c, Size s) {
-            if (c < 0 || s < 0) return;
-            high[std::size_t(c)] = sum.plane(0)[s];
-            if (two) low[std::size_t(c)] = sum.plane(1)[s];
-        });
-        return kernels<R>().listed_explained(centre.feature.data(), centre.value.data(),
-                                             high.data(), two ? low.data() : nullptr, centre.size(),
-                                             weight(j), std::ldexp(1.0, exponent),
+        const double *high = sum.plane(0), *low = two ? sum.plane(1) : nullptr;
+        std::unique_ptr<double[]> own;
+        if (centre.feature != sum.features()) {
+            const Size n = centre.size();
+            own = std::make_unique_for_overwrite<double[]>(std::size_t(two ? 2 * n : n));
+            double *const own_high = own.get(), *const own_low = own_high + n;
+            for_either(centre.feature, sum.features(), [&](std::uint32_t, Size c, Size s) {
+                if (c < 0) return;
+                own_high[c] = s < 0 ? 0.0 : high[s];
+                if (two) own_low[c] = s < 0 ? 0.0 : low[s];
+            });
+            high = own_high;
+            if (two) low = own_low;
+        }
+        return kernels<R>().listed_explained(centre.feature.data(), centre.value.data(), high, low,
+                                             centre.size(), weight(j), std::ldexp(1.0, exponent),
                                              std::ldexp(1.0, exponent - grid_.exponent()));
     }
 
