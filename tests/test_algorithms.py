@@ -73,12 +73,14 @@ def test_an_algorithm_for_dense_rows_refuses_sparse_ones() -> None:
         KMeans(2, algorithm="kdtree").fit(X)
 
 
-def course(work: Workload, tallies: list[Tally], max_iter: int = 300) -> list[str]:
+def course(
+    work: Workload, tallies: list[Tally], max_iter: int = 300, *, looks: bool = True
+) -> list[str]:
     """The algorithm of each iteration, and of the one after the last."""
     policy = Policy(auto(work), work, max_iter)
     seen = [policy.algorithm]
     for iteration, tally in enumerate(tallies, 1):
-        policy.after(iteration, tally)
+        policy.after(iteration, tally, looks=looks)
         seen.append(policy.algorithm)
     return seen
 
@@ -177,6 +179,16 @@ def test_products_take_over_only_where_all_centres_are_compared() -> None:
     assert course(work, [ALL, few, few]) == ["moving"] * 2 + ["products"] * 2
     sifted = few._replace(distances=70_000 * 100)
     assert course(work, [ALL, sifted, sifted]) == ["moving"] * 4
+
+
+def test_products_take_over_sooner_where_a_pass_has_no_first_look() -> None:
+    work = replace(SPARSE, overlap=1_000_000.0)
+    plain = work.plain_cost(looks=False)
+    assert 1.4 * work.plain_cost() < plain < work.plain_cost() / 0.6
+    changed = next(c for c in range(10_000) if work.products_cost(c) > 0.5 * plain)
+    few = Tally(changed, distances=100_000 * 100, skipped=0)
+    assert course(work, [few], looks=False) == ["moving", "products"]
+    assert course(work, [few], looks=True) == ["moving", "moving"]
 
 
 def test_products_are_changed_with_the_centres() -> None:

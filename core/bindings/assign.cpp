@@ -239,6 +239,11 @@ void bind_assign(nb::module_& m) {
                  return any.visit(
                      [&](const auto& c) { return c.panels(false, Threads{}).postings != nullptr; });
              })
+        .def(
+            "first_look",
+            [](AnyCentroids& any) {
+                return any.visit([]<class R>(const Centroids<R>& c) { return Coarse<R>::fits(c); });
+            })
         .def_prop_ro("centres", &centres_of)
         .def_prop_ro("given_norms2", &given_norms2);
 

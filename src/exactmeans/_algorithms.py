@@ -82,10 +82,10 @@ class Workload:
         """Do 8-bit centres decide most rows of a plain pass (first_look.hpp)?"""
         return self.sparse and self.k >= 32
 
-    def plain_cost(self) -> float:
-        """A pass of Lloyd."""
+    def plain_cost(self, *, looks: bool = True) -> float:
+        """A pass of Lloyd; `looks`: with a first look, where that may be."""
         if self.sparse:
-            width = 0.6 * self.width if self.first_look else self.width
+            width = 0.6 * self.width if self.first_look and looks else self.width
             return self.compared * self.k * (width + 6)
         # Values are read and put side by side before they are multiplied.
         return self.compared * (self.k * (self.width + 4) + 8 * self.width + 100)
@@ -357,14 +357,17 @@ class Policy:
                 self.algorithm, why = "lloyd", "most rows move at first"
         self.stages = [(1, self.algorithm, why)]
 
-    def after(self, iteration: int, tally: Tally) -> None:
-        """Take note of an iteration; `algorithm` is what the next one should use."""
+    def after(self, iteration: int, tally: Tally, *, looks: bool = True) -> None:
+        """Take note of an iteration; `algorithm` is what the next one should use.
+
+        `looks`: the centres are not too thin for a first look.
+        """
         if not self._choice.adaptive or self._choice.algorithm == "lloyd":
             return
         share = tally.changed / self._work.n
         self._spare += SPARE
         if self.algorithm == "lloyd":
-            if self._products_pay(tally.changed, 1.0):
+            if self._products_pay(tally.changed, 1.0, looks):
                 self._go_on(iteration, "products", f"{share:.1%} of rows changed")
             elif tally.changed <= self._changed_at_entry and self._affordable(iteration):
                 self._go_on(iteration, self._choice.algorithm, f"{share:.1%} of rows changed")
@@ -375,7 +378,7 @@ class Policy:
         else:
             self._spare += 1 - cost
             self._lost = max(0.0, self._lost + cost - 1)
-        if self.algorithm != "products" and self._products_pay(tally.changed, cost):
+        if self.algorithm != "products" and self._products_pay(tally.changed, cost, looks):
             self._go_on(iteration, "products", f"{share:.1%} of rows changed")
         elif self._lost > TRIED:
             self._changed_at_entry = min(tally.changed / 16, self._promising)
@@ -393,11 +396,11 @@ class Policy:
         loss = self._first_cost(all_) - 1 if self._bounds else 0.0
         return loss <= min(self._spare, SAVED * (self._max_iter - iteration))
 
-    def _products_pay(self, changed: int, cost: float) -> bool:
+    def _products_pay(self, changed: int, cost: float, looks: bool) -> bool:
         """Would they cost clearly less than what a pass costs now?"""
         if self.algorithm == "moving" and cost < SIFTED:
             return False  # whose passes get cheaper, too, and which has nothing to begin with
-        products = self._work.products_cost(changed) / self._work.plain_cost()
+        products = self._work.products_cost(changed) / self._work.plain_cost(looks=looks)
         return self._choice.late and products < 0.6 * cost
 
     def _go_on(self, iteration: int, algorithm: str, why: str) -> None:

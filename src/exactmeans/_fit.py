@@ -114,7 +114,7 @@ def lloyd_loop(
             if tasks is not None and tasks.end(problem.frame, now):
                 asked_to_stop = True
         history.append(record)
-        policy.after(iteration, tally)
+        policy.after(iteration, tally, looks=centroids.first_look())
         if keeper is not None and begun_with is not None:
             keeper.keep(begun_with, history)
         settled = changed == 0 or movement.shift2 <= problem.tolerance
