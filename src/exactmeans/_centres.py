@@ -15,7 +15,7 @@ from exactmeans._validation import Double, Matrix, rows_of, without_zeros
 
 COMFORTABLE = 2**29  # bytes of dense centres that nobody minds
 _BUFFER, _BLOCK = 8192, 64
-_PIECES = 64  # of so many features at a time
+_PIECES = 64  # blocks of _BUFFER features that are squared and summed at a time
 _SLAB = 2**23  # bytes that are worth a thread
 
 
