@@ -23,6 +23,11 @@ class Attack:
     def weights_or_ones(self) -> Array:
         return np.ones(len(self.X)) if self.weights is None else self.weights
 
+    def times(self, many: int) -> Attack:
+        """The same with every row so many times."""
+        weights = None if self.weights is None else np.tile(self.weights, many)
+        return Attack(np.tile(self.X, (many, 1)), self.init, weights)
+
 
 def ulps(rng: np.random.Generator, X: Array, most: int = 2) -> Array:
     """X with every value moved by up to `most` units in its last place."""

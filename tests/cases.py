@@ -225,10 +225,13 @@ Bits: TypeAlias = tuple[Any, ...]
 
 def bits(model: KMeans) -> Bits:
     """All that must not depend on how a fit was computed, to the last bit."""
+    centres: Any = model.cluster_centers_
+    dense = isinstance(centres, np.ndarray)
+    parts = (centres,) if dense else (centres.data, centres.indices)
     return (
         model.labels_.tobytes(),
-        model.cluster_centers_.dtype.name,
-        model.cluster_centers_.tobytes(),
+        centres.dtype.name,
+        b"".join(part.tobytes() for part in parts),
         float(model.inertia_).hex(),
         model.n_iter_,
         [(float(r.inertia).hex(), float(r.shift).hex(), r.changed) for r in model.history_],

@@ -261,6 +261,8 @@ void check_kernels(Size k) {
                           {label.data(), score.data(), second.data()}, lows.data(), next);
         std::vector<CoarseReach> seen(n);
         table->coarse_reach(&scan.given(0), n, reaches.data(), seen.data());
+        std::vector<float> products(n);
+        table->loose_products(&scan.given(0), n, reaches.data(), products.data());
         for (Size i = 0; i < n; ++i) {
             const CoarseRow& row = rows[std::size_t(i)];
             const auto [fall, rise] = seen[std::size_t(i)];
@@ -274,6 +276,7 @@ void check_kernels(Size k) {
             for (const float value : {row.unit, row.sum, row.size, fall, rise})
                 all.push_back(value);
         }
+        all.insert(all.end(), products.begin(), products.end());
         all.insert(all.end(), score.begin(), score.end());
         all.insert(all.end(), second.begin(), second.end());
         all.insert(all.end(), lows.begin(), lows.end());

@@ -53,7 +53,7 @@ void check_reach(bool signs, int exponent) {
     };
     CHECK(!shifts().sifts());  // nothing is known of before
     // Passes over calm rows, of which so few are left over that fewer centres are wild next time.
-    const auto pass = [&] { shifts().tell(1000, 10, 60); };
+    const auto pass = [&] { shifts().tell({1000, 40000, 10, 60}); };
     pass();
     for (Size j = 0; j < far + near; ++j)
         for (Size f = 0; f < d; ++f)
@@ -129,11 +129,52 @@ TEST(both_layouts_keep_within_the_room) {
         Matrix<double> centres = sparse_matrix<double>(k, random, false, 1.0);
         Centroids<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
         now.set_room(d * (Coarse<double>::bytes(k) + more));
-        now.laid_out<Shifts<double>>(false, threads).tell(1000, 10, 60);
+        now.laid_out<Shifts<double>>(false, threads).tell({1000, 40000, 10, 60});
         for (Size j = 0; j < far + near; ++j) centres(j, 0) += 0.5;
         now.move(centres.values.data(), threads);
         const auto& shifts = now.laid_out<Shifts<double>>(false, threads);
         CHECK(shifts.sifts());  // by a table alone, if need be
         CHECK_EQ(shifts.wild().k(), more == 128 ? Size(64) : Size(0));
     }
+}
+
+TEST(a_table_alone_is_made_where_it_pays) {
+    Random random(9);
+    const Threads threads{2};
+    Matrix<double> centres = sparse_matrix<double>(k, random, false, 1.0);
+    Centroids<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
+    const auto after = [&](Size nonzeros, Size changed, Size left) -> const Steps<double>& {
+        const auto seen = [&]() -> const Steps<double>& {
+            return now.laid_out<Steps<double>>(false, threads);
+        };
+        seen().tell({1000, nonzeros, changed, left});
+        for (Size j = 0; j < near; ++j) centres(j, j) += 1e-3;
+        now.move(centres.values.data(), threads);
+        return seen();
+    };
+    const Size many = 500 * d;
+    CHECK(!after(many, 1000, 1000).sifts());
+    CHECK(!after(many, 126, 1000).sifts());
+    CHECK(!after(many, 31, 1000).sifts());  // the centres before were not worth remembering
+    const Steps<double>& steps = after(many, 31, 1000);
+    CHECK(steps.sifts());
+    CHECK_EQ(steps.from() + 1, steps.version());
+    for (Size j = 0; j < k; ++j)
+        CHECK_EQ(steps.place(j), j < near ? Steps<double>::tame : Steps<double>::still);
+    CHECK_EQ(steps.table().size(), std::size_t(d));
+    CHECK(!after(many, 32, 600).sifts());  // too many labels change
+    CHECK(after(many, 31, 1000).sifts());
+    CHECK(after(many, 31, 600).sifts());
+    // What leaves most rows open is not tried again for a pass, and then for two.
+    CHECK(!after(many, 10, 601).sifts());
+    CHECK(!after(many, 10, 1000).sifts());
+    CHECK(after(many, 10, 1000).sifts());
+    CHECK(!after(many, 10, 1000).sifts());
+    CHECK(!after(many, 10, 1000).sifts());
+    CHECK(!after(many, 10, 1000).sifts());
+    CHECK(after(many, 10, 1000).sifts());
+    CHECK(!after(many - 1, 10, 10).sifts());  // centres are long beside all rows
+    CHECK(!after(many, 10, 10).sifts());      // and were not remembered
+    CHECK_EQ(steps.from(), Size(-1));
+    CHECK(after(many, 10, 10).sifts());
 }

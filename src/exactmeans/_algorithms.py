@@ -398,7 +398,7 @@ class Policy:
 
     def _products_pay(self, changed: int, cost: float, looks: bool) -> bool:
         """Would they cost clearly less than what a pass costs now?"""
-        if self.algorithm == "moving" and cost < SIFTED:
+        if self.algorithm == "moving" and looks and cost < SIFTED:
             return False  # whose passes get cheaper, too, and which has nothing to begin with
         products = self._work.products_cost(changed) / self._work.plain_cost(looks=looks)
         return self._choice.late and products < 0.6 * cost

@@ -323,11 +323,14 @@ private:
 template <class R>
 class FirstLook {
 public:
-    // May there be one at these centres?
+    // Is it for centres like these?
+    static bool fits(const Centroids<R>& centroids) {
+        return centroids.k() >= least_k && centroids.frame().metric != Metric::manhattan &&
+               Coarse<R>::fits(centroids);
+    }
+    // May there be one in this pass?
     bool possible(const Centroids<R>& centroids) {
-        if (centroids.k() < least_k || centroids.frame().metric == Metric::manhattan ||
-            !Coarse<R>::fits(centroids))
-            return false;
+        if (!fits(centroids)) return false;
         if (wait_ == 0) return true;
         --wait_;
         return false;

@@ -197,6 +197,9 @@ struct Kernels {
     // returns their number, and lowers `others` to the lowest of all other scores.
     Size (*coarse_below)(const CoarseRow& row, const CoarsePanels& centres, Size p, R limit,
                          std::int32_t* list, R& others);
+    // Products of rows and one centre, its values by feature, a vector of them at a time;
+    // coarse_ahead entries behind a row may be read.
+    void (*loose_products)(const SlotRow<R>* rows, Size n, const R* centre, R* out);
     // nearest_* for one panel, with a second; labels are places in the layout, of which panel p
     // begins at panel(p).first. If all of them start at infinity, the label means nothing.
     void (*panel_dense)(const R* const* rows, Size n, const Panels<R>& centres, Size p,

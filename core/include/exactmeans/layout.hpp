@@ -199,7 +199,8 @@ private:
 
     Size best_rare_below(Size d, Size nonzeros) const {
         if (all_have_slots(d, nonzeros, sizeof(R))) return 0;
-        return std::max<Size>(2, k_ / 16);
+        // A centre's place in a list takes about as long as 64 bytes of lanes.
+        return std::max<Size>(2, k_ * Size(sizeof(R)) / 64);
     }
 
     // Slots for the features of enough centres, those of most of them first.

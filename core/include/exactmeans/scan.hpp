@@ -80,6 +80,14 @@ public:
         from_scores(work, begin, nullptr, count, keep);
     }
 
+    // Likewise, with a second, for rows ids[t]; where centres have lists, scores may be loose.
+    void nearest_two(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
+        if (!work.loose()) return nearest(work, begin, ids, count, true);
+        label.resize(std::size_t(count));
+        score.resize(std::size_t(count));
+        from_scores(work, begin, ids, count, [](Size, Size, const R*) {});
+    }
+
     // Makes rows ready for in_panel, to which ids[t] is known as t.
     void load(const Work<Rows>& work, const Panels<R>& panels, Size begin, const Size* ids,
               Size count) {

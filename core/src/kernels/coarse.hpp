@@ -216,6 +216,17 @@ void coarse_reach(const SlotRow<float>* rows, Size n, const float* table, Coarse
     }
 }
 
+template <class V>
+void loose_products(const SlotRow<float>* rows, Size n, const float* centre, float* out) {
+    for (Size i = 0; i < n; ++i) {
+        Stripes<V> sum;
+        for_stripes<V>(rows[i], [&](Size t, int v, V x) {
+            sum.add(v, V::mul(x, V::gather(centre, rows[i].index + t)));
+        });
+        out[i] = sum.total();
+    }
+}
+
 // The kernels above, for vectors of float32.
 template <class V>
 struct CoarseKernels {
@@ -224,12 +235,14 @@ struct CoarseKernels {
     decltype(Kernels<R>::coarse_csr) csr = nullptr;
     decltype(Kernels<R>::coarse_reach) reach = nullptr;
     decltype(Kernels<R>::coarse_below) below = nullptr;
+    decltype(Kernels<R>::loose_products) products = nullptr;
     constexpr CoarseKernels() {
         if constexpr (sizeof(R) == sizeof(float)) {
             rows = &coarse_rows<V>;
             csr = &coarse_csr<V>;
             reach = &coarse_reach<V>;
             below = &coarse_below<V>;
+            products = &loose_products<V>;
         }
     }
 };

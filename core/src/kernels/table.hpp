@@ -24,6 +24,7 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             coarse.csr,
             coarse.reach,
             coarse.below,
+            coarse.products,
             &panel_dense<V>,
             &panel_csr<V>,
             &centre_dense<V>,

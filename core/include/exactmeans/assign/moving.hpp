@@ -4,7 +4,9 @@
 // Centres that did not move leave both as they are, those that moved a little lower and raise them
 // by what a bound feature by feature tells, and those that went far are compared (shifts.hpp). A
 // row whose two bounds cross meets all centres, and is bounded anew. No triangle inequality is
-// needed, which tells little where rows lie far from every centre, as texts do.
+// needed, which tells little where rows lie far from every centre, as texts do. Centres that are
+// not for a first look have bounds alone (steps.hpp), and before it meets all of them, a row meets
+// its own.
 // Memory: eight bytes per row, and the centres of the last pass.
 #pragma once
 
@@ -16,6 +18,7 @@
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/first_look.hpp"
 #include "exactmeans/shifts.hpp"
+#include "exactmeans/spread_scores.hpp"
 
 namespace exactmeans {
 
@@ -32,6 +35,8 @@ public:
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
         shifts_ = nullptr;
+        steps_ = nullptr;
+        if (!FirstLook<R>::fits(work.centroids)) return start_without(work, threads);
         if (look_.possible(work.centroids)) {
             const auto& shifts = work.centroids.template laid_out<Shifts<R>>(false, threads);
             if (look_.pays(work.x, work.centroids, shifts.all())) {
@@ -41,26 +46,20 @@ public:
                 return;
             }
         }
+        sifts_ = false;
         seen_ = unseen;
-        work.pack_centres(threads);
-        if (work.loose()) work.look_at_rows(threads);
+        pack(work, threads);
     }
 
     template <class Rows>
     Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+        if (!shifts_) return assign_without(work, scan, begin, end);
         Tally tally;
-        if (!shifts_) {
-            scan.nearest(work, begin, nullptr, end - begin, false);
-            for (Size i = begin; i < end; ++i)
-                put(work, i, scan.label[std::size_t(i - begin)], tally);
-            tally.distances = (end - begin) * work.centroids.k();
-            return tally;
-        }
         Size left = 0;
         const Size batch = shifts_->all().batch(end - begin);
         for (Size first = begin; first < end; first += batch)
             left += assign_some(work, scan, first, batch, end, tally);
-        shifts_->tell(end - begin, tally.changed, left);
+        shifts_->tell({end - begin, entries(work.x, begin, end), tally.changed, left});
         return tally;
     }
 
@@ -69,6 +68,10 @@ public:
 private:
     static constexpr Size unseen = -2;  // not even the version before the first
 
+    template <class I>
+    static Size entries(const CsrRows<R, I>& x, Size begin, Size end) {
+        return x.offsets[end] - x.offsets[begin];
+    }
     template <class Rows>
     static void put(const Work<Rows>& work, Size i, std::int32_t label, Tally& tally) {
         tally.changed += work.labels[i] != label;
@@ -108,6 +111,123 @@ private:
         }
         tally.distances += Size(left.size()) * work.centroids.k();
         return Size(left.size());
+    }
+
+    template <class Rows>
+    static void pack(Work<Rows>& work, const Threads& threads) {
+        work.pack_centres(threads);
+        if (work.loose()) work.look_at_rows(threads);
+    }
+
+    // A pass over centres that are not for a first look.
+    template <class Rows>
+    void start_without(Work<Rows>& work, const Threads& threads) {
+        steps_ = &work.centroids.template laid_out<Steps<R>>(false, threads);
+        sifts_ = steps_->sifts() && steps_->from() == seen_;
+        seen_ = steps_->version();
+        error_ = ScoreError(work.centroids);
+        if (sifts_) find_open(work, threads);
+        if (!sifts_ || !open_.empty()) pack(work, threads);
+    }
+    // Which rows must be compared with all centres.
+    template <class Rows>
+    void find_open(const Work<Rows>& work, const Threads& threads) {
+        asked_.clear();
+        open_.clear();
+        for_rows(threads, work.x.n, [&](Size begin, Size end, CoarseScan<R>& look, Found& found) {
+            look.take(work.x, begin, end);
+            if (!steps_->table().empty()) look.reach(steps_->table());
+            for (Size i = begin; i < end; ++i)
+                if (!follow(work, look, i - begin, i))
+                    (steps_->place(work.labels[i]) == Steps<R>::still ? found.open : found.asked)
+                        .push_back(i);
+        });
+        // The table tells what the wildest centre may have done; the own one may have done less.
+        std::vector<std::int32_t> own;
+        for (const Size i : asked_) own.push_back(work.labels[i]);
+        std::vector<double> score;
+        measured_.measure(work.x, work.centroids, asked_, own, score, threads);
+        for_rows(threads, Size(asked_.size()),
+                 [&](Size begin, Size end, CoarseScan<R>&, Found& found) {
+                     for (Size t = begin; t < end; ++t) {
+                         const Size i = asked_[std::size_t(t)];
+                         const double high = score[std::size_t(t)] + error_.of(work.x.row(i)),
+                                      low = double(low_[std::size_t(i)]);
+                         if (high < low)
+                             keep(i, high, low);
+                         else
+                             found.open.push_back(i);
+                     }
+                 });
+        std::sort(open_.begin(), open_.end());
+    }
+    // Do the bounds of row i, the one at t, still tell its label? They follow the centres.
+    template <class Rows>
+    bool follow(const Work<Rows>& work, const CoarseScan<R>& look, Size t, Size i) {
+        const Size own = work.labels[i];
+        typename Steps<R>::Reach reach;
+        if (!steps_->table().empty())
+            reach = steps_->reach(look.reached(t), look.given(t).nonzeros, own);
+        const double low = double(low_[std::size_t(i)]) - reach.fall;
+        double high = double(high_[std::size_t(i)]);
+        if (steps_->place(own) == Steps<R>::tame) high += reach.rise;
+        keep(i, high, low);
+        return high < low;
+    }
+    // Rows that a range of them gives: to be compared with their own centre, and with all.
+    struct Found {
+        std::vector<Size> asked, open;
+    };
+    // Calls body(begin, end, buffers of a thread, found) for ranges, and adds up what they find.
+    template <class Body>
+    void for_rows(const Threads& threads, Size n, Body body) {
+        constexpr Size some = 2048;
+        std::vector<Found> found(static_cast<std::size_t>((n + some - 1) / some));
+        looks_.resize(std::size_t(threads.n_jobs));
+        threads.ranges(n, some, [&](Size begin, Size end, int worker) {
+            body(begin, end, looks_[std::size_t(worker)], found[std::size_t(begin / some)]);
+        });
+        for (const Found& own : found) {
+            asked_.insert(asked_.end(), own.asked.begin(), own.asked.end());
+            open_.insert(open_.end(), own.open.begin(), own.open.end());
+        }
+    }
+
+    // Compares those of rows [begin, end), or all of them.
+    template <class Rows>
+    Tally assign_without(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+        const auto place = [](const std::vector<Size>& rows, Size i) {
+            return Size(std::lower_bound(rows.begin(), rows.end(), i) - rows.begin());
+        };
+        const Size from = place(open_, begin),
+                   count = sifts_ ? place(open_, end) - from : end - begin;
+        const Size* const ids = sifts_ ? open_.data() + from : nullptr;
+        Tally tally;
+        if (!steps_)
+            scan.nearest(work, begin, nullptr, count, false);
+        else if (count > 0)
+            scan.nearest_two(work, begin, ids, count);
+        Size touched = sifts_ ? place(asked_, end) - place(asked_, begin) : count;
+        tally.distances = count * work.centroids.k() + (sifts_ ? touched : 0);
+        for (Size t = 0; t < count; ++t) {
+            const Size i = ids ? ids[t] : begin + t;
+            // Those whose own centre stands still were not asked.
+            touched += sifts_ && steps_->place(work.labels[i]) == Steps<R>::still;
+            put(work, i, scan.label[std::size_t(t)], tally);
+            if (steps_)
+                bound(work, i, double(scan.score[std::size_t(t)]),
+                      double(scan.second[std::size_t(t)]));
+        }
+        tally.skipped = end - begin - touched;
+        if (steps_) steps_->tell({end - begin, entries(work.x, begin, end), tally.changed, count});
+        return tally;
+    }
+    // By the two lowest scores of a row, which may be loose. Of scores within rounding of each
+    // other, any may be the label's.
+    template <class Rows>
+    void bound(const Work<Rows>& work, Size i, double first, double second) {
+        const double off = error_.of(work.x.row(i));
+        keep(i, first + 2 * off, (second - first > 2 * off ? second : first) - off);
     }
 
     // Which rows must be compared with all centres; the bounds of all others follow the centres.
@@ -151,6 +271,13 @@ private:
     }
 
     const Shifts<R>* shifts_ = nullptr;  // null: no first look in this pass
+    // For centres that are not for a first look: how they moved, and rows to be compared with all
+    // of them, and with their own.
+    const Steps<R>* steps_ = nullptr;
+    std::vector<Size> open_, asked_;
+    ScoreError error_;
+    SpreadScores<R> measured_;
+    std::vector<CoarseScan<R>> looks_;
     bool sifts_ = false;
     Size seen_ = unseen;  // version of the centres that the bounds hold for
     FirstLook<R> look_;

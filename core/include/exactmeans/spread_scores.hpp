@@ -1,0 +1,135 @@
+// Scores of many pairs of a CSR row and a centre. All rows that meet a centre do so together, while
+// its values are spread out by feature; SparseKmeans calls that aggregated.
+//
+// Values are float32, and products are added up some at a time: scores are not the canonical ones
+// (docs/numerics.md, "Centres that moved").
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "exactmeans/centroids.hpp"
+#include "exactmeans/first_look.hpp"
+#include "exactmeans/parallel.hpp"
+#include "exactmeans/rows.hpp"
+
+namespace exactmeans {
+
+// What scores that are not canonical may be off by.
+class ScoreError {
+public:
+    ScoreError() = default;
+    template <class R>
+    explicit ScoreError(const Centroids<R>& centroids) {
+        const Frame<R>& frame = centroids.frame();
+        const double pull = std::ldexp(frame.scale(), frame.packing);
+        for (Size j = 0; j < centroids.k(); ++j) {
+            longest_ = std::max(longest_, std::sqrt(centroids.norm2(j)) * pull);
+            start_ = std::max(start_, double(centroids.start()[j]));
+        }
+    }
+    // Whatever the order in which products are added up, a row's exact score and its canonical one
+    // differ from what comes out by no more than this, together. Infinite where that may not be so.
+    template <class Row>
+    double of(const Row& row) const {
+        double norm2 = 0;
+        for (Size t = 0; t < row.nonzeros; ++t)
+            norm2 += double(row.value[t]) * double(row.value[t]);
+        const double norm = std::sqrt(norm2), m = double(row.nonzeros);
+        if (!(norm < usual && longest_ < usual && start_ < usual && m < 0x1p16))
+            return std::numeric_limits<double>::infinity();
+        return (norm * longest_ + start_) * (m + 32) * 0x1p-22 +
+               (m + 1) * (1 + norm + longest_) * 0x1p-90;
+    }
+
+private:
+    static constexpr double usual = 0x1p50;
+
+    double longest_ = 0, start_ = 0;  // of the centres, as scores see them
+};
+
+template <class R>
+class SpreadScores {
+public:
+    // out[t] is that of row rows[t] and centre[t].
+    template <class Rows>
+    void measure(const Rows& x, const Centroids<R>& centroids, const std::vector<Size>& rows,
+                 const std::vector<std::int32_t>& centre, std::vector<double>& out,
+                 const Threads& threads) {
+        out.resize(rows.size());
+        rooms_.resize(std::size_t(threads.n_jobs));
+        const std::vector<Piece> pieces = sort(centre, centroids.k());
+        threads.run(Size(pieces.size()), [&](Size p, int worker) {
+            const Piece& piece = pieces[std::size_t(p)];
+            Room& room = rooms_[std::size_t(worker)];
+            spread(centroids, piece.centre, room.values);
+            const double start = double(centroids.start()[piece.centre]);
+            const auto row_of = [&](Size at) { return rows[std::size_t(order_[std::size_t(at)])]; };
+            float product[batch];
+            for (Size at = piece.begin; at < piece.end; at += batch) {
+                const Size some = std::min(batch, piece.end - at);
+                for (Size next = at + batch; next < std::min(piece.end, at + 2 * batch); ++next)
+                    x.fetch(row_of(next));
+                room.rows.take_some(x, some, [&](Size t) { return row_of(at + t); });
+                kernels<float>().loose_products(&room.rows.given(0), some, room.values.data(),
+                                                product);
+                for (Size t = 0; t < some; ++t)
+                    out[std::size_t(order_[std::size_t(at + t)])] = start + double(product[t]);
+            }
+            centroids.for_values(piece.centre,
+                                 [values = room.values.data()](Size f, R) { values[f] = 0; });
+        });
+    }
+
+private:
+    static constexpr Size batch = 8;
+    // Pairs of one centre: those that order_ has from `begin` on.
+    struct Piece {
+        Size centre, begin, end;
+    };
+    // One thread's.
+    struct Room {
+        std::vector<float> values;  // a centre, by feature
+        CoarseScan<R> rows;
+    };
+
+    // Puts pairs of a centre side by side. The longest pieces come first, so that threads finish
+    // together.
+    std::vector<Piece> sort(const std::vector<std::int32_t>& centre, Size k) {
+        constexpr Size most = 4096;
+        std::vector<Size> next(static_cast<std::size_t>(k + 1));
+        for (const std::int32_t j : centre) ++next[std::size_t(j) + 1];
+        std::partial_sum(next.begin(), next.end(), next.begin());
+        std::vector<Piece> pieces;
+        for (Size j = 0; j < k; ++j)
+            for (Size at = next[std::size_t(j)]; at < next[std::size_t(j + 1)]; at += most)
+                pieces.push_back({j, at, std::min(at + most, next[std::size_t(j + 1)])});
+        std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+            return a.end - a.begin > b.end - b.begin;
+        });
+        order_.resize(centre.size());
+        for (std::size_t t = 0; t < centre.size(); ++t)
+            order_[std::size_t(next[std::size_t(centre[t])]++)] = Size(t);
+        return pieces;
+    }
+
+    static void spread(const Centroids<R>& centroids, Size j, std::vector<float>& to) {
+        to.resize(std::size_t(centroids.d()));
+        const Frame<R>& frame = centroids.frame();
+        float* const values = to.data();
+        if (frame.packs_as_is())
+            centroids.for_values(j, [&](Size f, R value) { values[f] = -float(value); });
+        else
+            centroids.for_values(
+                j, [&](Size f, R value) { values[f] = float(Layout<R>::packed(frame, f, value)); });
+    }
+
+    std::vector<Room> rooms_;
+    std::vector<Size> order_;
+};
+
+}  // namespace exactmeans
