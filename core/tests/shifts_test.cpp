@@ -178,3 +178,19 @@ TEST(a_table_alone_is_made_where_it_pays) {
     CHECK_EQ(steps.from(), Size(-1));
     CHECK(after(many, 10, 10).sifts());
 }
+
+TEST(a_table_is_not_longer_than_what_looks_at_it) {
+    const Threads threads{1};
+    for (const Size more : {0, 1}) {
+        const Size columns = 2000 + more;
+        std::vector<SparseVector<double>> centres(static_cast<std::size_t>(k));
+        for (Size j = 0; j < k; ++j) centres[std::size_t(j)].push(j, 1.0);
+        Centroids<double> now(centres, columns, Frame<double>{}, threads);
+        for (int pass = 0; pass < 2; ++pass) {
+            now.laid_out<Steps<double>>(false, threads).tell({1000, 500, 10, 10});
+            centres[0].value[0] += 0.5;
+            now.move(centres, threads);
+        }
+        CHECK_EQ(now.laid_out<Steps<double>>(false, threads).sifts(), more == 0);
+    }
+}

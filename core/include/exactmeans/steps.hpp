@@ -196,12 +196,13 @@ protected:
 private:
     static constexpr int longest_wait = 16;
 
-    // Centres are worth remembering when most labels stay, and when comparing the centres with what
-    // they were takes little beside comparing all rows with them.
+    // Centres are worth remembering when most labels stay, and when comparing them with what they
+    // were, and a table of all features, take little beside comparing all rows with them.
     bool pays_soon(const Centroids<R>& centroids, const Told& last) const {
         Size nonzeros = centroids.sparse() ? 0 : k_ * centroids.d();
         for (const SparseVector<R>& centre : centroids.sparse_master()) nonzeros += centre.size();
         return last.rows > 0 && 8 * last.changed <= last.rows &&
+               centroids.d() <= 4 * last.nonzeros &&
                double(last.nonzeros) * double(k_) >= 500 * double(nonzeros);
     }
     // Looks at the table are of use when hardly any label changes, and for as long as they settle
