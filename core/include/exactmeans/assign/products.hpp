@@ -41,7 +41,8 @@ public:
           factor_(std::size_t(k)),
           error_(std::size_t(k)),
           start_(std::size_t(k)),
-          scale_(std::size_t(k)) {}
+          scale_(std::size_t(k)),
+          moves_(std::size_t(k)) {}
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
@@ -112,15 +113,17 @@ private:
         std::vector<double> steps(changes.size());
         const double scale = unit_ * work.centroids.frame().scale();
         threads.ranges(k_, 1, [&](Size j, Size, int) {
-            SparseVector<R> now = work.centroids.nonzeros(j);
+            if (moves_[std::size_t(j)] == work.centroids.moves(j)) return;
+            moves_[std::size_t(j)] = work.centroids.moves(j);
+            SparseVector<R> buffer;
+            const SparseVector<R>& now = work.centroids.nonzeros(j, buffer);
             SparseVector<R>& then = centres_[std::size_t(j)];
-            if (now == then) return;
             Change& change = changes[std::size_t(j)];
             change = change_of(then, now, scale);
             for (const auto& slab : rows_->slabs())
                 for (const std::size_t f : change.feature)
                     steps[std::size_t(j)] += double(slab.offsets[f + 1] - slab.offsets[f]);
-            then = std::move(now);
+            then = now;
         });
         // A step costs as much as several terms of a chain, of which vectors take many at a time;
         // lists make those dearer.
@@ -172,7 +175,10 @@ private:
         kept_.resize(longest_ > largest ? 0 : std::size_t(rows * k_));
         next_.resize(std::size_t(n_));
         centres_.resize(std::size_t(k_));
-        for (Size j = 0; j < k_; ++j) centres_[std::size_t(j)] = centroids.nonzeros(j);
+        for (Size j = 0; j < k_; ++j) {
+            centres_[std::size_t(j)] = centroids.nonzeros(j);
+            moves_[std::size_t(j)] = centroids.moves(j);
+        }
         std::fill(factor_.begin(), factor_.end(), 1.0);
         std::fill(error_.begin(), error_.end(), 2 * single * longest_);
         longest_then_ = longest_;
@@ -271,6 +277,7 @@ private:
     std::vector<double> factor_, error_;
     std::vector<float> kept_, start_, scale_;
     std::vector<SparseVector<R>> centres_;  // that the products are of
+    std::vector<Size> moves_;               // of each, when it was there
     std::unique_ptr<Transposed<R>> rows_;
     std::vector<std::int32_t> next_;
     std::vector<Size> open_;
