@@ -14,6 +14,7 @@
 #include "exactmeans/compensated.hpp"
 #include "exactmeans/exact_sum.hpp"
 #include "exactmeans/kernels.hpp"
+#include "exactmeans/members.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
 #include "exactmeans/slot_rows.hpp"
@@ -148,15 +149,6 @@ double cost(const Rows& x, Size i, const Points<C>& points, Size j) {
     }
     const C* c = points.values + j * points.d;
     return cost(x, i, points, j, [&](Size f) { return double(c[f]); });
-}
-
-// Rows in the order of their labels.
-inline std::vector<Size> by_label(const std::int32_t* labels, Size n, Size k) {
-    std::vector<Size> next(static_cast<std::size_t>(k + 1)), order(static_cast<std::size_t>(n));
-    for (Size i = 0; i < n; ++i) ++next[std::size_t(labels[i]) + 1];
-    for (Size j = 0; j < k; ++j) next[std::size_t(j + 1)] += next[std::size_t(j)];
-    for (Size i = 0; i < n; ++i) order[std::size_t(next[std::size_t(labels[i])]++)] = i;
-    return order;
 }
 
 // A thread spreads out one point at a time and measures the rows that own it.

@@ -1,5 +1,4 @@
-// The rows of each cluster, one cluster after the other, in ascending order; for centres that are
-// not sums, which have to see their rows together. Rows that weigh nothing are left out.
+// The rows of each cluster, one cluster after the other, in ascending order.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +8,17 @@
 
 namespace exactmeans {
 
+// Rows in the order of their labels.
+inline std::vector<Size> by_label(const std::int32_t* labels, Size n, Size k) {
+    std::vector<Size> next(static_cast<std::size_t>(k + 1)), order(static_cast<std::size_t>(n));
+    for (Size i = 0; i < n; ++i) ++next[std::size_t(labels[i]) + 1];
+    for (Size j = 0; j < k; ++j) next[std::size_t(j + 1)] += next[std::size_t(j)];
+    for (Size i = 0; i < n; ++i) order[std::size_t(next[std::size_t(labels[i])]++)] = i;
+    return order;
+}
+
+// For centres that are not sums, which have to see their rows together. Rows that weigh nothing are
+// left out.
 class Members {
 public:
     template <class Rows>

@@ -9,11 +9,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "exactmeans/centroids.hpp"
 #include "exactmeans/first_look.hpp"
+#include "exactmeans/members.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
 
@@ -101,19 +101,20 @@ private:
     // together.
     std::vector<Piece> sort(const std::vector<std::int32_t>& centre, Size k) {
         constexpr Size most = 4096;
-        std::vector<Size> next(static_cast<std::size_t>(k + 1));
-        for (const std::int32_t j : centre) ++next[std::size_t(j) + 1];
-        std::partial_sum(next.begin(), next.end(), next.begin());
+        const Size count = Size(centre.size());
+        order_ = by_label(centre.data(), count, k);
+        const auto centre_at = [&](Size at) {
+            return Size(centre[std::size_t(order_[std::size_t(at)])]);
+        };
         std::vector<Piece> pieces;
-        for (Size j = 0; j < k; ++j)
-            for (Size at = next[std::size_t(j)]; at < next[std::size_t(j + 1)]; at += most)
-                pieces.push_back({j, at, std::min(at + most, next[std::size_t(j + 1)])});
+        for (Size begin = 0, end = 0; begin < count; begin = end) {
+            const Size own = centre_at(begin);
+            while (end < count && end - begin < most && centre_at(end) == own) ++end;
+            pieces.push_back({own, begin, end});
+        }
         std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
             return a.end - a.begin > b.end - b.begin;
         });
-        order_.resize(centre.size());
-        for (std::size_t t = 0; t < centre.size(); ++t)
-            order_[std::size_t(next[std::size_t(centre[t])]++)] = Size(t);
         return pieces;
     }
 

@@ -55,7 +55,7 @@ public:
     Size version() const { return version_; }
     // Is there anything below?
     bool sifts() const { return sifts_; }
-    // Did centre j move?
+    // Whether centre j moved; where it stands among the wild ones, if it is one (shifts.hpp).
     static constexpr std::int32_t tame = -1, still = -2;
     std::int32_t place(Size j) const { return place_[std::size_t(j)]; }
 
