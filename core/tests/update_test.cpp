@@ -439,6 +439,63 @@ TEST(few_features_join_and_leave_a_long_sum) {
     }
 }
 
+TEST(sums_of_few_and_many_features_are_added_alike) {
+    Random random(72);
+    constexpr Size d = 700;
+    for (int trial = 0; trial < 300; ++trial) {
+        const int words = 1 + trial % 3;
+        // Dense: d x words. Whole numbers, so that many sums cancel, in some words or in all.
+        const auto draw = [&](double share) {
+            std::vector<double> out(std::size_t(d * words));
+            for (Size f = 0; f < d; ++f)
+                for (int w = 0; w < words && random.unit() < share; ++w)
+                    out[std::size_t(f * words + w)] = double(random.below(5)) - 2;
+            return out;
+        };
+        const auto listed = [&](const std::vector<double>& dense) {
+            SparseSum out(words);
+            for (Size f = 0; f < d; ++f) out.push(f, dense.data() + f * words, 1);
+            return out;
+        };
+        std::vector<double> sum = draw(trial % 7 ? random.unit() : 0.0);
+        std::vector<double> more = draw(trial % 2 ? 0.02 : random.unit());
+        for (double& v : more)
+            if (random.unit() < 0.5) v = 0 - sum[std::size_t(&v - more.data())];
+        if (trial % 2)  // few
+            for (Size f = 0; f < d; ++f)
+                if (f % 40) std::fill_n(more.data() + f * words, words, 0.0);
+        SparseSum by_list = listed(sum), by_pile = listed(sum);
+        by_list.add(listed(more));
+        Pile pile(d, words);
+        Size most = 0;
+        for (int again = 0; again < 2; ++again) {  // the pile is clear after use
+            most = 0;
+            for (Size f = 0; f < d; ++f) {
+                if (std::all_of(more.data() + f * words, more.data() + (f + 1) * words,
+                                [](double v) { return v == 0; }))
+                    continue;
+                ++most;
+                for (int w = 0; w < words; ++w) pile.at(f)[w] += more[std::size_t(f * words + w)];
+            }
+            if (again == 0) {
+                SparseSum taken(words);
+                taken.take(pile);
+                CHECK(taken.features() == listed(more).features());
+            }
+        }
+        by_pile.add(pile, most);
+        for (std::size_t t = 0; t < sum.size(); ++t) sum[t] += more[t];
+        const SparseSum wanted = listed(sum);
+        for (const SparseSum* got : {&by_list, &by_pile}) {
+            CHECK(got->features() == wanted.features());
+            for (int w = 0; w < words; ++w)
+                CHECK(same_bits(
+                    std::vector<double>(got->plane(w), got->plane(w) + got->size()),
+                    std::vector<double>(wanted.plane(w), wanted.plane(w) + wanted.size())));
+        }
+    }
+}
+
 TEST(rows_neither_come_from_nor_go_to_clusters_that_do_not_exist) {
     const Size n = 40, k = 3;
     Random random(71);

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "exactmeans/rows.hpp"
@@ -145,23 +147,33 @@ public:
     // Calls visit(feature, words) for all that was touched, ascending, and clears it.
     template <class Visit>
     void drain(Visit visit) {
-        for (std::size_t top = 0; top < tops_.size(); ++top) {
-            for (; tops_[top]; tops_[top] &= tops_[top] - 1) {
-                const std::size_t at = top * 64 + std::size_t(std::countr_zero(tops_[top]));
-                for (std::uint64_t& mark = marks_[at]; mark; mark &= mark - 1) {
-                    const Size f = Size(at) * 64 + std::countr_zero(mark);
-                    double* words = values_.get() + f * words_;
-                    visit(f, words);
-                    std::fill(words, words + words_, 0.0);
-                }
-            }
-        }
+        // A known number of words is cleared without a loop.
+        if (words_ == 1)
+            drain_by(std::integral_constant<Size, 1>(), visit);
+        else
+            drain_by(words_, visit);
     }
 
 private:
     struct Free {
         void operator()(double* p) const { std::free(p); }
     };
+
+    template <class Words, class Visit>
+    void drain_by(Words words, Visit visit) {
+        for (std::size_t top = 0; top < tops_.size(); ++top) {
+            for (std::uint64_t some = std::exchange(tops_[top], 0); some; some &= some - 1) {
+                const std::size_t at = top * 64 + std::size_t(std::countr_zero(some));
+                double* const values = values_.get() + Size(at) * 64 * words;
+                for (std::uint64_t left = std::exchange(marks_[at], 0); left; left &= left - 1) {
+                    const Size l = std::countr_zero(left);
+                    visit(Size(at) * 64 + l, values + l * words);
+                    std::fill_n(values + l * words, Size(words), 0.0);
+                }
+            }
+        }
+    }
+
     Size words_;
     std::unique_ptr<double[], Free> values_;
     std::vector<std::uint64_t> marks_, tops_;  // one bit per feature; one per word of those

@@ -101,11 +101,45 @@ public:
             planes_[w].push_back(words[Size(w) * step]);
     }
 
-    void reserve(std::size_t size) {
-        features_.reserve(size);
-        for (auto& plane : planes_) plane.reserve(size);
+    // What is on a pile instead, which is cleared.
+    void take(Pile& pile) {
+        resize(pile.count());
+        std::size_t at = 0;
+        // Which of the sums are 0 is not foretold, so no branch asks.
+        if (planes_.size() == 1) {
+            std::uint32_t* const features = features_.data();
+            double* const plane = planes_[0].data();
+            pile.drain([&](Size f, const double* words) {
+                features[at] = std::uint32_t(f);
+                plane[at] = words[0];
+                at += words[0] != 0;
+            });
+        } else {
+            pile.drain([&](Size f, const double* words) {
+                bool any = false;
+                for (std::size_t w = 0; w < planes_.size(); ++w) {
+                    planes_[w][at] = words[w];
+                    any |= words[w] != 0;
+                }
+                features_[at] = std::uint32_t(f);
+                at += any;
+            });
+        }
+        resize(at);
     }
 
+    // Adds what is on a pile, of `most` features at most, and clears that.
+    void add(Pile& pile, Size most) {
+        if (is_few(most)) {
+            SparseSum few(static_cast<int>(planes_.size()));
+            few.take(pile);
+            return add_few(few);
+        }
+        for (std::size_t w = 0; w < planes_.size(); ++w)
+            for (std::size_t t = 0; t < features_.size(); ++t)
+                pile.at(Size(features_[t]))[w] += planes_[w][t];
+        take(pile);
+    }
     void add(SparseSum&& other) {
         if (size() == 0)
             *this = std::move(other);
@@ -113,16 +147,15 @@ public:
             add(other);
     }
     void add(const SparseSum& other) {
-        if (other.size() == 0) return;
+        if (is_few(other.size())) return add_few(other);
         SparseSum sum(static_cast<int>(planes_.size()));
-        if (8 * other.size() < size())
-            add_few(other, sum);
-        else
-            add_many(other, sum);
+        add_many(other, sum);
         *this = std::move(sum);
     }
 
 private:
+    bool is_few(Size features) const { return 8 * features < size(); }
+
     void resize(std::size_t size) {
         features_.resize(size);
         for (auto& plane : planes_) plane.resize(size);
@@ -144,40 +177,70 @@ private:
         });
         sum.resize(at);
     }
-    // The same, copying what lies between the other's features as it is.
-    void add_few(const SparseSum& other, SparseSum& sum) const {
-        sum.features_.reserve(features_.size() + other.features_.size());
-        for (auto& plane : sum.planes_) plane.reserve(sum.features_.capacity());
-        std::vector<double> words(planes_.size());
+    // The same in place.
+    void add_few(const SparseSum& other) {
+        std::vector<std::size_t> gone, come, places;
         std::size_t at = 0;
         for (std::size_t t = 0; t < other.features_.size(); ++t) {
-            const std::uint32_t f = other.features_[t];
-            const auto place =
-                std::size_t(std::lower_bound(features_.begin() + Size(at), features_.end(), f) -
-                            features_.begin());
-            sum.append(*this, at, place);
-            const bool here = place < features_.size() && features_[place] == f;
-            for (std::size_t w = 0; w < words.size(); ++w)
-                words[w] = (here ? planes_[w][place] : 0.0) + other.planes_[w][t];
-            sum.push(Size(f), words.data(), 1);
-            at = place + here;
+            at = place_of(other.features_[t], at);
+            if (at == features_.size() || features_[at] != other.features_[t]) {
+                come.push_back(t);
+                continue;
+            }
+            bool any = false;
+            for (std::size_t w = 0; w < planes_.size(); ++w)
+                any = (planes_[w][at] += other.planes_[w][t]) != 0 || any;
+            if (!any) gone.push_back(at);
         }
-        sum.append(*this, at, features_.size());
-    }
-    void append(const SparseSum& other, std::size_t begin, std::size_t end) {
-        features_.insert(features_.end(), other.features_.begin() + Size(begin),
-                         other.features_.begin() + Size(end));
+        leave(features_, gone);
+        for (auto& plane : planes_) leave(plane, gone);
+        at = 0;
+        for (const std::size_t t : come) places.push_back(at = place_of(other.features_[t], at));
+        join(features_, places, other.features_, come);
         for (std::size_t w = 0; w < planes_.size(); ++w)
-            planes_[w].insert(planes_[w].end(), other.planes_[w].begin() + Size(begin),
-                              other.planes_[w].begin() + Size(end));
+            join(planes_[w], places, other.planes_[w], come);
+    }
+    // The first from `at` on that is not below f, which is not far.
+    std::size_t place_of(std::uint32_t f, std::size_t at) const {
+        std::size_t step = 8;
+        while (at + step < features_.size() && features_[at + step] < f) {
+            at += step;
+            step *= 2;
+        }
+        const auto begin = features_.begin() + Size(at);
+        const auto end = begin + Size(std::min(step, features_.size() - at));
+        return at + std::size_t(std::lower_bound(begin, end, f) - begin);
+    }
+    template <class T>
+    static void leave(std::vector<T>& list, const std::vector<std::size_t>& gone) {
+        if (gone.empty()) return;
+        T* to = list.data() + gone[0];
+        for (std::size_t g = 0; g < gone.size(); ++g) {
+            const std::size_t end = g + 1 < gone.size() ? gone[g + 1] : list.size();
+            to = std::copy(list.data() + gone[g] + 1, list.data() + end, to);
+        }
+        list.resize(list.size() - gone.size());
+    }
+    // Puts from[come[g]] before list[places[g]].
+    template <class T>
+    static void join(std::vector<T>& list, const std::vector<std::size_t>& places,
+                     const std::vector<T>& from, const std::vector<std::size_t>& come) {
+        std::size_t end = list.size();
+        list.resize(end + come.size());
+        for (std::size_t g = come.size(); g-- > 0; end = places[g]) {
+            T* const here = list.data() + places[g];
+            std::copy_backward(here, list.data() + end, list.data() + end + g + 1);
+            here[g] = from[come[g]];
+        }
     }
 
     std::vector<std::uint32_t> features_;
     std::vector<std::vector<double>> planes_;
 };
 
+// Adds row i to a pile and says how many entries that were.
 template <class R, class I>
-void pile_up(Pile& pile, const Grid& grid, const CsrRows<R, I>& x, Size i, double sign) {
+Size pile_up(Pile& pile, const Grid& grid, const CsrRows<R, I>& x, Size i, double sign) {
     const auto row = x.row(i);
     const double factor = sign * x.pull(i), scale = grid.scale();
     const auto each = [&](auto add) {
@@ -201,6 +264,7 @@ void pile_up(Pile& pile, const Grid& grid, const CsrRows<R, I>& x, Size i, doubl
             cut(grid, f, value, [&](int w, double part) { words[w] += part; });
         });
     }
+    return row.nonzeros;
 }
 
 }  // namespace exactmeans

@@ -133,7 +133,8 @@ public:
         touched_[std::size_t(j)] = 1;
     }
 
-    double weight(Size j) const { return weight_row(j).total(0).sum; }
+    TwoSum total_weight(Size j) const { return weight_row(j).total(0); }
+    double weight(Size j) const { return total_weight(j).sum; }
 
     // Has a row come or gone since settle() was called?
     bool touched(Size j) const { return touched_[std::size_t(j)]; }
@@ -260,7 +261,7 @@ private:
     template <class R, class Total>
     void means(Size j, const double* high, const double* low, Size count, Total total_of,
                R* out) const {
-        const TwoSum weight = weight_row(j).total(0);
+        const TwoSum weight = total_weight(j);
         const double back = std::ldexp(1.0, -grid_.exponent());
         std::vector<double> highs, lows;
         for (Size t = 0; grid_.words() > 2 && t < count; ++t) {
@@ -282,7 +283,7 @@ private:
         SumRow weights(own_weight.data(), 1, weight_grid_);
         std::unique_ptr<Pile>& pile = piles_[std::size_t(worker)];
         if (sparse() && !pile) pile = std::make_unique<Pile>(d_, grid_.words());
-        Size members = 0;
+        Size members = 0, entries = 0;
         for (Size at = piece.begin; at < piece.end; ++at) {
             const Size entry = moves.rows[std::size_t(at)], i = entry >> 1;
             x.fetch(moves.rows[std::size_t(std::min(at + rows_ahead, piece.end - 1))] >> 1);
@@ -290,18 +291,15 @@ private:
             if (!sparse())
                 sums.add(x, i, sign);
             else if constexpr (!is_dense<Rows>)
-                pile_up(*pile, grid_, x, i, sign);
+                entries += pile_up(*pile, grid_, x, i, sign);
             else
                 throw std::invalid_argument("sparse sums are of CSR rows");
             weights.add_value(0, sign * x.weight(i));
             members += x.weight(i) > 0 ? Size(sign) : 0;
         }
         SparseSum part(grid_.words());
-        if (sparse()) {
-            part.reserve(pile->count());
-            pile->drain([&](Size f, const double* words) { part.push(f, words, 1); });
-        }
-        if (sparse() && !piece.shared) sparse_[std::size_t(piece.centre)].add(std::move(part));
+        if (sparse() && piece.shared) part.take(*pile);
+        if (sparse() && !piece.shared) sparse_[std::size_t(piece.centre)].add(*pile, entries);
         const std::lock_guard lock(mutex);
         if (sparse() && piece.shared) sparse_[std::size_t(piece.centre)].add(std::move(part));
         double* to = words_.data() + piece.centre * d_ * grid_.words();
