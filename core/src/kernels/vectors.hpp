@@ -305,8 +305,10 @@ void mean(const double* high, const double* low, double weight, double weight_er
             for (Size f = 0; f < n; ++f) {
                 std::int64_t bits;
                 std::memcpy(&bits, &quotient[f], sizeof bits);
-                if ((bits & 0x0fffffff) == 0 && rest[f] != 0)
-                    bits += (rest[f] > 0) == (quotient[f] > 0) ? 1 : -1;
+                // Not a branch: GCC would not make vectors of this.
+                const bool middle = ((bits & 0x0fffffff) == 0) & (rest[f] != 0);
+                const std::int64_t step = (rest[f] > 0) == (quotient[f] > 0) ? 1 : -1;
+                bits += middle ? step : 0;
                 std::memcpy(&quotient[f], &bits, sizeof bits);
             }
         }
