@@ -1,6 +1,7 @@
 #include "exactmeans/advance.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "check.hpp"
 #include "samples.hpp"
@@ -99,4 +100,89 @@ TEST(rows_lent_after_observing_do_not_count_as_explained) {
     advance.run(c.sums, centroids, c.origin.data(), Threads{});
     CHECK_EQ(advance.explained(), explained);
     CHECK(std::equal(centroids.master(4), centroids.master(4) + c.d, c.x.row(0)));
+}
+
+namespace {
+
+// Sparse sums and centres beside dense ones of the same rows, iteration after iteration.
+template <class R>
+void check_sparse(Random& random, Size n, Size d, Size k, double share, int words, bool weighted,
+                  int n_jobs) {
+    std::vector<std::int64_t> offsets{0};
+    std::vector<std::int32_t> index;
+    std::vector<R> value;
+    std::vector<double> weights(std::size_t(n), 1.0);
+    for (Size i = 0; i < n; ++i) {
+        for (Size f = 0; f < d; ++f) {
+            if (random.unit() > share) continue;
+            index.push_back(std::int32_t(f));
+            // Few values, so that rows cancel; and some whose means underflow.
+            value.push_back(R(random.below(9) ? double(random.below(5)) - 2
+                                              : double(std::numeric_limits<R>::denorm_min())));
+        }
+        offsets.push_back(std::int64_t(index.size()));
+        if (weighted) weights[std::size_t(i)] = double(random.below(3));
+    }
+    CsrRows<R, std::int32_t> x;
+    x.data = value.data();
+    x.indices = index.data();
+    x.offsets.wide = offsets.data();
+    x.n = n;
+    x.d = d;
+    x.weights = weighted ? weights.data() : nullptr;
+    Grid grid({4.0}, n);
+    grid.set_words(words);
+    Sums dense(k, d, grid, Grid({2.0}, n)), sparse(k, d, grid, Grid({2.0}, n), true);
+    Matrix<R> start(k, d, [&] { return random.unit() < share ? random.normal() : 0.0; });
+    std::vector<SparseVector<R>> lists(static_cast<std::size_t>(k));
+    for (Size j = 1; j < k; ++j)  // the first one has no features
+        for (Size f = 0; f < d; ++f)
+            if (start(j, f) != 0) lists[std::size_t(j)].push(f, start(j, f));
+    for (Size f = 0; f < d; ++f) start(0, f) = 0;
+    Centroids<R> centres(start.values.data(), k, d, {}, Threads{n_jobs});
+    Centroids<R> listed(lists, d, {}, Threads{n_jobs});
+    Advance<R> advance(k), listed_advance(k);
+    const std::vector<double> origin(static_cast<std::size_t>(d));
+    Labels labels(std::size_t(n), 0), summed(std::size_t(n), -1), listed_summed = summed;
+    for (int step = 0; step < 12; ++step) {
+        // All rows, then fewer and fewer, then none; cluster k - 1 is empty at times.
+        for (std::int32_t& label : labels)
+            if (step < 11 && random.below(1 + step * step) == 0)
+                label = std::int32_t(random.below(step % 3 ? k : k - 1));
+        dense.relabel(x, labels.data(), summed.data(), Threads{n_jobs});
+        sparse.relabel(x, labels.data(), listed_summed.data(), Threads{n_jobs});
+        if (step % 4 == 2) {
+            advance.observe(dense, centres, origin.data());
+            listed_advance.observe(sparse, listed, nullptr);
+            for (Sums* sums : {&dense, &sparse}) sums->move(x, 0, k - 1, 1.0);
+        }
+        const Movement wanted = advance.run(dense, centres, origin.data(), Threads{n_jobs});
+        const Movement got = listed_advance.run(sparse, listed, nullptr, Threads{n_jobs});
+        if (step % 4 == 2)
+            for (Sums* sums : {&dense, &sparse}) sums->move(x, 0, k - 1, -1.0);
+        CHECK(same_bits(wanted.distance, got.distance));
+        CHECK(same_bits(std::vector<double>{wanted.shift2, advance.explained()},
+                        std::vector<double>{got.shift2, listed_advance.explained()}));
+        for (Size j = 0; j < k; ++j) {
+            CHECK_EQ(centres.norm2(j), listed.norm2(j));
+            CHECK_EQ(centres.start()[j], listed.start()[j]);
+            CHECK_EQ(centres.moves(j), listed.moves(j));
+            const SparseVector<R>& own = listed.sparse_master(j);
+            CHECK(own.feature == centres.nonzeros(j).feature);
+            CHECK(own.value == centres.nonzeros(j).value);
+        }
+    }
+}
+
+}  // namespace
+
+TEST(sparse_centres_go_where_dense_ones_go) {
+    Random random(4);
+    for (const double share : {0.01, 0.1, 0.6})
+        for (int words = 1; words <= 3; ++words)
+            for (const bool weighted : {false, true}) {
+                check_sparse<float>(random, 200, 300, 5, share, words, weighted, words);
+                check_sparse<double>(random, 200, 300, 5, share, words, weighted, words);
+                check_sparse<double>(random, 30, 7, 4, share, words, weighted, 1);
+            }
 }

@@ -421,6 +421,16 @@ void check_listed(const Kernels<R>& table, const Vectors<R>& v, Size d) {
                             7.0, 2.0, 0.5),
             table.listed_explained(feature.data(), listed(v.c).data(), listed(v.high).data(),
                                    two ? lows.data() : nullptr, n, 7.0, 2.0, 0.5)));
+        const ListedWay way =
+            table.listed_way(feature.data(), listed(v.c).data(), listed(v.x).data(),
+                             listed(v.high).data(), two ? lows.data() : nullptr, n, 7.0, 2.0, 0.5);
+        const SquareSum there = table.square_sum(x.row(0), nullptr, d, 2.0);
+        CHECK(same_bits(way.explained,
+                        table.explained(c.row(0), high.row(0), two ? low.row(0) : nullptr,
+                                        origin.row(0), d, 7.0, 2.0, 0.5)));
+        CHECK(same_bits(way.step2, table.step2(x.row(0), c.row(0), nullptr, d, 2.0)));
+        CHECK(same_bits(way.square_sum.high, there.high));
+        CHECK(same_bits(way.square_sum.low, there.low));
     }
 }
 

@@ -3,10 +3,13 @@
 // together do not fit the cache.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
 #include "exactmeans/centroids.hpp"
+#include "exactmeans/passage.hpp"
 #include "exactmeans/sphere.hpp"
 #include "exactmeans/update.hpp"
 
@@ -32,24 +35,7 @@ public:
         std::vector<Size> empty;
         for (Size j = 0; j < sums.k(); ++j)
             if (!(sums.weight(j) > 0)) empty.push_back(j);
-        const auto place = [&](Size j, auto* buffer) -> decltype(buffer) {
-            if (!observed_) look(j, sums, centroids, origin);
-            if (!sums.touched(j) || !(sums.weight(j) > 0)) return nullptr;
-            if (is_spherical(centroids.frame().metric))
-                return directed(j, sums, buffer) ? buffer : nullptr;
-            if constexpr (std::is_same_v<decltype(buffer), R*>)
-                sums.mean(j, buffer);
-            else
-                sums.mean(j, *buffer);
-            return buffer;
-        };
-        const Size leader = sums.heaviest();
-        const Movement movement =
-            centroids.sparse()
-                ? centroids.move([&](Size j, SparseVector<R>& buffer) { return place(j, &buffer); },
-                                 empty, leader, threads)
-                : centroids.move([&](Size j, R* buffer) { return place(j, buffer); }, empty, leader,
-                                 threads);
+        const Movement movement = move(sums, centroids, origin, empty, sums.heaviest(), threads);
         for (std::size_t j = 0; j < known_.size(); ++j)
             if (movement.distance[j] > 0) known_[j] = 0;
         sums.settle();
@@ -65,6 +51,57 @@ public:
     }
 
 private:
+    static bool stays(Size j, const Sums& sums) {
+        return !sums.touched(j) || !(sums.weight(j) > 0);
+    }
+
+    // Where centre j goes; null if it stays.
+    template <class Buffer>
+    Buffer* place(Size j, const Sums& sums, const Centroids<R>& centroids, const double* origin,
+                  Buffer* buffer) {
+        if (!observed_) look(j, sums, centroids, origin);
+        if (stays(j, sums)) return nullptr;
+        if (is_spherical(centroids.frame().metric))
+            return directed(j, sums, buffer) ? buffer : nullptr;
+        if constexpr (std::is_same_v<Buffer, R>)
+            sums.mean(j, buffer);
+        else
+            sums.mean(j, *buffer);
+        return buffer;
+    }
+
+    Movement move(const Sums& sums, Centroids<R>& centroids, const double* origin,
+                  const std::vector<Size>& empty, Size leader, const Threads& threads) {
+        if (!centroids.sparse())
+            return centroids.move(
+                [&](Size j, R* buffer) { return place(j, sums, centroids, origin, buffer); }, empty,
+                leader, threads);
+        if (!is_spherical(centroids.frame().metric) &&
+            sums.grid().words() <= Passage<R>::most_words)
+            return pass(sums, centroids, empty, leader, threads);
+        return centroids.move(
+            [&](Size j, SparseVector<R>& buffer) {
+                return place(j, sums, centroids, origin, &buffer);
+            },
+            empty, leader, threads);
+    }
+    // The same in a single visit to each centre.
+    Movement pass(const Sums& sums, Centroids<R>& centroids, const std::vector<Size>& empty,
+                  Size leader, const Threads& threads) {
+        passages_.resize(std::max(passages_.size(), std::size_t(threads.n_jobs)));
+        const auto go = [&](Size j, SparseVector<R>& centre, int worker) -> std::optional<Way> {
+            if (stays(j, sums)) {
+                if (!observed_) look(j, sums, centroids, nullptr);
+                return {};
+            }
+            double* const explained = observed_ ? nullptr : &explained_[std::size_t(j)];
+            if (explained) known_[std::size_t(j)] = 1;
+            return passages_[std::size_t(worker)].run(j, sums, centre, centroids.frame().exponent,
+                                                      explained);
+        };
+        return centroids.pass(go, empty, leader, threads);
+    }
+
     // The direction of cluster j's mean; false if it has none, so that the centre stays.
     static bool directed(Size j, const Sums& sums, R* out) {
         std::vector<double> mean(static_cast<std::size_t>(sums.d()));
@@ -92,6 +129,7 @@ private:
     bool observed_ = false;
     std::vector<double> explained_;
     std::vector<char> known_;
+    std::vector<Passage<R>> passages_;  // one per worker
 };
 
 }  // namespace exactmeans

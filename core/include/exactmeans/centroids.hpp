@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -77,34 +78,33 @@ public:
     template <class Next>
     Movement move(Next next, const std::vector<Size>& followers, Size leader,
                   const Threads& threads) {
-        Movement movement;
-        movement.distance.assign(std::size_t(k_), 0.0);
-        std::vector<double> own2(static_cast<std::size_t>(k_));
-        const auto replace_one = [&](Size j, auto* place) {
-            replace(j, place, movement.distance[std::size_t(j)], own2[std::size_t(j)]);
-        };
+        Journey journey(k_);
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
             if constexpr (std::is_invocable_v<Next, Size, R*>) {
                 std::vector<R> buffer(static_cast<std::size_t>(d_));
-                for (Size j = begin; j < end; ++j) replace_one(j, next(j, buffer.data()));
+                for (Size j = begin; j < end; ++j) replace(j, next(j, buffer.data()), journey);
             } else {
                 SparseVector<R> buffer;
-                for (Size j = begin; j < end; ++j) replace_one(j, next(j, buffer));
+                for (Size j = begin; j < end; ++j) replace(j, next(j, buffer), journey);
             }
         });
-        for (const Size j : followers) {
-            if constexpr (std::is_invocable_v<Next, Size, R*>) {
-                replace_one(j, master(leader));
-            } else {
-                const SparseVector<R> place = sparse_master(leader);
-                replace_one(j, &place);
+        return arrive(journey, followers, leader);
+    }
+    // Likewise, where go(j, centre, worker) itself puts a sparse centre elsewhere and says how far,
+    // or nothing if it stays.
+    template <class Go>
+    Movement pass(Go go, const std::vector<Size>& followers, Size leader, const Threads& threads) {
+        Journey journey(k_);
+        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int worker) {
+            for (Size j = begin; j < end; ++j) {
+                const std::optional<Way> way = go(j, sparse_[std::size_t(j)], worker);
+                if (way)
+                    went(j, way->step2, way->step2, way->norm2, journey);
+                else
+                    stayed(j);
             }
-        }
-        for (Size j = 0; j < k_; ++j) movement.add(j, own2[std::size_t(j)]);
-        norms_given_ = false;
-        norm_terms_ = 1;
-        ++version_;
-        return movement;
+        });
+        return arrive(journey, followers, leader);
     }
     Movement move(const R* centres, const Threads& threads) {
         return move([&](Size j, R*) { return centres + j * d_; }, {}, 0, threads);
@@ -215,16 +215,28 @@ private:
         return std::max<Size>(1, 16384 / width);
     }
 
+    Movement arrive(Journey& journey, const std::vector<Size>& followers, Size leader) {
+        for (const Size j : followers) {
+            if (sparse()) {
+                const SparseVector<R> place = sparse_master(leader);
+                replace(j, &place, journey);
+            } else {
+                replace(j, master(leader), journey);
+            }
+        }
+        for (Size j = 0; j < k_; ++j) journey.movement.add(j, journey.own2[std::size_t(j)]);
+        norms_given_ = false;
+        norm_terms_ = 1;
+        ++version_;
+        return std::move(journey.movement);
+    }
+
     // Puts centre j where `place` is, unless that is null or where it stands already. A sparse
     // place that may change gets the old one.
     template <class Place>
-    void replace(Size j, Place* place, double& distance, double& own2) {
-        if (!place || stands_at(j, *place, place)) {
-            // Norms that were set from outside go, whether or not their centre moves.
-            if (norms_given_) derive_norm(j);
-            return;
-        }
-        double step2;
+    void replace(Size j, Place* place, Journey& journey) {
+        if (!place || stands_at(j, *place, place)) return stayed(j);
+        double step2, own2;
         if constexpr (std::is_same_v<std::remove_const_t<Place>, R>) {
             const R* shift = frame_.shift_or_null();
             own2 = kernels<R>().step2(place, master(j), nullptr, d_, frame_.scale());
@@ -237,13 +249,21 @@ private:
             else
                 std::swap(sparse_[std::size_t(j)], *place);
         }
+        went(j, step2, own2, norm2_of(j), journey);
+    }
+    void went(Size j, double step2, double own2, double norm2, Journey& journey) {
         // A difference, a square and up to d additions round each term by less than d + 4 units.
         // Squares may underflow, too, and a centre that moved must not seem to stand still.
-        distance = std::sqrt(step2 + double(d_) * 0x1p-1074) * (1 + double(d_ + 8) * 0x1p-53) *
-                   (1 + 0x1p-48);
+        journey.movement.distance[std::size_t(j)] = std::sqrt(step2 + double(d_) * 0x1p-1074) *
+                                                    (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
+        journey.own2[std::size_t(j)] = own2;
         layout_.outdate(j);
         ++moves_[std::size_t(j)];
-        derive_norm(j);
+        set_norm(j, norm2);
+    }
+    void stayed(Size j) {
+        // Norms that were set from outside go, whether or not their centre moves.
+        if (norms_given_) set_norm(j, norm2_of(j));
     }
     bool stands_at(Size j, const R&, const R* place) const {
         return std::memcmp(master(j), place, std::size_t(d_) * sizeof(R)) == 0;
@@ -260,22 +280,20 @@ private:
 
     void derive_norms(const Threads& threads) {
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
-            for (Size j = begin; j < end; ++j) derive_norm(j);
+            for (Size j = begin; j < end; ++j) set_norm(j, norm2_of(j));
         });
     }
-    void derive_norm(Size j) {
-        double norm2;
-        if (sparse()) {
-            const SparseVector<R>& own = sparse_master(j);
-            norm2 = kernels<R>()
-                        .listed_square_sum(own.feature.data(), own.value.data(), own.size(),
-                                           frame_.scale())
-                        .value();
-        } else {
-            norm2 = kernels<R>()
-                        .square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale())
-                        .value();
-        }
+    double norm2_of(Size j) const {
+        if (!sparse())
+            return kernels<R>()
+                .square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale())
+                .value();
+        const SparseVector<R>& own = sparse_master(j);
+        return kernels<R>()
+            .listed_square_sum(own.feature.data(), own.value.data(), own.size(), frame_.scale())
+            .value();
+    }
+    void set_norm(Size j, double norm2) {
         norm2_[std::size_t(j)] = norm2;
         start_[std::size_t(j)] = start_of(j, norm2);
     }

@@ -174,6 +174,12 @@ struct SquareSum {
     double value() const { return high + low; }
 };
 
+// What a listed centre explained, how far it went and how far from 0 it is now.
+struct ListedWay {
+    double explained, step2;
+    SquareSum square_sum;
+};
+
 // `shift` may be null in all of these; `scale` is a power of two.
 template <class R>
 struct Kernels {
@@ -255,6 +261,10 @@ struct Kernels {
     double (*listed_explained)(const std::uint32_t* feature, const R* centre, const double* high,
                                const double* low, Size n, double weight, double scale,
                                double sum_scale);
+    // listed_explained before, listed_step2 on the way and listed_square_sum behind it
+    ListedWay (*listed_way)(const std::uint32_t* feature, const R* from, const R* to,
+                            const double* high, const double* low, Size n, double weight,
+                            double scale, double sum_scale);
     // is weight x scale nothing but its first words? magic[w * columns + f], or [w * columns] for a
     // single column
     bool (*fits_words)(const R* x, const double* magic, Size columns, int words, double weight,

@@ -26,6 +26,11 @@ struct TwoFarthest {
     double of_others(Size j) const { return j == index ? second : first; }
 };
 
+// Of one centre: the square of how far it went, and its own afterwards.
+struct Way {
+    double step2, norm2;
+};
+
 struct Movement {
     std::vector<double>
         distance;    // per centre, rounded up, on the frame's scale; 0 exactly if it did not move
@@ -40,6 +45,16 @@ struct Movement {
         moved += went > 0;
         shift2 += own2;
         farthest.add(j, went);
+    }
+};
+
+// A movement while it is found out, centre by centre.
+struct Journey {
+    Movement movement;
+    std::vector<double> own2;
+
+    explicit Journey(Size k) : own2(static_cast<std::size_t>(k)) {
+        movement.distance.assign(std::size_t(k), 0.0);
     }
 };
 

@@ -68,6 +68,69 @@ void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint
     for (; t < nb; ++t) visit(b[std::size_t(t)], Size(-1), t);
 }
 
+// The value there, or 0: without a branch, since nothing foretells it.
+template <class T>
+T value_if(bool there, const T* value) {
+    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+    Bits bits;
+    std::memcpy(&bits, value, sizeof bits);
+    return std::bit_cast<T>(bits & (Bits(0) - Bits(there)));
+}
+
+// Features that are compared, and copied if both lists have them, at a time.
+inline constexpr Size alike = 8;
+template <class T>
+void copy_alike(const T* from, T* to) {
+    std::memcpy(to, from, std::size_t(alike) * sizeof(T));
+}
+// For places that overlap.
+template <class T>
+void move_alike(const T* from, T* to) {
+    T values[std::size_t(alike)];
+    copy_alike(from, values);
+    copy_alike(values, to);
+}
+// The same for lists that are mostly alike, for visitors that put things into a list. same(place,
+// index in a, index in b) is for `alike` features that both have; one(place, feature, index in a,
+// is it there, index in b, is it there) for one that either has, where indexes are in range even if
+// it is not there, but for index 0 of an empty list. Returns the number of features.
+template <class Same, class One>
+Size for_either_alike(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b,
+                      Same same, One one) {
+    const Size na = Size(a.size()), nb = Size(b.size());
+    Size at = 0, s = 0, t = 0;
+    while (s + alike <= na && t + alike <= nb) {
+        const std::uint32_t *const fa = a.data() + s, *const fb = b.data() + t;
+        std::uint32_t bits = 0;
+        for (Size l = 0; l < alike; ++l) bits |= fa[l] ^ fb[l];
+        if (bits == 0) {
+            same(at, s, t);
+            at += alike;
+            s += alike;
+            t += alike;
+            continue;
+        }
+        // None of so many steps leads beyond the end of a list.
+        for (Size l = 0; l < alike; ++l) {
+            const std::uint32_t f = std::min(a[std::size_t(s)], b[std::size_t(t)]);
+            const bool in_a = a[std::size_t(s)] == f, in_b = b[std::size_t(t)] == f;
+            one(at++, f, s, in_a, t, in_b);
+            s += in_a;
+            t += in_b;
+        }
+    }
+    for (; s < na || t < nb; ++at) {
+        const bool in_a = t == nb || (s < na && a[std::size_t(s)] <= b[std::size_t(t)]);
+        const bool in_b = s == na || (t < nb && b[std::size_t(t)] <= a[std::size_t(s)]);
+        const std::uint32_t f = in_a ? a[std::size_t(s)] : b[std::size_t(t)];
+        one(at, f, std::min(s, std::max<Size>(na, 1) - 1), in_a,
+            std::min(t, std::max<Size>(nb, 1) - 1), in_b);
+        s += in_a;
+        t += in_b;
+    }
+    return at;
+}
+
 // Two sparse vectors laid side by side, over the features that either has. They must stay where
 // they are.
 template <class R>
@@ -91,14 +154,22 @@ private:
         own_feature_ = std::make_unique_for_overwrite<std::uint32_t[]>(most);
         own_values_ = std::make_unique_for_overwrite<R[]>(2 * most);
         R *const left = own_values_.get(), *const right = left + most;
-        Size at = 0;
-        for_either(a.feature, b.feature, [&](std::uint32_t f, Size s, Size t) {
-            own_feature_[std::size_t(at)] = f;
-            left[at] = s < 0 ? R(0) : a.value[std::size_t(s)];
-            right[at] = t < 0 ? R(0) : b.value[std::size_t(t)];
-            ++at;
-        });
-        size_ = at;
+        // Of an empty list there must be something to read, too.
+        const R none = 0;
+        const R* const a_value = a.size() ? a.value.data() : &none;
+        const R* const b_value = b.size() ? b.value.data() : &none;
+        size_ = for_either_alike(
+            a.feature, b.feature,
+            [&](Size at, Size s, Size t) {
+                copy_alike(a.feature.data() + s, own_feature_.get() + at);
+                copy_alike(a_value + s, left + at);
+                copy_alike(b_value + t, right + at);
+            },
+            [&](Size at, std::uint32_t f, Size s, bool in_a, Size t, bool in_b) {
+                own_feature_[std::size_t(at)] = f;
+                left[at] = value_if(in_a, a_value + s);
+                right[at] = value_if(in_b, b_value + t);
+            });
         feature_ = own_feature_.get();
         left_ = left;
         right_ = right;

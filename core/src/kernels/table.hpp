@@ -8,6 +8,7 @@
 #include "coarse.hpp"
 #include "csr.hpp"
 #include "dense.hpp"
+#include "listed.hpp"
 #include "thin.hpp"
 #include "vectors.hpp"
 
@@ -50,6 +51,7 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             &listed_square_sum<V>,
             &listed_step2<V>,
             &listed_explained<V>,
+            &listed_way<V>,
             &fits_words<V>,
             &add_row<V>,
             &add_row2<V>,

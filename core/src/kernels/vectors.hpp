@@ -33,8 +33,7 @@ inline double seen(const typename V::Real* x, const typename V::Real* shift, Siz
     return Shifted ? double(R(x[f] - shift[f])) : double(x[f]);
 }
 
-// Terms of all features, or of those that are listed, each in the stripe of its feature: terms that
-// a list leaves out are 0, so that both give the same sum.
+// Terms of all features, each in the stripe of its feature.
 template <class V>
 struct All {
     Size n;
@@ -56,20 +55,6 @@ struct All {
         for (int l = 0; t + l < n; ++l) add(t + l, l);
     }
 };
-template <class V>
-struct Listed {
-    const std::uint32_t* feature;
-    Size n;
-    template <class Add>
-    void operator()(Add add) const {
-        for (Size t = 0; t < n; ++t) add(t, int(feature[t] % stripes));
-    }
-    template <class Add>
-    void rolled(Add add) const {
-        (*this)(add);
-    }
-};
-
 // The sum of term(t).
 template <class V, class Each, class Term>
 inline double striped(Each each, Term term) {
@@ -78,11 +63,9 @@ inline double striped(Each each, Term term) {
     return stripes_total<V>(part);
 }
 
-// Likewise, compensated: add(t, sum, error) adds a term to the one and what got lost to the other.
-template <class V, class Each, class Add>
-inline SquareSum striped_exactly(Each each, Add add) {
-    double sum[stripes] = {}, error[stripes] = {};
-    each.rolled([&](Size t, int l) { add(t, sum[l], error[l]); });
+// Of compensated sums.
+template <class V>
+inline SquareSum striped_total(const double* sum, const double* error) {
     double high = 0, low = 0;
     for (int l = 0; l < stripes; ++l) {
         double total, lost;
@@ -92,15 +75,28 @@ inline SquareSum striped_exactly(Each each, Add add) {
     }
     return {high, low + stripes_total<V>(error)};
 }
+
+// Likewise, compensated: add(t, sum, error) adds a term to the one and what got lost to the other.
+template <class V, class Each, class Add>
+inline SquareSum striped_exactly(Each each, Add add) {
+    double sum[stripes] = {}, error[stripes] = {};
+    each.rolled([&](Size t, int l) { add(t, sum[l], error[l]); });
+    return striped_total<V>(sum, error);
+}
+// Adds a term and what it was rounded by.
+template <class V>
+inline void add_exactly(double term, double rounded, double& sum, double& error) {
+    double total, lost;
+    two_sum<V>(sum, term, total, lost);
+    sum = total;
+    error += lost + rounded;
+}
 // The sum of a(t) b(t).
 template <class V, class Each, class A, class B>
 inline SquareSum striped_products(Each each, A a, B b) {
     return striped_exactly<V>(each, [&](Size t, double& sum, double& error) {
         const double left = a(t), right = b(t), term = left * right;
-        double total, lost;
-        two_sum<V>(sum, term, total, lost);
-        sum = total;
-        error += lost + __builtin_fma(left, right, -term);
+        add_exactly<V>(term, __builtin_fma(left, right, -term), sum, error);
     });
 }
 template <class V, class Each, class Value>
@@ -130,12 +126,6 @@ SquareSum square_sum(const typename V::Real* x, const typename V::Real* shift, S
     if (shift)
         return striped_squares<V>(all, [&](Size f) { return seen<V, true>(x, shift, f) * scale; });
     return striped_squares<V>(all, [&](Size f) { return seen<V, false>(x, shift, f) * scale; });
-}
-
-template <class V>
-SquareSum listed_square_sum(const std::uint32_t* feature, const typename V::Real* x, Size n,
-                            double scale) {
-    return striped_squares<V>(Listed<V>{feature, n}, [&](Size t) { return double(x[t]) * scale; });
 }
 
 template <class V, class C>
@@ -206,15 +196,6 @@ double step2(const typename V::Real* a, const typename V::Real* b, const typenam
                  : step2_of<V, false>(a, b, shift, d, scale);
 }
 
-template <class V>
-double listed_step2(const std::uint32_t* feature, const typename V::Real* a,
-                    const typename V::Real* b, Size n, double scale) {
-    return striped<V>(Listed<V>{feature, n}, [&](Size t) {
-        const double step = (double(a[t]) - double(b[t])) * scale;
-        return step * step;
-    });
-}
-
 // What a feature explains: s = the sum of its values about the origin, c the centre's place.
 template <class V>
 inline double explained_term(double c, double s, double weight) {
@@ -230,16 +211,6 @@ double explained(const typename V::Real* centre, const double* high, const doubl
         const double about =
             __builtin_fma(-weight, o, high[f] * sum_scale) + (low ? low[f] * sum_scale : 0.0);
         return explained_term<V>(c, about, weight);
-    });
-}
-
-template <class V>
-double listed_explained(const std::uint32_t* feature, const typename V::Real* centre,
-                        const double* high, const double* low, Size n, double weight, double scale,
-                        double sum_scale) {
-    return striped<V>(Listed<V>{feature, n}, [&](Size t) {
-        const double sum = high[t] * sum_scale + (low ? low[t] * sum_scale : 0.0);
-        return explained_term<V>(double(centre[t]) * scale, sum, weight);
     });
 }
 

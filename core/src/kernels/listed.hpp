@@ -1,0 +1,87 @@
+// Loops over the features that a sparse vector lists. Each term is in the stripe of its feature,
+// and terms that a list leaves out are 0, so that sums are those of vectors.hpp.
+#pragma once
+
+#include "vectors.hpp"
+
+namespace exactmeans {
+
+template <class V>
+struct Listed {
+    const std::uint32_t* feature;
+    Size n;
+    template <class Add>
+    void operator()(Add add) const {
+        for (Size t = 0; t < n; ++t) add(t, int(feature[t] % stripes));
+    }
+    template <class Add>
+    void rolled(Add add) const {
+        (*this)(add);
+    }
+};
+
+template <class V>
+SquareSum listed_square_sum(const std::uint32_t* feature, const typename V::Real* x, Size n,
+                            double scale) {
+    return striped_squares<V>(Listed<V>{feature, n}, [&](Size t) { return double(x[t]) * scale; });
+}
+
+template <class V>
+double listed_step2(const std::uint32_t* feature, const typename V::Real* a,
+                    const typename V::Real* b, Size n, double scale) {
+    return striped<V>(Listed<V>{feature, n}, [&](Size t) {
+        const double step = (double(a[t]) - double(b[t])) * scale;
+        return step * step;
+    });
+}
+
+template <class V>
+double listed_explained(const std::uint32_t* feature, const typename V::Real* centre,
+                        const double* high, const double* low, Size n, double weight, double scale,
+                        double sum_scale) {
+    return striped<V>(Listed<V>{feature, n}, [&](Size t) {
+        const double sum = high[t] * sum_scale + (low ? low[t] * sum_scale : 0.0);
+        return explained_term<V>(double(centre[t]) * scale, sum, weight);
+    });
+}
+
+// Terms are found many at a time, as vectors, and then added one by one; those of two plain sums
+// side by side, as one vector each.
+template <class V>
+ListedWay listed_way(const std::uint32_t* feature, const typename V::Real* from,
+                     const typename V::Real* to, const double* high, const double* low, Size n,
+                     double weight, double scale, double sum_scale) {
+    constexpr Size block = 256;
+    double plain[2 * block], square[block], rounded[block];
+    double plain_sum[2 * stripes] = {}, sum[stripes] = {}, error[stripes] = {};
+    for (Size begin = 0; begin < n; begin += block) {
+        const Size count = n - begin < block ? n - begin : block;
+        for (Size t = 0; t < count; ++t) {
+            const double old = double(from[begin + t]), place = double(to[begin + t]);
+            const double total =
+                high[begin + t] * sum_scale + (low ? low[begin + t] * sum_scale : 0.0);
+            const double step = (place - old) * scale;
+            plain[2 * t] = explained_term<V>(old * scale, total, weight);
+            plain[2 * t + 1] = step * step;
+        }
+        for (Size t = 0; t < count; ++t) {
+            const double x = double(to[begin + t]) * scale;
+            square[t] = x * x;
+            rounded[t] = __builtin_fma(x, x, -square[t]);
+        }
+        for (Size t = 0; t < count; ++t) {
+            const int l = int(feature[begin + t] % stripes);
+            plain_sum[2 * l] += plain[2 * t];
+            plain_sum[2 * l + 1] += plain[2 * t + 1];
+            add_exactly<V>(square[t], rounded[t], sum[l], error[l]);
+        }
+    }
+    double explained[stripes], step2[stripes];
+    for (int l = 0; l < stripes; ++l) {
+        explained[l] = plain_sum[2 * l];
+        step2[l] = plain_sum[2 * l + 1];
+    }
+    return {stripes_total<V>(explained), stripes_total<V>(step2), striped_total<V>(sum, error)};
+}
+
+}  // namespace exactmeans
