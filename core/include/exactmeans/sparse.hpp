@@ -205,6 +205,9 @@ public:
     // Likewise, for reading.
     const double* peek(Size f) const { return values_.get() + f * words_; }
 
+    // Does all of it stay at hand, whatever is touched?
+    bool fits_caches() const { return Size(marks_.size()) * 64 * words_ <= Size(1) << 17; }
+
     // How many features were touched.
     std::size_t count() const {
         std::size_t sum = 0;
@@ -221,6 +224,8 @@ public:
         // A known number of words is cleared without a loop.
         if (words_ == 1)
             drain_by(std::integral_constant<Size, 1>(), visit);
+        else if (words_ == 2)
+            drain_by(std::integral_constant<Size, 2>(), visit);
         else
             drain_by(words_, visit);
     }

@@ -104,36 +104,18 @@ public:
     // What is on a pile instead, which is cleared.
     void take(Pile& pile) {
         resize(pile.count());
-        std::size_t at = 0;
-        // Which of the sums are 0 is not foretold, so no branch asks.
-        if (planes_.size() == 1) {
-            std::uint32_t* const features = features_.data();
-            double* const plane = planes_[0].data();
-            pile.drain([&](Size f, const double* words) {
-                features[at] = std::uint32_t(f);
-                plane[at] = words[0];
-                at += words[0] != 0;
-            });
-        } else {
-            pile.drain([&](Size f, const double* words) {
-                bool any = false;
-                for (std::size_t w = 0; w < planes_.size(); ++w) {
-                    planes_[w][at] = words[w];
-                    any |= words[w] != 0;
-                }
-                features_[at] = std::uint32_t(f);
-                at += any;
-            });
-        }
-        resize(at);
+        resize(planes_.size() == 1   ? take_words<1>(pile)
+               : planes_.size() == 2 ? take_words<2>(pile)
+                                     : take_words<0>(pile));
     }
 
     // Adds what is on a pile, of `most` features at most, and clears that.
     void add(Pile& pile, Size most) {
-        if (is_few(most)) {
-            SparseSum few(static_cast<int>(planes_.size()));
-            few.take(pile);
-            return add_few(few);
+        // A pile beyond the caches would be waited for at every feature of the sum.
+        if (is_few(most) || !pile.fits_caches()) {
+            SparseSum other(static_cast<int>(planes_.size()));
+            other.take(pile);
+            return add(std::move(other));
         }
         for (std::size_t w = 0; w < planes_.size(); ++w)
             for (std::size_t t = 0; t < features_.size(); ++t)
@@ -154,6 +136,28 @@ public:
     }
 
 private:
+    // Puts what is on a pile into the lists, which have room, and says how much that is. A known
+    // number of words, other than 0, needs no loop.
+    template <std::size_t Words>
+    std::size_t take_words(Pile& pile) {
+        std::size_t at = 0;
+        std::uint32_t* const features = features_.data();
+        std::vector<double*> lists;
+        for (auto& plane : planes_) lists.push_back(plane.data());
+        double* const* const planes = lists.data();
+        pile.drain([&](Size f, const double* words) {
+            // Which of the sums are 0 is not foretold, so no branch asks.
+            bool any = false;
+            for (std::size_t w = 0; w < (Words ? Words : lists.size()); ++w) {
+                planes[w][at] = words[w];
+                any |= words[w] != 0;
+            }
+            features[at] = std::uint32_t(f);
+            at += any;
+        });
+        return at;
+    }
+
     bool is_few(Size features) const { return 8 * features < size(); }
 
     void resize(std::size_t size) {
