@@ -186,3 +186,31 @@ TEST(sparse_centres_go_where_dense_ones_go) {
                 check_sparse<double>(random, 30, 7, 4, share, words, weighted, 1);
             }
 }
+
+TEST(a_sparse_centre_whose_step_has_no_square_moves) {
+    const double value[] = {2e-200, 3e-200, 1e-200};
+    const std::int32_t index[] = {1, 4, 1};
+    const std::int64_t offsets[] = {0, 2, 3};
+    CsrRows<double, std::int32_t> x;
+    x.data = value;
+    x.indices = index;
+    x.offsets.wide = offsets;
+    x.n = 2;
+    x.d = 6;
+    Sums sums(1, 6, Grid({4e-200}, 2), Grid({1.0}, 2), true);
+    std::vector<SparseVector<double>> start(1);
+    start[0].push(1, 1e-200);
+    Centroids<double> centroids(start, 6, {}, Threads{});
+    Advance<double> advance(1);
+    std::int32_t summed[] = {-1, -1};
+    const std::int32_t labels[] = {0, 0};
+    sums.relabel(x, labels, summed, Threads{});
+    CHECK(advance.run(sums, centroids, nullptr, Threads{}).distance[0] > 0);
+    CHECK_EQ(centroids.sparse_master(0).at(1), 1.5e-200);
+    CHECK_EQ(centroids.sparse_master(0).at(4), 1.5e-200);
+    // Nothing changes when a row leaves and comes back.
+    sums.move(x, 1, 0, -1.0);
+    sums.move(x, 1, 0, 1.0);
+    CHECK_EQ(advance.run(sums, centroids, nullptr, Threads{}).distance[0], 0.0);
+    CHECK_EQ(centroids.moves(0), Size(1));
+}

@@ -41,8 +41,10 @@ struct SparseVector {
                    : R(0);
     }
     bool operator==(const SparseVector& other) const {
+        // Empty ones may have nowhere to look.
         return feature == other.feature &&
-               std::memcmp(value.data(), other.value.data(), value.size() * sizeof(R)) == 0;
+               (value.empty() ||
+                std::memcmp(value.data(), other.value.data(), value.size() * sizeof(R)) == 0);
     }
 };
 

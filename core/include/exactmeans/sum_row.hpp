@@ -1,6 +1,10 @@
 // The exact sum of rows in the words of a grid.
 #pragma once
 
+#include <array>
+#include <type_traits>
+#include <vector>
+
 #include "exactmeans/compensated.hpp"
 #include "exactmeans/grid.hpp"
 #include "exactmeans/kernels.hpp"
@@ -104,9 +108,21 @@ public:
     // What is on a pile instead, which is cleared.
     void take(Pile& pile) {
         resize(pile.count());
-        resize(planes_.size() == 1   ? take_words<1>(pile)
-               : planes_.size() == 2 ? take_words<2>(pile)
-                                     : take_words<0>(pile));
+        std::uint32_t* const features = features_.data();
+        std::size_t at = 0;
+        with_planes([&](auto planes, auto words) {
+            pile.drain([&](Size f, const double* from) {
+                bool any = false;
+                for (int w = 0; w < words; ++w) {
+                    planes[w][at] = from[w];
+                    any |= from[w] != 0;
+                }
+                features[at] = std::uint32_t(f);
+                // Which of the sums are 0 is not foretold, so no branch asks.
+                at += any;
+            });
+        });
+        resize(at);
     }
 
     // Adds what is on a pile, of `most` features at most, and clears that.
@@ -117,9 +133,12 @@ public:
             other.take(pile);
             return add(std::move(other));
         }
-        for (std::size_t w = 0; w < planes_.size(); ++w)
-            for (std::size_t t = 0; t < features_.size(); ++t)
-                pile.at(Size(features_[t]))[w] += planes_[w][t];
+        with_planes([&](auto planes, auto words) {
+            for (std::size_t t = 0; t < features_.size(); ++t) {
+                double* const to = pile.at(Size(features_[t]));
+                for (int w = 0; w < words; ++w) to[w] += planes[w][t];
+            }
+        });
         take(pile);
     }
     void add(SparseSum&& other) {
@@ -136,29 +155,23 @@ public:
     }
 
 private:
-    // Puts what is on a pile into the lists, which have room, and says how much that is. A known
-    // number of words, other than 0, needs no loop.
-    template <std::size_t Words>
-    std::size_t take_words(Pile& pile) {
-        std::size_t at = 0;
-        std::uint32_t* const features = features_.data();
-        std::vector<double*> lists;
-        for (auto& plane : planes_) lists.push_back(plane.data());
-        double* const* const planes = lists.data();
-        pile.drain([&](Size f, const double* words) {
-            // Which of the sums are 0 is not foretold, so no branch asks.
-            bool any = false;
-            for (std::size_t w = 0; w < (Words ? Words : lists.size()); ++w) {
-                planes[w][at] = words[w];
-                any |= words[w] != 0;
-            }
-            features[at] = std::uint32_t(f);
-            at += any;
-        });
-        return at;
-    }
-
     bool is_few(Size features) const { return 8 * features < size(); }
+
+    // Calls visit(planes, words); one or two words are known to the compiler, planes to be
+    // elsewhere than all that is written.
+    template <class Visit>
+    void with_planes(Visit visit) {
+        if (planes_.size() == 1) {
+            visit(std::array{planes_[0].data()}, std::integral_constant<int, 1>());
+        } else if (planes_.size() == 2) {
+            visit(std::array{planes_[0].data(), planes_[1].data()},
+                  std::integral_constant<int, 2>());
+        } else {
+            std::vector<double*> planes;
+            for (auto& plane : planes_) planes.push_back(plane.data());
+            visit(planes.data(), int(planes.size()));
+        }
+    }
 
     void resize(std::size_t size) {
         features_.resize(size);
