@@ -92,7 +92,7 @@ void move_alike(const T* from, T* to) {
     copy_alike(from, values);
     copy_alike(values, to);
 }
-// The same for lists that are mostly alike, for visitors that put things into a list. same(place,
+// for_either for lists that are mostly alike, and visitors that put things into a list. same(place,
 // index in a, index in b) is for `alike` features that both have; one(place, feature, index in a,
 // is it there, index in b, is it there) for one that either has, where indexes are in range even if
 // it is not there, but for index 0 of an empty list. Returns the number of features.
