@@ -125,36 +125,43 @@ void check_scores(const Coarse<R>& coarse, const Centroids<R>& centroids, bool s
     std::vector<std::int32_t> list(static_cast<std::size_t>(CoarsePanels::padded(k)));
     for (const Kernels<float>* table : tables<float>())
         for (Size i = 0; i < n; ++i) {
-            const auto is_below = [&](Size p, Size j, double limit, bool up) {
+            const auto is_below = [&](Size p, Size place, double limit, bool up) {
                 const float most = std::nextafter(float(limit), up ? inf : -inf);
-                float others = inf;
+                float others[] = {inf, inf, inf, inf};
                 const Size count =
                     table->coarse_below(scan.ready(i), panels, p, most, list.data(), others);
-                CHECK(others > most);
-                return std::find(list.data(), list.data() + count, std::int32_t(j)) !=
+                for (const float other : others) CHECK(other > most);
+                return std::find(list.data(), list.data() + count, std::int32_t(place)) !=
                        list.data() + count;
             };
             for (Size p = 0; p < panels.count(); ++p) {
                 const CoarsePanels::Panel panel = panels.panel(p);
-                for (Size j = panel.first; j < std::min(k, panel.first + panel.width()); ++j) {
+                for (Size at = panel.first; at < panel.first + panel.width(); ++at) {
+                    const Size j = coarse.centre(at);
+                    if (j == Coarse<R>::none) continue;
                     const double exact = double(exact_score(centroids, x, i, j)),
                                  seen = exact - scan.bound(i).offset;
-                    CHECK(is_below(p, j, seen, true));
-                    CHECK(
-                        !is_below(p, j, seen - scan.bound(i).width - coarse.start_slack(j), false));
+                    CHECK(is_below(p, at, seen, true));
+                    CHECK(!is_below(p, at, seen - scan.bound(i).width - coarse.start_slack(at),
+                                    false));
                 }
             }
         }
     for (Size i = 0; i < n; ++i) {
         const auto row = csr.rows().row(i);
         std::vector<double> sized;
-        for (Size t = 0; t < row.nonzeros; ++t)
+        std::vector<std::uint32_t> slots;
+        for (Size t = 0; t < row.nonzeros; ++t) {
             sized.push_back(double(row.value[t]) *
                             double(coarse.steps()[std::size_t(row.index[t])]));
+            slots.push_back(std::uint32_t(coarse.slot(Size(row.index[t]))));
+        }
         for (Size j = 0; j < k; ++j) {
             const double exact = double(exact_score(centroids, x, i, j));
-            CHECK(std::abs(coarse.closer(row, sized.data(), j) - exact) <=
-                  scan.bound(i).closer + coarse.start_slack(j));
+            const Size at = coarse.place(j);
+            CHECK_EQ(coarse.centre(at), j);
+            CHECK(std::abs(coarse.closer(sized.data(), slots.data(), row.nonzeros, at) - exact) <=
+                  scan.bound(i).closer + coarse.start_slack(at));
             // That is a fiftieth of the first look's room at most, beside what rounding comes to.
             CHECK(scan.bound(i).closer * 50 <=
                   scan.bound(i).width + coarse.largest_start() * 0x1p-16);
@@ -233,7 +240,7 @@ void check_kernels(Size k) {
     const Csr<R, I> csr(
         Matrix<R>(n, d, [&] { return random.below(4) ? 0.0 : random.uniform(-1, 1); }));
     CoarseScan<R> scan = scan_of(csr, coarse);
-    const Size panels = coarse.panels().count();
+    const Size panels = coarse.panels().count(), groups = coarse.panels().groups();
     std::vector<float> reaches;  // two halves each
     for (const float step : coarse.steps()) {
         const auto half = [](float x) { return std::bit_cast<std::uint32_t>(x) >> 16; };
@@ -241,12 +248,24 @@ void check_kernels(Size k) {
     }
     // What is read next decides nothing: a range longer than a line for each row, and a short one.
     const Upcoming next{{{csr.data.data(), Size(csr.data.size() * sizeof(R))}, {&n, 1}}};
+    // Bounds that follow centres, with entries of both signs and with none below 0; every tenth row
+    // has a centre that stands still.
+    std::vector<GroupSteps> steps;
+    for (Size f = 0; f < d; ++f) {
+        GroupSteps& own = steps.emplace_back();
+        for (auto& half : own.half) half = std::uint16_t(0x3a00 + random.below(256));
+    }
+    const std::vector<GroupShifts::Centre> moved{{0.25f, 0}, {-0.5f, 3}, {0, -1}};
+    const GroupShifts shifts{steps.data(), moved.data(), {1, 2, 3, 4}, {5, 6, 7, 8}, 0x1p-120f};
+    std::vector<std::int32_t> own_centre;
+    for (Size i = 0; i < n; ++i) own_centre.push_back(std::int32_t(i % 10 ? i % 2 : 2));
     std::vector<std::int32_t> first_label;
     std::vector<float> first;
     std::vector<std::int16_t> first_values;
     for (const Kernels<float>* table : tables<float>()) {
-        std::vector<std::int32_t> label(n);
-        std::vector<float> score(n), second(n), lows(std::size_t(n * panels)), all;
+        std::vector<std::int32_t> label(static_cast<std::size_t>(n * groups));
+        std::vector<float> score(label.size()), second(label.size()), lows(std::size_t(n * panels)),
+            all;
         std::vector<std::int16_t> values(csr.data.size() + coarse_ahead);
         std::vector<float> sized(d + coarse_ahead);
         std::vector<CoarseRow> rows;
@@ -261,6 +280,23 @@ void check_kernels(Size k) {
                           {label.data(), score.data(), second.data()}, lows.data(), next);
         std::vector<CoarseReach> seen(n);
         table->coarse_reach(&scan.given(0), n, reaches.data(), seen.data());
+        for (const bool any_below : {false, true}) {
+            std::vector<RowBounds> bounds(n, RowBounds{-12, {0, 1, 2, 3}});
+            std::vector<std::int32_t> left(n);
+            left.resize(std::size_t(table->follow(&scan.given(0), n, any_below, shifts,
+                                                  own_centre.data(), bounds.data(), left.data())));
+            std::size_t at = 0;
+            for (Size i = 0; i < n; ++i) {
+                const RowBounds& own = bounds[std::size_t(i)];
+                const float low = *std::min_element(own.low, own.low + 4);
+                CHECK_EQ(at < left.size() && left[at] == i, !(own.high < low));
+                at += !(own.high < low);
+                CHECK(i % 10 || own.high == -12);
+                all.push_back(own.high);
+                all.insert(all.end(), own.low, own.low + 4);
+            }
+            CHECK_EQ(at, left.size());
+        }
         std::vector<float> products(n);
         table->loose_products(&scan.given(0), n, reaches.data(), products.data());
         for (Size i = 0; i < n; ++i) {
@@ -272,7 +308,11 @@ void check_kernels(Size k) {
             float lowest = lows[std::size_t(i)];
             for (Size p = 1; p < panels; ++p)
                 lowest = std::min(lowest, lows[std::size_t(p * n + i)]);
-            CHECK_EQ(lowest, score[std::size_t(i)]);
+            if (panels > 1) CHECK_EQ(lowest, score[std::size_t(i)]);
+            for (Size g = 0; g < groups; ++g) {
+                const Size at = label[std::size_t(g * n + i)];
+                CHECK(coarse.centre(at) != Coarse<R>::none && coarse.group(at) == g);
+            }
             for (const float value : {row.unit, row.sum, row.size, fall, rise})
                 all.push_back(value);
         }
@@ -319,7 +359,7 @@ void check_nearest(Size k, bool signs) {
             if (j == own)
                 CHECK(exact <= scan.high[std::size_t(i)]);
             else
-                CHECK(exact >= scan.low[std::size_t(i)]);
+                CHECK(exact >= scan.low[std::size_t(i)].of[coarse.group(coarse.place(j))]);
         }
         CHECK_EQ(own, nearest_of(centroids, csr.rows().row(i)));
     }

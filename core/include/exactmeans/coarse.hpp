@@ -4,11 +4,12 @@
 // a quarter or an eighth of the room, and still decide nearly every row: each feature has a step of
 // its own, of which its values are whole numbers, so that a row's score is off by half a step for
 // each entry, times what that is, and a little more for rounding. What remains open is decided by
-// another 8 bits of the few centres that may be the nearest, and at last by the centres as they
-// are. docs/numerics.md ("A first look") derives the bounds.
+// 16 bits of the few centres that may be the nearest, and at last by the centres as they are.
+// docs/numerics.md ("A first look") derives the bounds.
 //
 // Two centres share a word of 16 bits (coarse_word.hpp), and both are counted in parts, 2^8 to a
-// step.
+// step. All parts of a value stand centre by centre, frequent features side by side: closer looks
+// are few, and find most of what they need in the caches.
 #pragma once
 
 #include <algorithm>
@@ -32,17 +33,19 @@ class Coarse {
 public:
     // Of all centres.
     Coarse(const Centroids<R>& centroids, bool) {
-        std::vector<Size> all(static_cast<std::size_t>(centroids.k()));
-        std::iota(all.begin(), all.end(), Size(0));
-        hold(centroids, std::move(all));
+        size_for(centroids.k(), centroids.d());
+        arrange(in_order(k_));
     }
     // Of none yet.
     Coarse() = default;
 
     Size k() const { return k_; }
-    // Rows that should be looked at in one call, of so many. A panel comes into the cache once per
-    // call, so calls are long; for the only panel there is, rows may as well stay in the cache.
-    Size batch(Size rows) const { return view_.count() == 1 ? Size(128) : rows; }
+    // Rows that should be looked at in one call, of so many, all or a few of them. A panel comes
+    // into the cache once per call, so calls are long; for the only panel there is, rows may as
+    // well stay in the cache, if they are looked at.
+    Size batch(Size rows, bool few = false) const {
+        return view_.count() > 1 ? rows : Size(few ? 1024 : 128);
+    }
 
     // Is there room for them, and not a better layout?
     static bool fits(const Centroids<R>& centroids) {
@@ -57,13 +60,36 @@ public:
                centroids.layout().all_have_slots(centroids.d(), nonzeros, 1);
     }
     // Bytes per feature of so many centres.
-    static Size bytes(Size k) { return 2 * CoarsePanels::padded(k); }
+    static Size bytes(Size k) { return CoarsePanels::padded(k) + 2 * k; }
 
     static const Coarse& of(const Centroids<R>& centroids, const Threads& threads) {
         return centroids.template laid_out<Coarse>(false, threads);
     }
     bool dense() const { return false; }
     const CoarsePanels& panels() const { return view_; }
+
+    // Deals the centres out to groups in this order; they must be brought up to date then.
+    void arrange(const std::vector<Size>& order) {
+        version_ = -1;
+        centre_.assign(start_.size(), none);
+        place_.assign(std::size_t(1 + *std::max_element(order.begin(), order.end())), none);
+        row_.assign(place_.size(), none);
+        std::fill(start_.begin(), start_.end(), std::numeric_limits<float>::infinity());
+        Size at = 0;
+        for (Size g = 0; g < view_.groups(); ++g) {
+            const Size end = k_ * view_.group(g + 1) / view_.places();
+            for (Size place = view_.group(g); at < end; ++at, ++place) {
+                centre_[std::size_t(place)] = order[std::size_t(at)];
+                place_[std::size_t(order[std::size_t(at)])] = place;
+                row_[std::size_t(order[std::size_t(at)])] = at;
+            }
+        }
+    }
+    // The centre at a place, if there is one, and its group.
+    static constexpr Size none = -1;
+    Size centre(Size place) const { return centre_[std::size_t(place)]; }
+    Size group(Size place) const { return group_[std::size_t(place)]; }
+    Size place(Size centre) const { return place_[std::size_t(centre)]; }
 
     // Brings the layout of all centres up to date.
     void update(const Centroids<R>& centroids, const Threads& threads) {
@@ -80,21 +106,24 @@ public:
             return update(centroids, threads);
         version_ = centroids.version();
         take_starts(centroids);
-        std::vector<char> stale(static_cast<std::size_t>(CoarsePanels::padded(k_)));
-        for (const Size j : moved) stale[std::size_t(j)] = 1;
-        // Centres of a unit share lines of the cache: one thread has all of them.
-        threads.run(CoarsePanels::padded(k_) / CoarsePanels::unit, [&](Size unit, int) {
+        std::vector<char> stale(centre_.size());
+        for (const Size j : moved) stale[std::size_t(place(j))] = 1;
+        // Places of a unit share lines of the cache: one thread has all of them.
+        threads.run(view_.places() / CoarsePanels::unit, [&](Size unit, int) {
             const Size first = unit * CoarsePanels::unit;
-            for (Size low = first; low < std::min(k_, first + half); ++low)
+            for (Size low = first; low < first + half; ++low)
                 patch(centroids, then, low, stale[std::size_t(low)],
                       stale[std::size_t(low + half)]);
         });
     }
+
     // Holds these centres from now on, in this order. Steps are those of another layout, so that
     // rows which are ready for that one are for this one.
-    void hold(const Centroids<R>& centroids, std::vector<Size> centres, const Coarse& all,
+    void hold(const Centroids<R>& centroids, const std::vector<Size>& centres, const Coarse& all,
               const Threads& threads) {
-        hold(centroids, std::move(centres));
+        size_for(Size(centres.size()), centroids.d());
+        if (centres.empty()) return;
+        arrange(centres);
         step_ = all.step_;
         zero_ = all.zero_;
         pack(centroids, threads);
@@ -109,18 +138,26 @@ public:
     // How much more than it seems a score with the centre at a place may start with.
     double start_slack(Size place) const { return double(start_[std::size_t(place)]) * 0x1p-18; }
 
+    // Where closer looks find a feature.
+    Size slot(Size f) const { return slots_ ? Size(slots_[f]) : f; }
     // The score of a row and the centre at a place, by all bits; `sized` is its entries times
-    // steps.
-    template <class Row>
-    double closer(const Row& row, const double* sized, Size place) const {
-        return where_[std::size_t(place)].whole ? closer<true>(row, sized, place)
-                                                : closer<false>(row, sized, place);
+    // steps, and `slots` has their slots.
+    double closer(const double* sized, const std::uint32_t* slots, Size m, Size place) const {
+        const std::int16_t* const own = parts_of(centre(place));
+        const int zero = zero_parts();
+        double sum[4] = {};  // that need not wait for each other
+        const auto add = [&](Size t, int to) {
+            sum[to] += sized[t] * double(int(own[slots[t]]) - zero);
+        };
+        Size t = 0;
+        for (; t + 4 <= m; t += 4)
+            for (int to = 0; to < 4; ++to) add(t + to, to);
+        for (; t < m; ++t) add(t, 0);
+        return ((sum[0] + sum[1]) + (sum[2] + sum[3])) * 0x1p-8 +
+               double(start_[std::size_t(place)]);
     }
-    // What that will read of a feature.
-    void fetch(Size place, Size f) const {
-        const At& at = where_[std::size_t(place)];
-        __builtin_prefetch(fine_.data() + at.offset + f * at.width);
-    }
+    // What that will read of a slot.
+    void fetch(Size place, Size slot) const { __builtin_prefetch(parts_of(centre(place)) + slot); }
 
 private:
     static constexpr int half = int(CoarsePanels::unit / 2);
@@ -143,55 +180,49 @@ private:
         }
     };
 
-    template <bool Whole, class Row>
-    double closer(const Row& row, const double* sized, Size place) const {
-        const At& at = where_[std::size_t(place)];
-        const std::int8_t *const values = values_.data() + at.offset, *const fine =
-                                                                          fine_.data() + at.offset;
-        const int zero = zero_parts();
-        double sum[4] = {};  // that need not wait for each other
-        const auto add = [&](Size t, int to) {
-            const Size word = Size(row.index[t]) * at.width;
-            sum[to] +=
-                sized[t] * double(CoarseWord::value(values + word, fine + word, Whole) - zero);
-        };
-        Size t = 0;
-        for (; t + 4 <= row.nonzeros; t += 4)
-            for (int to = 0; to < 4; ++to) add(t + to, to);
-        for (; t < row.nonzeros; ++t) add(t, 0);
-        return ((sum[0] + sum[1]) + (sum[2] + sum[3])) * 0x1p-8 +
-               double(start_[std::size_t(place)]);
-    }
+    // All parts of a centre's values, by slot.
+    std::int16_t* parts_of(Size j) { return parts_.data() + row_[std::size_t(j)] * d_; }
+    const std::int16_t* parts_of(Size j) const { return parts_.data() + row_[std::size_t(j)] * d_; }
+    void clear_parts(Size j) { std::fill_n(parts_of(j), d_, std::int16_t(zero_parts())); }
 
-    void hold(const Centroids<R>& centroids, std::vector<Size> centres) {
-        centre_ = std::move(centres);
-        k_ = Size(centre_.size());
-        d_ = centroids.d();
-        const std::size_t lanes = std::size_t(CoarsePanels::padded(k_));
-        start_.assign(lanes, std::numeric_limits<float>::infinity());
-        values_.resize(lanes * std::size_t(d_));
-        fine_.resize(values_.size());
-        view_ = {values_.data(), start_.data(), k_, d_};
+    void size_for(Size k, Size d) {
+        k_ = k;
+        d_ = d;
+        view_ = {nullptr, nullptr, k, d};
+        const std::size_t places = std::size_t(view_.places());
+        start_.resize(places);
+        values_.resize(places * std::size_t(d));
+        parts_.resize(std::size_t(k * d));
+        view_.values = values_.data();
+        view_.start = start_.data();
         where_.clear();
-        for (Size place = 0; place < k_; ++place) where_.emplace_back(*this, place);
+        for (Size place = 0; place < Size(places); ++place) where_.emplace_back(*this, place);
+        group_.resize(places);
+        for (Size g = 0; k > 0 && g < view_.groups(); ++g)
+            std::fill(group_.begin() + view_.group(g), group_.begin() + view_.group(g + 1), g);
+    }
+    static std::vector<Size> in_order(Size k) {
+        std::vector<Size> order(static_cast<std::size_t>(k));
+        std::iota(order.begin(), order.end(), Size(0));
+        return order;
     }
 
     // Where a range of features begins in each centre's list, if it has one.
     std::vector<Size> begins(const Centroids<R>& centroids, Size feature) const {
-        std::vector<Size> at(static_cast<std::size_t>(k_), feature);
-        for (std::size_t t = 0; t < at.size() && centroids.sparse(); ++t) {
-            const auto& list = centroids.sparse_master(centre_[t]).feature;
-            at[t] =
+        std::vector<Size> at(place_.size(), feature);
+        for (std::size_t j = 0; j < at.size() && centroids.sparse(); ++j) {
+            if (place_[j] == none) continue;
+            const auto& list = centroids.sparse_master(Size(j)).feature;
+            at[j] =
                 std::lower_bound(list.begin(), list.end(), std::uint32_t(feature)) - list.begin();
         }
         return at;
     }
-    // Calls visit(feature, packed value) for the centre at a place, from `at` on up to a feature,
-    // where it leaves `at`.
+    // Calls visit(feature, packed value) for centre j, from `at` on up to a feature, where it
+    // leaves `at`.
     template <class Visit>
-    void walk(const Centroids<R>& centroids, Size place, Size& at, Size end, Visit visit) const {
+    void walk(const Centroids<R>& centroids, Size j, Size& at, Size end, Visit visit) const {
         const Frame<R>& frame = centroids.frame();
-        const Size j = centre_[std::size_t(place)];
         if (!centroids.sparse()) {
             const R* const own = centroids.master(j);
             for (; at < end; ++at) visit(at, float(Layout<R>::packed(frame, at, own[at])));
@@ -224,8 +255,8 @@ private:
             std::vector<Size> at = begins(centroids, begin);
             std::fill(step_.begin() + begin, step_.begin() + end, 0.0f);
             float highest = 0;
-            for (Size place = 0; place < k_; ++place)
-                walk(centroids, place, at[std::size_t(place)], end, [&](Size f, float p) {
+            for (Size j = 0; j < k_; ++j)
+                walk(centroids, j, at[std::size_t(j)], end, [&](Size f, float p) {
                     float& largest = step_[std::size_t(f)];
                     largest = std::max(largest, std::abs(p));
                     highest = std::max(highest, p);
@@ -279,63 +310,66 @@ private:
     // The values of a feature in larger steps, of which the old one is this share.
     void count_anew(Size f, float share) {
         const int zero = zero_parts();
-        for (Size p = 0; p < view_.count(); ++p) {
-            const CoarsePanels::Panel panel = view_.panel(p);
-            const Size from = panel.first * d_ + f * panel.width();
-            for (Size at = from; at < from + panel.width(); at += 2) {
-                std::int8_t *const word = values_.data() + at, *const fine = fine_.data() + at;
-                const auto now = [&](bool whole) {
-                    const int then = CoarseWord::value(word, fine, whole) - zero;
-                    return int(std::lrint(float(then) * share)) + zero;
-                };
-                const int low = now(false), high = now(true);
-                CoarseWord::put_low(word, fine, low, zero);
-                CoarseWord::put_high(word, fine, high);
+        for (const bool whole : {false, true})
+            for (Size at = 0; at < view_.places(); ++at) {
+                const At& own = where_[std::size_t(at)];
+                if (own.whole != whole || centre(at) == none) continue;
+                std::int16_t& parts = parts_of(centre(at))[slot(f)];
+                parts = std::int16_t(std::lrint(float(parts - zero) * share) + zero);
+                std::int8_t* const word = values_.data() + own.offset + f * own.width;
+                if (whole)
+                    CoarseWord::put_high(word, parts);
+                else
+                    CoarseWord::put_low(word, parts, zero);
             }
-        }
     }
 
     // Brings two centres that share words up to date, of which the given ones moved.
     void patch(const Centroids<R>& centroids, const std::vector<SparseVector<R>>& then, Size low,
                bool low_moved, bool high_moved) {
         const auto lists = [&](Size place, auto store) {
-            for (const std::uint32_t f : then[std::size_t(place)].feature) store(Size(f));
+            for (const std::uint32_t f : then[std::size_t(centre(place))].feature) store(Size(f));
         };
         const At& own = where_[std::size_t(low)];
-        std::int8_t *const values = values_.data() + own.offset, *const fine =
-                                                                     fine_.data() + own.offset;
+        std::int8_t* const values = values_.data() + own.offset;
         const int zero = zero_parts();
         if (low_moved) {
-            lists(low, [&](Size f) {
-                CoarseWord::put_low(values + f * own.width, fine + f * own.width, zero, zero);
-            });
-            put(centroids, low);
+            lists(low, [&](Size f) { CoarseWord::put_low(values + f * own.width, zero, zero); });
+            clear_parts(centre(low));
+            put(centroids, centre(low));
         }
-        if (high_moved)
-            lists(low + half, [&](Size f) {
-                CoarseWord::put_high(values + f * own.width, fine + f * own.width, zero);
-            });
-        if ((low_moved || high_moved) && low + half < k_) put(centroids, low + half);
+        if (high_moved) {
+            lists(low + half, [&](Size f) { CoarseWord::put_high(values + f * own.width, zero); });
+            clear_parts(centre(low + half));
+        }
+        if ((low_moved || high_moved) && centre(low + half) != none)
+            put(centroids, centre(low + half));
     }
-    // All values of a place.
-    void put(const Centroids<R>& centroids, Size place) {
+    // All values of centre j.
+    void put(const Centroids<R>& centroids, Size j) {
         Size at = 0;
-        put(centroids, place, at, d_, [&](Size f) { return 0x100 / step_[std::size_t(f)]; });
+        put(centroids, j, at, d_, [&](Size f) { return 0x100 / step_[std::size_t(f)]; });
     }
 
     void take_starts(const Centroids<R>& centroids) {
         largest_start_ = 0;
-        for (std::size_t t = 0; t < centre_.size(); ++t) {
-            const double start = double(centroids.start()[centre_[t]]);
-            start_[t] = float(start * (1 - 0x1p-20));
+        for (std::size_t at = 0; at < centre_.size(); ++at) {
+            if (centre_[at] == none) continue;
+            const double start = double(centroids.start()[centre_[at]]);
+            start_[at] = float(start * (1 - 0x1p-20));
             largest_start_ = std::max(largest_start_, start);
         }
     }
 
     void pack(const Centroids<R>& centroids, const Threads& threads) {
         take_starts(centroids);
-        if (k_ == 0) return;
-        const Size lanes = CoarsePanels::padded(k_), some = std::max<Size>(16, 0x20000 / lanes);
+        slots_ = centroids.slots_or_null();
+        threads.ranges(k_, std::max<Size>(1, 0x10000 / std::max<Size>(1, d_)),
+                       [&](Size begin, Size end, int) {
+                           std::fill(parts_.begin() + begin * d_, parts_.begin() + end * d_,
+                                     std::int16_t(zero_parts()));
+                       });
+        const Size some = std::max<Size>(16, 0x20000 / view_.places());
         for_features(threads, [&](Size begin, Size end) {
             std::vector<Size> at = begins(centroids, begin);
             std::vector<float> per(static_cast<std::size_t>(some));
@@ -346,59 +380,57 @@ private:
                 clear(first, past);
                 // Low bytes first: the others are chosen with them in mind.
                 for (const bool whole : {false, true})
-                    for (Size place = 0; place < k_; ++place)
-                        if (where_[std::size_t(place)].whole == whole)
-                            put(centroids, place, at[std::size_t(place)], past,
+                    for (Size j = 0; j < Size(place_.size()); ++j)
+                        if (place(j) != none && where_[std::size_t(place(j))].whole == whole)
+                            put(centroids, j, at[std::size_t(j)], past,
                                 [&](Size f) { return per[std::size_t(f - first)]; });
             }
         });
     }
-    // The values of a place from `at` on up to a feature. per(f) is how many parts of a step are
+    // The values of centre j from `at` on up to a feature. per(f) is how many parts of a step are
     // in 1.
     template <class Per>
-    void put(const Centroids<R>& centroids, Size place, Size& at, Size past, Per per) {
-        const At& own = where_[std::size_t(place)];
-        std::int8_t *const values = values_.data() + own.offset, *const fine =
-                                                                     fine_.data() + own.offset;
+    void put(const Centroids<R>& centroids, Size j, Size& at, Size past, Per per) {
+        const At& own = where_[std::size_t(place(j))];
+        std::int8_t* const values = values_.data() + own.offset;
+        std::int16_t* const parts = parts_of(j);
         const int zero = zero_parts();
         const auto each = [&](auto store) {
-            walk(centroids, place, at, past, [&](Size f, float p) {
-                store(values + f * own.width, fine + f * own.width,
-                      int(std::lrint(p * per(f))) + zero);
+            walk(centroids, j, at, past, [&](Size f, float p) {
+                const int value = int(std::lrint(p * per(f))) + zero;
+                parts[slot(f)] = std::int16_t(value);
+                store(values + f * own.width, value);
             });
         };
         if (own.whole)
-            each([](auto* word, auto* left, int v) { CoarseWord::put_high(word, left, v); });
+            each([](auto* word, int v) { CoarseWord::put_high(word, v); });
         else
-            each([&](auto* word, auto* left, int v) { CoarseWord::put_low(word, left, v, zero); });
+            each([&](auto* word, int v) { CoarseWord::put_low(word, v, zero); });
     }
 
     void clear(Size first, Size past) {
-        std::int8_t word[2], fine[2];
-        CoarseWord::put_low(word, fine, zero_parts(), zero_parts());
-        for (Size p = 0; p < view_.count(); ++p) {
-            const CoarsePanels::Panel panel = view_.panel(p);
-            const Size from = panel.first * d_ + first * panel.width(),
-                       to = panel.first * d_ + past * panel.width();
-            fill(values_, from, to, word);
-            fill(fine_, from, to, fine);
-        }
-    }
-    static void fill(Lines<std::int8_t>& values, Size from, Size to, const std::int8_t* word) {
+        std::int8_t word[2];
+        CoarseWord::put_low(word, zero_parts(), zero_parts());
         std::int16_t both;
         std::memcpy(&both, word, 2);
-        void* const at = values.data() + from;
-        std::fill_n(static_cast<std::int16_t*>(at), (to - from) / 2, both);
+        for (Size p = 0; p < view_.count(); ++p) {
+            const CoarsePanels::Panel panel = view_.panel(p);
+            void* const at = values_.data() + panel.first * d_ + first * panel.width();
+            std::fill_n(static_cast<std::int16_t*>(at), (past - first) * panel.width() / 2, both);
+        }
     }
 
     Size k_ = 0, d_ = 0;
     Size version_ = -1;
-    std::vector<Size> centre_;  // at each place
+    std::vector<Size> centre_, group_;  // at and of each place
+    std::vector<Size> place_, row_;     // of each centre: in panels, and among parts
     std::vector<At> where_;
     std::vector<float> start_, step_;
     int zero_ = 0;
     double largest_start_ = 0, largest_step_ = 0;
-    Lines<std::int8_t> values_, fine_;
+    Lines<std::int8_t> values_;
+    std::vector<std::int16_t> parts_;
+    const std::uint32_t* slots_ = nullptr;
     CoarsePanels view_{};
 };
 

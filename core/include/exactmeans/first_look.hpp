@@ -62,14 +62,14 @@ public:
         rows_.resize(given_.size());
         bounds_.resize(given_.size());
         values_.resize(std::size_t(total + coarse_ahead));
-        sized_.resize(std::size_t(longest + coarse_ahead));
+        steps_.resize(std::size_t(longest + coarse_ahead));
         std::int16_t* to = values_.data();
         for (std::size_t t = 0; t < given_.size(); ++t) {
             rows_[t] = {given_[t].index, to, given_[t].nonzeros, 0, 0, 0};
             to += given_[t].nonzeros;
         }
         kernels<float>().coarse_rows(given_.data(), Size(given_.size()), coarse.steps().data(),
-                                     sized_.data(), rows_.data());
+                                     steps_.data(), rows_.data());
         for (std::size_t t = 0; t < rows_.size(); ++t) bounds_[t] = bound_of(rows_[t], coarse);
     }
     const CoarseRow& ready(Size t) const { return rows_[std::size_t(t)]; }
@@ -92,6 +92,14 @@ public:
                                       reached_.data());
     }
     const CoarseReach& reached(Size t) const { return reached_[std::size_t(t)]; }
+    // Bounds of the rows, of which any may have entries below 0 or none has, follow the centres;
+    // lists those that they no longer tell the labels of.
+    void follow(bool any_below, const GroupShifts& shifts, const std::int32_t* labels,
+                RowBounds* bounds, std::vector<std::int32_t>& left) const {
+        left.resize(given_.size());
+        left.resize(std::size_t(kernels<float>().follow(
+            given_.data(), Size(given_.size()), any_below, shifts, labels, bounds, left.data())));
+    }
 
     // A score is at least what is seen and `offset`, and at most `width` more; by all bits, it is
     // seen to within `closer`.
@@ -100,23 +108,43 @@ public:
     };
     const Bound& bound(Size t) const { return bounds_[std::size_t(t)]; }
 
-    // Which of the centres may have the lowest score, and the lowest and next lowest that are seen.
+    // The lowest score of each group of centres.
     void look(const Coarse<R>& coarse) {
-        score_.resize(rows_.size());
-        second_.resize(rows_.size());
-        label.resize(rows_.size());
-        lows_.resize(rows_.size() * std::size_t(coarse.panels().count()));
-        kernels<float>().coarse_csr(rows_.data(), Size(rows_.size()), coarse.panels(),
-                                    {label.data(), score_.data(), second_.data()}, lows_.data(),
+        const CoarsePanels& panels = coarse.panels();
+        const std::size_t n = rows_.size(), seen = n * std::size_t(panels.groups());
+        score_.resize(seen);
+        second_.resize(seen);
+        place_.resize(seen);
+        lows_.resize(n * std::size_t(panels.count()));
+        kernels<float>().coarse_csr(rows_.data(), Size(n), panels,
+                                    {place_.data(), score_.data(), second_.data()}, lows_.data(),
                                     next_);
         next_ = {};
     }
-    // The lowest score that any centre may have, and any but the one that may have the lowest.
-    double lowest(Size t) const { return double(score_[std::size_t(t)]) + bound(t).offset; }
-    double second(Size t) const { return double(second_[std::size_t(t)]) + bound(t).offset; }
-    // The highest score of the centre that may have the lowest.
-    double highest(const Coarse<R>& coarse, Size t) const {
-        return lowest(t) + bound(t).width + coarse.start_slack(label[std::size_t(t)]);
+    // Scores of which no centre of a group is below its own.
+    struct Lows {
+        double of[CoarsePanels::most_groups];
+        double lowest() const { return std::min(std::min(of[0], of[1]), std::min(of[2], of[3])); }
+    };
+    // What a look tells of the row at t: which place may have the lowest score, and from where to
+    // where that may be; and what is below the scores of all other places.
+    struct Seen {
+        Size place;
+        double lowest, highest;
+    };
+    Seen seen(const Coarse<R>& coarse, std::size_t t, Lows& others) const {
+        const std::size_t n = rows_.size(), groups = std::size_t(coarse.panels().groups());
+        const Bound& own = bounds_[t];
+        std::size_t best = 0;
+        for (std::size_t g = 1; g < groups; ++g)
+            if (score_[g * n + t] < score_[best * n + t]) best = g;
+        for (std::size_t g = 0; g < std::size(others.of); ++g)
+            others.of[g] = g < groups
+                               ? double((g == best ? second_ : score_)[g * n + t]) + own.offset
+                               : std::numeric_limits<double>::infinity();
+        const Size place = place_[best * n + t];
+        const double lowest = double(score_[best * n + t]) + own.offset;
+        return {place, lowest, lowest + own.width + coarse.start_slack(place)};
     }
 
     // Bounds that a look gave, made closer by all bits of those centres that matter: the highest
@@ -127,12 +155,12 @@ public:
         candidates_.clear();
         if (own >= 0) {
             candidates_.push_back({own});
-            look_closer(row, t, coarse);
+            look_closer(row, std::size_t(t), coarse);
             own_high = candidates_[0].high;
         }
-        others_low = list_below(coarse, t, own_high);
+        others_low = list_below(coarse, std::size_t(t), own_high).lowest();
         std::erase_if(candidates_, [&](const Candidate& one) { return one.place == own; });
-        look_closer(row, t, coarse);
+        look_closer(row, std::size_t(t), coarse);
         for (const Candidate& one : candidates_) others_low = std::min(others_low, one.low);
     }
 
@@ -141,26 +169,30 @@ public:
         Size closer = 0, exact = 0;
     };
     // The labels of the rows, of which row_of(t) is number t, by a look at all centres; and the
-    // highest score that the label may have, and the lowest that any other may have.
+    // highest score that the label may have, and the lowest that any other centre of each group
+    // may have.
     template <class I, class RowOf>
     Open nearest(const CsrRows<R, I>& x, const Centroids<R>& centroids, const Coarse<R>& coarse,
                  RowOf row_of) {
         look(coarse);
+        label.resize(rows_.size());
         high.resize(rows_.size());
         low.resize(rows_.size());
         Open open;
         for (std::size_t t = 0; t < rows_.size(); ++t) {
-            high[t] = highest(coarse, Size(t));
-            low[t] = second(Size(t));
-            if (high[t] < low[t]) continue;
+            const Seen own = seen(coarse, t, low[t]);
+            label[t] = std::int32_t(coarse.centre(own.place));
+            high[t] = own.highest;
+            if (high[t] < low[t].lowest()) continue;
             ++open.closer;
-            open.exact += decide(x.row(row_of(Size(t))), Size(t), centroids, coarse);
+            open.exact += decide(x.row(row_of(Size(t))), t, centroids, coarse);
         }
         return open;
     }
 
     std::vector<std::int32_t> label;
-    std::vector<double> high, low;
+    std::vector<double> high;
+    std::vector<Lows> low;
 
 private:
     static constexpr bool is_single = std::is_same_v<R, float>;
@@ -223,76 +255,87 @@ private:
                 4 * unit + rounding};
     }
 
-    // Lists places of centres whose scores may be as low as `limit`; returns the lowest score that
-    // any other may have.
-    double list_below(const Coarse<R>& coarse, Size t, double limit) {
-        const std::size_t at = std::size_t(t);
+    // Lists places of centres whose scores may be as low as `limit`; returns the lowest scores that
+    // others may have.
+    Lows list_below(const Coarse<R>& coarse, std::size_t t, double limit) {
         const CoarsePanels& panels = coarse.panels();
         // Scores are seen without the offset, in float32: the limit must not be rounded down.
-        const double seen = limit - bound(t).offset;
-        const float most = float(seen + std::abs(seen) * 0x1p-22);
-        float others = std::numeric_limits<float>::infinity();
-        listed_.resize(std::size_t(CoarsePanels::padded(coarse.k())));
+        const double offset = bounds_[t].offset, seen = limit - offset;
+        const float most = float(seen + std::abs(seen) * 0x1p-22),
+                    inf = std::numeric_limits<float>::infinity();
+        float others[] = {inf, inf, inf, inf};
+        static_assert(std::size(others) == CoarsePanels::most_groups);
+        listed_.resize(std::size_t(panels.places()));
         Size count = 0;
         for (Size p = 0; p < panels.count(); ++p) {
-            const float lowest_seen = lows_[std::size_t(p) * rows_.size() + at];
-            if (lowest_seen > most)
-                others = std::min(others, lowest_seen);
+            const float lowest = lows_[std::size_t(p) * rows_.size() + t];
+            if (panels.count() > 1 && lowest > most)
+                others[0] = std::min(others[0], lowest);
             else
-                count += kernels<float>().coarse_below(rows_[at], panels, p, most,
+                count += kernels<float>().coarse_below(rows_[t], panels, p, most,
                                                        listed_.data() + count, others);
         }
         candidates_.clear();
-        for (Size c = 0; c < count; ++c)
-            if (listed_[std::size_t(c)] < coarse.k())
-                candidates_.push_back({Size(listed_[std::size_t(c)])});
-        return double(others) + bound(t).offset;
+        for (Size c = 0; c < count; ++c) {
+            const Size place = Size(listed_[std::size_t(c)]);
+            if (coarse.centre(place) != Coarse<R>::none) candidates_.push_back({place});
+        }
+        Lows rest;
+        for (std::size_t g = 0; g < std::size(others); ++g) rest.of[g] = double(others[g]) + offset;
+        return rest;
     }
 
     // By a closer look at all centres whose scores may be as low as any, and if need be by their
     // canonical scores. Returns whether there was need.
     template <class Row>
-    bool decide(const Row& row, Size t, const Centroids<R>& centroids, const Coarse<R>& coarse) {
-        const std::size_t at = std::size_t(t);
-        low[at] = list_below(coarse, t, high[at]);
-        if (std::isfinite(bound(t).width)) {
+    bool decide(const Row& row, std::size_t t, const Centroids<R>& centroids,
+                const Coarse<R>& coarse) {
+        low[t] = list_below(coarse, t, high[t]);
+        if (std::isfinite(bounds_[t].width)) {
             look_closer(row, t, coarse);
-            high[at] = std::numeric_limits<double>::infinity();
+            const Candidate* best = &candidates_[0];
             for (const Candidate& one : candidates_)
-                if (one.high < high[at]) {
-                    high[at] = one.high;
-                    label[at] = std::int32_t(one.place);
-                }
+                if (one.high < best->high) best = &one;
+            const auto lower = [&](const Candidate& one) {
+                double& own = low[t].of[coarse.group(one.place)];
+                own = std::min(own, one.low);
+            };
             for (const Candidate& one : candidates_)
-                if (one.place != Size(label[at])) low[at] = std::min(low[at], one.low);
+                if (&one != best) lower(one);
+            high[t] = best->high;
+            label[t] = std::int32_t(coarse.centre(best->place));
+            if (high[t] < low[t].lowest()) return false;
+            lower(*best);  // it may not be the label
         }
-        if (high[at] < low[at]) return false;
         R least = std::numeric_limits<R>::infinity();
-        label[at] = 0;
+        label[t] = 0;
         for (const Candidate& one : candidates_) {
-            if (one.low > high[at]) continue;
-            const R own = score_of_(centroids, row, one.place);
-            if (own < least) {
+            if (one.low > high[t]) continue;
+            const Size j = coarse.centre(one.place);
+            const R own = score_of_(centroids, row, j);
+            if (own < least || (own == least && j < Size(label[t]))) {
                 least = own;
-                label[at] = std::int32_t(one.place);
+                label[t] = std::int32_t(j);
             }
         }
-        high[at] = std::numeric_limits<double>::infinity();
+        high[t] = std::numeric_limits<double>::infinity();
         return true;
     }
 
     // Bounds of candidates by all bits that they have.
     template <class Row>
-    void look_closer(const Row& row, Size t, const Coarse<R>& coarse) {
-        const double error = bound(t).closer;
-        closer_.resize(std::size_t(row.nonzeros));
+    void look_closer(const Row& row, std::size_t t, const Coarse<R>& coarse) {
+        const double error = bounds_[t].closer;
+        sized_.resize(std::size_t(row.nonzeros));
+        slots_.resize(std::size_t(row.nonzeros));
         for (Size e = 0; e < row.nonzeros; ++e) {
-            const Size f = Size(row.index[e]);
-            closer_[std::size_t(e)] = double(row.value[e]) * double(coarse.steps()[std::size_t(f)]);
-            for (const Candidate& one : candidates_) coarse.fetch(one.place, f);
+            const Size f = Size(row.index[e]), slot = coarse.slot(f);
+            slots_[std::size_t(e)] = std::uint32_t(slot);
+            for (const Candidate& one : candidates_) coarse.fetch(one.place, slot);
+            sized_[std::size_t(e)] = double(row.value[e]) * double(coarse.steps()[std::size_t(f)]);
         }
         for (Candidate& one : candidates_) {
-            one.low = coarse.closer(row, closer_.data(), one.place) - error;
+            one.low = coarse.closer(sized_.data(), slots_.data(), row.nonzeros, one.place) - error;
             one.high = one.low + 2 * error + coarse.start_slack(one.place);
         }
     }
@@ -309,9 +352,11 @@ private:
     std::vector<std::uint32_t> features_;
     std::vector<float> floats_;
     std::vector<std::int16_t> values_;
-    std::vector<float> sized_;  // entries times steps
+    std::vector<float> steps_;  // entries times steps
+    std::vector<std::int32_t> place_;
     std::vector<float> score_, second_, lows_;
-    std::vector<double> closer_;
+    std::vector<double> sized_;
+    std::vector<std::uint32_t> slots_;
     std::vector<std::int32_t> listed_;
     std::vector<CoarseReach> reached_;
     std::vector<Candidate> candidates_;

@@ -106,26 +106,33 @@ struct SlotRow {
 };
 
 // Centres of 8 bits (coarse.hpp), cut into panels like others are, but in units of 64: a line of
-// the cache for each feature, of words of 16 bits. The low byte of word l is for centre l of the
-// unit, the whole word, which is counted in parts of 2^8 to a step, for centre l + 32. `start` goes
-// on to the end of the last unit, with infinities.
+// the cache for each feature, of words of 16 bits. The low byte of word l is for place l of the
+// unit, the whole word, which is counted in parts of 2^8 to a step, for place l + 32. Quarters of
+// the only panel are groups of places, whose lowest scores are kept apart. Places without a centre
+// start at infinity.
 struct CoarsePanels {
-    static constexpr Size unit = 64, most_units = 3;
+    static constexpr Size unit = 64, most_units = 3, most_groups = 4;
     const std::int8_t* values = nullptr;
     const float* start = nullptr;
     Size k = 0, d = 0;
 
     static constexpr Size padded(Size k) { return (k + unit - 1) / unit * unit; }
-    Size count() const { return (padded(k) / unit + most_units - 1) / most_units; }
+    Size places() const { return padded(k); }
+    Size count() const { return (places() / unit + most_units - 1) / most_units; }
     struct Panel {
         Size first, units;
         Size width() const { return units * unit; }
     };
     Panel panel(Size p) const {
-        const Size units = padded(k) / unit, from = p * units / count(),
+        const Size units = places() / unit, from = p * units / count(),
                    to = (p + 1) * units / count();
         return {from * unit, to - from};
     }
+
+    // Several panels are one group.
+    Size groups() const { return count() == 1 ? most_groups : 1; }
+    // Where a group begins; behind the last one, where that ends.
+    Size group(Size g) const { return g * places() / groups(); }
 };
 // Entries behind a row that may be read: centres are fetched this many ahead, which is about what
 // the third cache takes, and vectors may end behind the row.
@@ -144,9 +151,30 @@ struct CoarseRow {
     static constexpr Size longest = 8192;
 };
 
-// Sums over a row of x+ a + x- b, and of x+ b + x- a, for a and b by feature (shifts.hpp).
+// Sums over a row of x+ a + x- b, and of x+ b + x- a, for a and b by feature (steps.hpp).
 struct CoarseReach {
     float fall, rise;
+};
+// The same for each group of centres: by feature a of every group, then b, in first halves of
+// float32s.
+struct GroupSteps {
+    std::uint16_t half[2 * CoarsePanels::most_groups];
+};
+// How centres moved (shifts.hpp): by feature; what else scores of each group may have lost, and
+// what rounding adds to either; what underflow does for each entry; and by how much the start of
+// each centre's scores rose, and its group, which is negative if it stands still.
+struct GroupShifts {
+    struct Centre {
+        float rise;
+        std::int32_t group;
+    };
+    const GroupSteps* table;
+    const Centre* centres;
+    float fall[CoarsePanels::most_groups], extra[CoarsePanels::most_groups], tiny;
+};
+// The highest score that a row's centre may have, and the lowest of all others in each group.
+struct RowBounds {
+    float high, low[CoarsePanels::most_groups];
 };
 
 // Memory that is read after a call, which asks for a part of it with every row: data that comes
@@ -193,16 +221,21 @@ struct Kernels {
     // by feature. `out` has all but the last three of its members; where nonzeros are behind one
     // another, one vector more may be written. `sized` is room for the longest row and a vector.
     void (*coarse_rows)(const SlotRow<R>* rows, Size n, const R* step, R* sized, CoarseRow* out);
-    // By their scores, with a second; lows[p * n + i] is the lowest of panel p.
+    // By their scores the lowest place of each group, with a second: that of group g and row i
+    // stands at [g * n + i]; lows[p * n + i] is the lowest score of panel p, if there are several.
     void (*coarse_csr)(const CoarseRow* rows, Size n, const CoarsePanels& centres,
                        const Nearest<R>& out, R* lows, const Upcoming& next);
     // How far centres moved, as rows see it. The words of a table by feature are a, as bits of a
     // float32, and their low halves, moved up, are b.
     void (*coarse_reach)(const SlotRow<R>* rows, Size n, const R* table, CoarseReach* out);
-    // Lists the centres of a panel whose scores are not above a limit, at most as many as it has;
-    // returns their number, and lowers `others` to the lowest of all other scores.
+    // Bounds of rows with these labels, of which any may have entries below 0 or none has, follow
+    // the centres. Lists the rows that they no longer tell the labels of, and returns their number.
+    Size (*follow)(const SlotRow<R>* rows, Size n, bool any_below, const GroupShifts& shifts,
+                   const std::int32_t* labels, RowBounds* bounds, std::int32_t* left);
+    // Lists the places of a panel whose scores are not above a limit, at most as many as it has;
+    // returns their number, and lowers others[g] to the lowest of all other scores of group g.
     Size (*coarse_below)(const CoarseRow& row, const CoarsePanels& centres, Size p, R limit,
-                         std::int32_t* list, R& others);
+                         std::int32_t* list, R* others);
     // Products of rows and one centre, its values by feature, a vector of them at a time;
     // coarse_ahead entries behind a row may be read.
     void (*loose_products)(const SlotRow<R>* rows, Size n, const R* centre, R* out);

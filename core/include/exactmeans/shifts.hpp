@@ -1,8 +1,11 @@
-// How centres changed between two passes over CSR rows that have a first look at them.
+// How centres changed between two passes over CSR rows that have a first look at them (coarse.hpp).
 //
-// Most centres that moved went a little way, and bounds tell what that does to scores (steps.hpp).
-// A few went far: these, the wild ones, are laid out on their own for a look at each row
-// (coarse.hpp).
+// Most centres that moved went a little way, and bounds tell what that does to scores (trail.hpp).
+// A few go far, mostly those of small clusters, and with all centres in one bound they would spoil
+// it for every row, though few rows are near them. While all centres are in one panel, they are in
+// groups by the number of their features, which is about the size of their clusters, and rows have
+// a bound for each group. Else those that went far, the wild ones, are laid out on their own for a
+// look at each row.
 #pragma once
 
 #include <algorithm>
@@ -21,41 +24,124 @@ template <class R>
 class Shifts : public Steps<R> {
 public:
     Shifts(const Centroids<R>& centroids, bool)
-        : Steps<R>(centroids, false), all_(centroids, false) {}
+        : Steps<R>(centroids, false),
+          all_(centroids, false),
+          place_(std::size_t(k_)),
+          centres_(std::size_t(k_)) {}
 
     void update(const Centroids<R>& centroids, const Threads& threads) {
         if (!this->is_new(centroids)) return;
         const std::vector<Size> moved = this->moved_centres(centroids);
-        all_.update(centroids, moved, this->then(), threads);
-        // Both layouts together keep within the room that centres have.
-        const double d = double(std::max<Size>(1, centroids.d())),
-                     left = centroids.layout().room() / d - double(Coarse<R>::bytes(k_));
-        sifts_ = worth_sifting(Size(moved.size()), left);
-        if (sifts_) divide(centroids, moved, threads);
+        const Told last = this->told();
+        if (in_groups()) {
+            sifts_ = groups_pay(last);
+            // Where all rows are looked at, groups may be others.
+            if (!sifts_ && 4 * Size(moved.size()) > k_) all_.arrange(longest_first(centroids));
+            all_.update(centroids, moved, this->then(), threads);
+            if (sifts_) bound_groups(centroids, moved, threads);
+        } else {
+            all_.update(centroids, moved, this->then(), threads);
+            // Both layouts together keep within the room that centres have.
+            const double d = double(std::max<Size>(1, centroids.d())),
+                         left = centroids.layout().room() / d - double(Coarse<R>::bytes(k_));
+            sifts_ = worth_sifting(Size(moved.size()), left, last);
+            if (sifts_) divide(centroids, moved, threads);
+        }
         this->remember(centroids, moved, threads);
     }
 
     // All centres, as they are.
     const Coarse<R>& all() const { return all_; }
-    // Those that have a place, at which they stand.
+    // Have rows a bound for each group of them?
+    bool in_groups() const { return all_.panels().groups() > 1; }
+    // How groups moved, for bounds to follow.
+    const GroupShifts& groups() const { return groups_; }
+
+    // If there are no groups: wild centres, which have a place in a layout of their own; others
+    // that moved, the tame ones, are in the table.
     const Coarse<R>& wild() const { return wild_; }
+    static constexpr std::int32_t tame = -1, still = -2;
+    std::int32_t place(Size j) const { return place_[std::size_t(j)]; }
 
 private:
+    using typename Steps<R>::Told;
     using typename Steps<R>::Step;
     using Steps<R>::k_;
     using Steps<R>::sifts_;
-    using Steps<R>::place_;
     static constexpr Size unit = CoarsePanels::unit;
+    static constexpr std::size_t most_groups = std::size_t(CoarsePanels::most_groups);
     static constexpr int longest_wait = 16;
     // Centres that could be compared while a row is made ready, and while it is summed up and the
-    // table is made.
-    static constexpr double look = 60, sum = 90;
+    // table is made: by groups, or for all.
+    static constexpr double look = 60, group_sum = 45, sum = 90;
+
+    Size group(Size j) const { return all_.group(all_.place(j)); }
+
+    // Bounds of groups are of use while few labels change, and for as long as they settle many
+    // rows.
+    bool groups_pay(const Told& last) {
+        const double rows = double(last.rows);
+        if (this->from() < 0 || rows == 0 || 4 * last.changed > last.rows) return false;
+        if (wait_ > 0) {
+            --wait_;
+            return false;
+        }
+        if (!sifts_) return true;
+        const double full = lanes(k_) + look;
+        if (group_sum * rows + full * double(last.left) <= 0.9 * full * rows) {
+            patience_ = 0;
+            return true;
+        }
+        return wait();
+    }
+    bool wait() {
+        wait_ = patience_;
+        patience_ = std::clamp(2 * patience_, 1, longest_wait);
+        return false;
+    }
+
+    std::vector<Size> longest_first(const Centroids<R>& centroids) const {
+        std::vector<Size> length(static_cast<std::size_t>(k_)), order(length.size());
+        for (Size j = 0; j < k_; ++j)
+            centroids.for_values(j, [&](Size, R value) { length[std::size_t(j)] += value != 0; });
+        std::iota(order.begin(), order.end(), Size(0));
+        std::stable_sort(order.begin(), order.end(), [&](Size a, Size b) {
+            return length[std::size_t(a)] > length[std::size_t(b)];
+        });
+        return order;
+    }
+
+    void bound_groups(const Centroids<R>& centroids, const std::vector<Size>& moved,
+                      const Threads& threads) {
+        double fall[most_groups] = {}, extra[most_groups] = {};
+        std::fill(centres_.begin(), centres_.end(), GroupShifts::Centre{0, -1});
+        for (const Size j : moved) {
+            const double start = this->started(centroids, j);
+            const std::size_t g = std::size_t(group(j));
+            centres_[std::size_t(j)] = {above(start), std::int32_t(g)};
+            fall[g] = std::max(fall[g], -start);
+            extra[g] = std::max(extra[g], 0x1p-22 * double(centroids.start()[j]));
+        }
+        steps_.resize(std::size_t(centroids.d()));
+        const double tiny = this->template tabulate<int(most_groups)>(
+            centroids.d(), this->compare(centroids, moved, threads),
+            [&](std::size_t m) { return group(moved[m]); }, threads,
+            [&](Size f, const std::uint16_t* most) {
+                std::copy_n(most, 2 * most_groups, steps_[std::size_t(f)].half);
+            });
+        groups_ = {steps_.data(), centres_.data(), {}, {}, std::max(float(tiny), 0x1p-120f)};
+        for (std::size_t g = 0; g < most_groups; ++g) {
+            groups_.fall[g] = above(fall[g]);
+            groups_.extra[g] = above(extra[g]);
+        }
+    }
+    // A float32 that is above this, and not below the normal ones.
+    static float above(double x) { return float(x + std::abs(x) * 0x1p-23 + 0x1p-120); }
 
     // Decides by what the last pass told, and how many are wild: as many as make looking at them
     // about as dear as comparing the rows that are left over with all, but not more than have room
     // in `most` bytes per feature.
-    bool worth_sifting(Size moved, double most) {
-        const typename Steps<R>::Told last = this->told();
+    bool worth_sifting(Size moved, double most, const Told& last) {
         const double rows = double(last.rows), changed = double(last.changed),
                      left = double(last.left);
         if (this->from() < 0 || rows == 0 || changed * 4 > rows) return false;
@@ -76,9 +162,7 @@ private:
                 width_ = width_ > unit ? width_ / 2 : alone_ > 0 ? unit : 0;
             }
             if (cost_ + open > 0.9 * full) {
-                wait_ = patience_;
-                patience_ = std::clamp(2 * patience_, 1, longest_wait);
-                return false;
+                return wait();
             }
             patience_ = 0;
         }
@@ -100,20 +184,21 @@ private:
                 const Threads& threads) {
         const std::vector<Step> changes = this->compare(centroids, moved, threads);
         const std::vector<Size> order = wildest_first(centroids, moved, changes);
-        std::fill(place_.begin(), place_.end(), this->still);
-        std::vector<Size> looked, bounded;
+        std::fill(place_.begin(), place_.end(), still);
+        std::vector<Size> looked;
+        std::vector<char> bounded(moved.size());
         for (Size o = 0; o < Size(order.size()); ++o) {
             const Size m = order[std::size_t(o)], j = moved[std::size_t(m)];
             if (o < wilds_) {
-                place_[std::size_t(j)] = std::int32_t(o);
                 looked.push_back(j);
             } else {
-                place_[std::size_t(j)] = this->tame;
-                bounded.push_back(m);
+                place_[std::size_t(j)] = tame;
+                bounded[std::size_t(m)] = 1;
             }
         }
-        wild_.hold(centroids, std::move(looked), all_, threads);
-        this->bound(centroids, moved, bounded, changes, threads);
+        wild_.hold(centroids, looked, all_, threads);
+        for (const Size j : looked) place_[std::size_t(j)] = std::int32_t(wild_.place(j));
+        this->bound(centroids, moved, changes, bounded, threads);
     }
 
     // By how much they might change the score of a row as long as the longest centre.
@@ -137,10 +222,14 @@ private:
     }
 
     Coarse<R> all_, wild_;
-    Size width_ = -1, wilds_ = 0;  // wild centres: at most, and now
-    double cost_ = 0;              // of a row, in comparisons with a centre
     int wait_ = 0, patience_ = 0;
-    int alone_ = 0;  // passes until a table alone is tried again
+    std::vector<std::int32_t> place_;  // among wild centres
+    Size width_ = -1, wilds_ = 0;      // of those: at most, and now
+    double cost_ = 0;                  // of a row, in comparisons with a centre
+    int alone_ = 0;                    // passes until a table alone is tried again
+    std::vector<GroupSteps> steps_;
+    std::vector<GroupShifts::Centre> centres_;
+    GroupShifts groups_{};
 };
 
 }  // namespace exactmeans

@@ -20,16 +20,13 @@ struct Shorts32 {
     static Shorts32 raised(Shorts32 a) { return {_mm512_slli_epi16(a.v, 8)}; }
     static Shorts32 add(Shorts32 a, Shorts32 b) { return {_mm512_add_epi16(a.v, b.v)}; }
     static Shorts32 product(Shorts32 a, Shorts32 b) { return {_mm512_mulhrs_epi16(a.v, b.v)}; }
-    static void widen(Shorts32 a, __m512& first, __m512& second) {
-        const auto floats = [](__m256i b) { return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(b)); };
-        first = floats(_mm512_castsi512_si256(a.v));
-        second = floats(_mm512_extracti64x4_epi64(a.v, 1));
-    }
+    void store(std::int16_t* to) const { _mm512_storeu_si512(to, v); }
 };
 
 struct Float16 {
     using Real = float;
     using Shorts = Shorts32;
+    using Narrow = Float8;
     static constexpr int lanes = 16;
     // 24 of the 32 registers accumulate, as far as there are registers for rows.
     static constexpr int tile_panels = 3;
@@ -42,6 +39,10 @@ struct Float16 {
     using Mask = __mmask16;
 
     static Float16 load(const float* from) { return {_mm512_loadu_ps(from)}; }
+    static Float16 load(const std::int16_t* from) {
+        return {_mm512_cvtepi32_ps(
+            _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))))};
+    }
     // A unit, and `rest` behind it.
     static Float16 load_half(const float* from, float rest) {
         return {_mm512_mask_loadu_ps(_mm512_set1_ps(rest), 0x00ff, from)};

@@ -32,11 +32,8 @@ struct Shorts {
     static Shorts product(const Shorts& a, const Shorts& b) {
         return each([&](int l) { return (a.v[l] * b.v[l] + 0x4000) >> 15; });
     }
-    static void widen(const Shorts& a, float* first, float* second) {
-        for (int l = 0; l < lanes / 2; ++l) {
-            first[l] = float(a.v[l]);
-            second[l] = float(a.v[lanes / 2 + l]);
-        }
+    void store(std::int16_t* to) const {
+        for (int l = 0; l < lanes; ++l) to[l] = v[l];
     }
 
 private:
@@ -52,6 +49,7 @@ template <class R>
 struct Lanes {
     using Real = R;
     using Shorts = exactmeans::Shorts;
+    using Narrow = Lanes;  // of eight lanes at most
     static constexpr int lanes = int(unit_width<R>);
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {1, 1, 1};
@@ -67,6 +65,10 @@ struct Lanes {
     template <class From>
     static Lanes load(const From* from) {
         return each([&](int l) { return R(from[l]); });
+    }
+    // First halves of float32s.
+    static Lanes load_halves(const std::uint16_t* from) {
+        return each([&](int l) { return std::bit_cast<float>(std::uint32_t(from[l]) << 16); });
     }
     static Lanes splat(R x) {
         return each([&](int) { return x; });

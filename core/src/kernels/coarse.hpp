@@ -10,22 +10,25 @@
 
 namespace exactmeans {
 
-// Sums of one row with `Units` units that stand side by side in slots `width` bytes apart, and what
-// becomes of them: visit(score, lanes from this place on), ascending.
-template <class V, int Units, class Visit>
-inline void for_coarse_units(const CoarseRow& row, const std::int8_t* values, Size width,
-                             const float* start, Visit visit) {
+// Sums of one row with `Units` units that stand side by side in slots `width` bytes apart, by
+// place. Not inlined: next to what becomes of the sums, GCC would keep some of them in memory.
+template <class V, int Units>
+[[gnu::noinline]] void coarse_sums(const CoarseRow& row, const std::int8_t* values, Size width,
+                                   std::int16_t* out) {
     using W = typename V::Shorts;
     constexpr int unit = int(CoarsePanels::unit), bytes = 2 * W::lanes, loads = unit / bytes;
     W low[Units * loads], whole[Units * loads];
 #pragma GCC unroll 32
     for (int v = 0; v < Units * loads; ++v) low[v] = whole[v] = W::splat(0);
-    for (Size t = 0; t < row.nonzeros; ++t) {
-        const std::int8_t *centre = values + Size(row.index[t]) * width,
-                          *next = values + Size(row.index[t + coarse_ahead]) * width;
+    const std::uint32_t* const index = row.index;
+    const std::int16_t* const value = row.value;
+    const Size m = row.nonzeros;
+    for (Size t = 0; t < m; ++t) {
+        const std::int8_t *centre = values + Size(index[t]) * width,
+                          *next = values + Size(index[t + coarse_ahead]) * width;
 #pragma GCC unroll 32
         for (int u = 0; u < Units; ++u) __builtin_prefetch(next + u * unit);
-        const W x = W::splat(row.value[t]);
+        const W x = W::splat(value[t]);
 #pragma GCC unroll 32
         for (int v = 0; v < Units * loads; ++v) {
             const W words = W::load(centre + v * bytes);
@@ -33,21 +36,24 @@ inline void for_coarse_units(const CoarseRow& row, const std::int8_t* values, Si
             whole[v] = W::add(whole[v], W::product(x, words));
         }
     }
-    const V scale = V::splat(row.unit);
-    const auto see = [&](const W& sum, int place) {
-        V first, second;
-        W::widen(sum, first.v, second.v);
-        visit(V::fma(first, scale, V::load(start + place)), place);
-        visit(V::fma(second, scale, V::load(start + place + V::lanes)), place + V::lanes);
-    };
 #pragma GCC unroll 32
-    for (int u = 0; u < Units; ++u) {
-#pragma GCC unroll 32
-        for (int v = 0; v < loads; ++v) see(low[u * loads + v], u * unit + v * W::lanes);
-#pragma GCC unroll 32
-        for (int v = 0; v < loads; ++v)
-            see(whole[u * loads + v], u * unit + unit / 2 + v * W::lanes);
+    for (int v = 0; v < Units * loads; ++v) {
+        std::int16_t* const to = out + v / loads * unit + v % loads * W::lanes;
+        low[v].store(to);
+        whole[v].store(to + unit / 2);
     }
+}
+
+// The scores that they come to: visit(score, lanes from this place on), ascending.
+template <class V, int Units, class Visit>
+inline void for_coarse_units(const CoarseRow& row, const std::int8_t* values, Size width,
+                             const float* start, Visit visit) {
+    alignas(64) std::int16_t sums[Units * CoarsePanels::unit];
+    coarse_sums<V, Units>(row, values, width, sums);
+    const V scale = V::splat(row.unit);
+#pragma GCC unroll 32
+    for (int place = 0; place < Units * int(CoarsePanels::unit); place += V::lanes)
+        visit(V::fma(V::load(sums + place), scale, V::load(start + place)), place);
 }
 
 // The same with a whole panel, as many units at a time as there are registers for.
@@ -95,48 +101,83 @@ private:
     Size at_[ranges] = {}, part_[ranges];
 };
 
+// The only panel there is, whose quarters are groups.
+template <class V, int Units>
+void coarse_quarters(const CoarseRow* rows, Size n, const CoarsePanels& centres,
+                     const Nearest<float>& out, Fetch<V>& fetch) {
+    constexpr int groups = int(CoarsePanels::most_groups),
+                  width = Units * int(CoarsePanels::unit) / groups;
+    static_assert(width % V::lanes == 0);
+    constexpr Size block = 16;
+    LaneBest<V> best[groups][block];
+    for (Size begin = 0; begin < n; begin += block) {
+        const Size count = n - begin < block ? n - begin : block;
+        for (Size r = 0; r < count; ++r) {
+            fetch.part();
+#pragma GCC unroll 32
+            for (int g = 0; g < groups; ++g) best[g][r] = LaneBest<V>::none();
+            V number = V::iota();
+            for_coarse_panel<V, Units>(rows[begin + r], centres, 0, [&](V score, int place) {
+                best[place / width][r].template take<true>(score, number);
+                number = V::add(number, V::splat(float(V::lanes)));
+            });
+        }
+        for (int g = 0; g < groups; ++g)
+            reduce_rows<V, true>(best[g], begin, count,
+                                 {out.label + g * n, out.score + g * n, out.second + g * n});
+    }
+}
+
 template <class V>
 void coarse_csr(const CoarseRow* rows, Size n, const CoarsePanels& centres,
                 const Nearest<float>& out, float* lows, const Upcoming& next) {
     if (n == 0) return;
     Fetch<V> fetch(next, n);
+    if (centres.count() == 1)
+        return with_units(centres.panel(0), [&]<int Units>() {
+            coarse_quarters<V, Units>(rows, n, centres, out, fetch);
+        });
     for (Size p = 0; p < centres.count(); ++p, lows += n) {
         const CoarsePanels::Panel panel = centres.panel(p);
         with_units(panel, [&]<int Units>() {
-            const Size first = panel.first;
             const auto best_of = [&](Size i) {
                 fetch.part();
                 LaneBest<V> best = LaneBest<V>::none();
-                V number = V::add(V::splat(float(first)), V::iota());
-                for_coarse_panel<V, Units>(rows[i], centres, first, [&](V score, int) {
+                V number = V::add(V::splat(float(panel.first)), V::iota());
+                for_coarse_panel<V, Units>(rows[i], centres, panel.first, [&](V score, int) {
                     best.template take<true>(score, number);
                     number = V::add(number, V::splat(float(V::lanes)));
                 });
                 return best;
             };
-            take_panel<V, true>(n, first, out, best_of, lows);
+            take_panel<V, true>(n, panel.first, out, best_of, lows);
         });
     }
 }
 
 template <class V>
 Size coarse_below(const CoarseRow& row, const CoarsePanels& centres, Size p, float limit,
-                  std::int32_t* list, float& others) {
+                  std::int32_t* list, float* others) {
+    constexpr int most_groups = int(CoarsePanels::most_groups);
     const CoarsePanels::Panel panel = centres.panel(p);
+    const int groups = int(centres.groups()), width = int(panel.width()) / groups;
     const V most = V::splat(limit), inf = V::splat(std::numeric_limits<float>::infinity());
-    V least = inf;
+    V least[most_groups] = {inf, inf, inf, inf};
     Size count = 0;
     with_units(panel, [&]<int Units>() {
         for_coarse_panel<V, Units>(row, centres, panel.first, [&](V score, int place) {
             const auto above = V::less(most, score);
-            least = V::min(least, V::select(above, score, inf));
+            V& own = least[place / width];
+            own = V::min(own, V::select(above, score, inf));
             constexpr unsigned all = (1u << V::lanes) - 1;
             for (unsigned left = ~V::bits(above) & all; left; left &= left - 1)
                 list[count++] = std::int32_t(panel.first + place + __builtin_ctz(left));
         });
     });
-    const float low = V::lowest(least);
-    if (low < others) others = low;
+    for (int g = 0; g < groups; ++g) {
+        const float low = V::lowest(least[g]);
+        if (low < others[g]) others[g] = low;
+    }
     return count;
 }
 
@@ -216,6 +257,95 @@ void coarse_reach(const SlotRow<float>* rows, Size n, const float* table, Coarse
     }
 }
 
+// Sums of what a row's entries see of all groups at once: lanes run across groups. Entries below 0
+// see a and b the other way round; if there may be any, they have sums of their own, behind.
+template <class V, bool Signed>
+inline void add_group_steps(const SlotRow<float>& row, const GroupSteps* table, float* out) {
+    constexpr int width = 2 * int(CoarsePanels::most_groups), vectors = width / V::lanes,
+                  stripes = 4, signs = Signed ? 2 : 1;
+    static_assert(vectors * V::lanes == width && stripes <= coarse_ahead);
+    const std::uint32_t* const index = row.index;
+    const Size m = row.nonzeros;
+    V sum[signs * vectors][stripes];
+#pragma GCC unroll 32
+    for (int v = 0; v < signs * vectors; ++v)
+#pragma GCC unroll 32
+        for (int s = 0; s < stripes; ++s) sum[v][s] = V::splat(0);
+    const auto add = [&](Size t, const float* x) {
+#pragma GCC unroll 32
+        for (int s = 0; s < stripes; ++s) {
+            const V one = V::splat(x[s]), above = Signed ? V::max(one, V::splat(0)) : one;
+#pragma GCC unroll 32
+            for (int v = 0; v < vectors; ++v) {
+                const V step = V::load_halves(table[index[t + s]].half + v * V::lanes);
+                sum[v][s] = V::add(sum[v][s], V::mul(above, step));
+                if constexpr (Signed)
+                    sum[vectors + v][s] =
+                        V::add(sum[vectors + v][s], V::mul(V::sub(above, one), step));
+            }
+        }
+    };
+    Size t = 0;
+    for (; t + stripes <= m; t += stripes) add(t, row.value + t);
+    // Without a branch, which would be foreseen for no row: what is behind counts as 0.
+    float last[stripes];
+    for (int s = 0; s < stripes; ++s) last[s] = t + s < m ? row.value[t + s] : 0.0f;
+    add(t, last);
+#pragma GCC unroll 32
+    for (int v = 0; v < signs * vectors; ++v)
+        V::add(V::add(sum[v][0], sum[v][1]), V::add(sum[v][2], sum[v][3]))
+            .store(out + v * V::lanes);
+}
+
+template <class V, bool Signed>
+Size follow_rows(const SlotRow<float>* rows, Size n, const GroupShifts& shifts,
+                 const std::int32_t* labels, RowBounds* bounds, std::int32_t* left) {
+    constexpr int groups = int(CoarsePanels::most_groups);
+    const auto size = [](float x) { return __builtin_fabsf(x); };
+    Size count = 0;
+    for (Size i = 0; i < n; ++i) {
+        float sums[(Signed ? 4 : 2) * groups], fall[groups], rise[groups], low[groups];
+        add_group_steps<V, Signed>(rows[i], shifts.table, sums);
+        for (int g = 0; g < groups; ++g) {
+            fall[g] = sums[g];
+            rise[g] = sums[groups + g];
+            if constexpr (Signed) {
+                fall[g] += sums[3 * groups + g];
+                rise[g] += sums[2 * groups + g];
+            }
+        }
+        // Sums are rounded, and canonical scores of larger values are rounded by more.
+        const float m = float(rows[i].nonzeros), part = (m + 16) * 0x1.01p-22f,
+                    rest = m * shifts.tiny + 0x1p-120f;
+        RowBounds& own = bounds[i];
+        for (int g = 0; g < groups; ++g) {
+            const float more = (fall[g] + rise[g]) * part + shifts.extra[g],
+                        by = fall[g] + more + shifts.fall[g], now = own.low[g] - by;
+            rise[g] += more;
+            low[g] = now - ((size(now) + 2 * by) * 0x1p-22f + rest);
+        }
+        for (int g = 0; g < groups; ++g) own.low[g] = low[g];
+        const GroupShifts::Centre& centre = shifts.centres[labels[i]];
+        if (centre.group >= 0) {
+            const float by = rise[centre.group], now = own.high + by + centre.rise;
+            own.high =
+                now +
+                ((size(now) + size(own.high) + 2 * (by + size(centre.rise))) * 0x1p-22f + rest);
+        }
+        left[count] = std::int32_t(i);
+        const float ab = low[0] < low[1] ? low[0] : low[1], cd = low[2] < low[3] ? low[2] : low[3];
+        count += !(own.high < (ab < cd ? ab : cd));
+    }
+    return count;
+}
+
+template <class V>
+Size follow(const SlotRow<float>* rows, Size n, bool any_below, const GroupShifts& shifts,
+            const std::int32_t* labels, RowBounds* bounds, std::int32_t* left) {
+    return any_below ? follow_rows<V, true>(rows, n, shifts, labels, bounds, left)
+                     : follow_rows<V, false>(rows, n, shifts, labels, bounds, left);
+}
+
 template <class V>
 void loose_products(const SlotRow<float>* rows, Size n, const float* centre, float* out) {
     for (Size i = 0; i < n; ++i) {
@@ -234,6 +364,7 @@ struct CoarseKernels {
     decltype(Kernels<R>::coarse_rows) rows = nullptr;
     decltype(Kernels<R>::coarse_csr) csr = nullptr;
     decltype(Kernels<R>::coarse_reach) reach = nullptr;
+    decltype(Kernels<R>::follow) follow = nullptr;
     decltype(Kernels<R>::coarse_below) below = nullptr;
     decltype(Kernels<R>::loose_products) products = nullptr;
     constexpr CoarseKernels() {
@@ -241,6 +372,7 @@ struct CoarseKernels {
             rows = &coarse_rows<V>;
             csr = &coarse_csr<V>;
             reach = &coarse_reach<V>;
+            follow = &exactmeans::follow<typename V::Narrow>;
             below = &coarse_below<V>;
             products = &loose_products<V>;
         }

@@ -27,15 +27,13 @@ struct Shorts8 {
     static Shorts8 raised(Shorts8 a) { return {vshlq_n_s16(a.v, 8)}; }
     static Shorts8 add(Shorts8 a, Shorts8 b) { return {vaddq_s16(a.v, b.v)}; }
     static Shorts8 product(Shorts8 a, Shorts8 b) { return {vqrdmulhq_s16(a.v, b.v)}; }
-    static void widen(Shorts8 a, float32x4_t& first, float32x4_t& second) {
-        first = vcvtq_f32_s32(vmovl_s16(vget_low_s16(a.v)));
-        second = vcvtq_f32_s32(vmovl_high_s16(a.v));
-    }
+    void store(std::int16_t* to) const { vst1q_s16(to, v); }
 };
 
 struct Float4 {
     using Real = float;
     using Shorts = Shorts8;
+    using Narrow = Float4;  // of eight lanes at most
     static constexpr int lanes = 4;
     // A unit is two vectors. 24 of the 32 registers accumulate, up to 6 hold centres, and 2 rows.
     static constexpr int tile_panels = 1;
@@ -48,6 +46,13 @@ struct Float4 {
     float32x4_t v;
 
     static Float4 load(const float* from) { return {vld1q_f32(from)}; }
+    static Float4 load(const std::int16_t* from) {
+        return {vcvtq_f32_s32(vmovl_s16(vld1_s16(from)))};
+    }
+    // First halves of float32s.
+    static Float4 load_halves(const std::uint16_t* from) {
+        return {vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(from), 16))};
+    }
     static Float4 splat(float x) { return {vdupq_n_f32(x)}; }
     void store(float* to) const { vst1q_f32(to, v); }
     // To the nearest whole numbers.

@@ -24,6 +24,7 @@ constexpr Kernels<typename V::Real> table(const char* isa) {
             coarse.rows,
             coarse.csr,
             coarse.reach,
+            coarse.follow,
             coarse.below,
             coarse.products,
             &panel_dense<V>,

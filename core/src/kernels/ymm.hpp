@@ -27,16 +27,13 @@ struct Shorts16 {
     static Shorts16 add(Shorts16 a, Shorts16 b) { return {_mm256_add_epi16(a.v, b.v)}; }
     // a b / 2^15, to the nearest, and up if there are two.
     static Shorts16 product(Shorts16 a, Shorts16 b) { return {_mm256_mulhrs_epi16(a.v, b.v)}; }
-    static void widen(Shorts16 a, __m256& first, __m256& second) {
-        const auto floats = [](__m128i b) { return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(b)); };
-        first = floats(_mm256_castsi256_si128(a.v));
-        second = floats(_mm256_extracti128_si256(a.v, 1));
-    }
+    void store(std::int16_t* to) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), v); }
 };
 
 struct Float8 {
     using Real = float;
     using Shorts = Shorts16;
+    using Narrow = Float8;  // of eight lanes at most
     static constexpr int lanes = 8;
     // 12 to 14 of the 16 registers accumulate.
     static constexpr int tile_panels = 1;
@@ -50,6 +47,15 @@ struct Float8 {
     using Mask = decltype(v < v);
 
     static Float8 load(const float* from) { return {_mm256_loadu_ps(from)}; }
+    static Float8 load(const std::int16_t* from) {
+        return {_mm256_cvtepi32_ps(
+            _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))))};
+    }
+    // First halves of float32s.
+    static Float8 load_halves(const std::uint16_t* from) {
+        return {_mm256_castsi256_ps(_mm256_slli_epi32(
+            _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))), 16))};
+    }
     static Float8 splat(float x) { return {_mm256_set1_ps(x)}; }
     void store(float* to) const { _mm256_storeu_ps(to, v); }
     // To the nearest whole numbers.

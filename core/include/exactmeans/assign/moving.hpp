@@ -1,24 +1,26 @@
 // Only centres that moved are looked at, for CSR rows.
 //
-// A row keeps the highest score that its centre may have, and the lowest that any other may have.
-// Centres that did not move leave both as they are, those that moved a little lower and raise them
-// by what a bound feature by feature tells, and those that went far are compared (shifts.hpp). A
-// row whose two bounds cross meets all centres, and is bounded anew. No triangle inequality is
-// needed, which tells little where rows lie far from every centre, as texts do. Centres that are
-// not for a first look have bounds alone (steps.hpp), and before it meets all of them, a row meets
-// its own.
-// Memory: eight bytes per row, and the centres of the last pass.
+// A row keeps the highest score that its centre may have, and the lowest that any other of each of
+// four groups may have, or of all if these are many. Centres that did not move leave them as they
+// are, others lower and raise them by what a bound feature by feature tells, or, of many, those
+// that went far are compared (shifts.hpp). A row whose bounds cross meets all centres, and is
+// bounded anew. No triangle inequality is needed, which tells little where rows lie far from every
+// centre, as texts do. Centres that are not for a first look have bounds alone (steps.hpp), and
+// before it meets all of them, a row meets its own.
+// Memory: 20 bytes per row, and the centres of the last pass.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/first_look.hpp"
 #include "exactmeans/shifts.hpp"
 #include "exactmeans/spread_scores.hpp"
+#include "exactmeans/steps.hpp"
 
 namespace exactmeans {
 
@@ -28,9 +30,11 @@ public:
     using Real = R;
     static constexpr Traits traits{"moving", "centres that moved, bounds for the others", false,
                                    true, "euclidean cosine angular"};
-    static Size bytes_per_row(Size, Size, bool) { return 8 + RowSlacks<R>::bytes_per_row; }
+    static Size bytes_per_row(Size, Size, bool) {
+        return Size(sizeof(RowBounds)) + RowSlacks<R>::bytes_per_row;
+    }
 
-    Moving(Size n, Size) : high_(std::size_t(n)), low_(std::size_t(n)) {}
+    Moving(Size n, Size) : bounds_(std::size_t(n)) {}
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
@@ -40,6 +44,7 @@ public:
         if (look_.possible(work.centroids)) {
             const auto& shifts = work.centroids.template laid_out<Shifts<R>>(false, threads);
             if (look_.pays(work.x, work.centroids, shifts.all())) {
+                if (seen_ == unseen) any_below_ = has_below(work.x);
                 sifts_ = shifts.sifts() && shifts.from() == seen_;
                 seen_ = shifts.version();
                 shifts_ = &shifts;
@@ -56,7 +61,7 @@ public:
         if (!shifts_) return assign_without(work, scan, begin, end);
         Tally tally;
         Size left = 0;
-        const Size batch = shifts_->all().batch(end - begin);
+        const Size batch = shifts_->all().batch(end - begin, sifts_);
         for (Size first = begin; first < end; first += batch)
             left += assign_some(work, scan, first, batch, end, tally);
         shifts_->tell({end - begin, entries(work.x, begin, end), tally.changed, left});
@@ -72,6 +77,13 @@ private:
     static Size entries(const CsrRows<R, I>& x, Size begin, Size end) {
         return x.offsets[end] - x.offsets[begin];
     }
+    // Is any entry below 0?
+    template <class I>
+    static bool has_below(const CsrRows<R, I>& x) {
+        unsigned below = 0;  // no branch, so that many are compared at a time
+        for (Size e = x.offsets[0]; e < x.offsets[x.n]; ++e) below |= unsigned(x.data[e] < 0);
+        return below != 0;
+    }
     template <class Rows>
     static void put(const Work<Rows>& work, Size i, std::int32_t label, Tally& tally) {
         tally.changed += work.labels[i] != label;
@@ -86,31 +98,72 @@ private:
         const Size end = std::min(last, begin + batch);
         CoarseScan<R>& look = scan.coarse;
         std::vector<std::int32_t>& left = scan.room.open;
-        left.clear();
+        left.resize(std::size_t(end - begin));
+        std::iota(left.begin(), left.end(), 0);
         const auto row_of = [&](Size t) { return begin + left[std::size_t(t)]; };
-        for (Size i = begin; i < end; ++i) left.push_back(std::int32_t(i - begin));
         look.take(work.x, begin, end);
-        // Rows that a table alone settles need not be made ready for looks.
-        const bool looks = !sifts_ || shifts_->wild().k() > 0;
-        if (looks) look.get_ready(shifts_->all());
-        if (sifts_) {
-            if (looks) look.look(shifts_->wild());
-            sift(work, look, begin, end, left);
-            look.keep(left);
+        // Rows that bounds alone settle need not be made ready for looks.
+        const bool looks = sifts_ && shifts_->wild().k() > 0;
+        if (looks) {
+            look.get_ready(shifts_->all());
+            look.look(shifts_->wild());
             tally.distances += (end - begin) * shifts_->wild().k();
-            if (!looks) {
-                tally.skipped += end - begin - Size(left.size());
-                look.get_ready(shifts_->all());
-            }
         }
-        look.expect(work.x, end, std::min(last, end + batch));
+        if (sifts_) {
+            if (shifts_->in_groups())
+                look.follow(any_below_, shifts_->groups(), work.labels + begin,
+                            bounds_.data() + begin, left);
+            else
+                sift(work, look, begin, end, left);
+            look.keep(left);
+            if (!looks) tally.skipped += end - begin - Size(left.size());
+        } else {
+            look.expect(work.x, end, std::min(last, end + batch));
+        }
+        if (!looks) look.get_ready(shifts_->all());
         look.nearest(work.x, work.centroids, shifts_->all(), row_of);
-        for (Size t = 0; t < Size(left.size()); ++t) {
+        const Size count = Size(left.size());
+        for (Size t = 0; t < count; ++t) {
             put(work, row_of(t), look.label[std::size_t(t)], tally);
-            keep(row_of(t), look.high[std::size_t(t)], look.low[std::size_t(t)]);
+            keep(row_of(t), look.high[std::size_t(t)], look.low[std::size_t(t)].of);
         }
-        tally.distances += Size(left.size()) * work.centroids.k();
-        return Size(left.size());
+        tally.distances += count * work.centroids.k();
+        return count;
+    }
+    // Which rows must be compared with all centres, where these are not in groups; the bounds of
+    // all others follow the centres.
+    template <class Rows>
+    void sift(const Work<Rows>& work, CoarseScan<R>& look, Size begin, Size end,
+              std::vector<std::int32_t>& left) {
+        const Coarse<R>& wild = shifts_->wild();
+        const bool any_tame = !shifts_->table().empty();
+        if (any_tame) look.reach(shifts_->table());
+        left.clear();
+        for (Size i = begin; i < end; ++i) {
+            const Size t = i - begin, own = work.labels[i];
+            const std::int32_t place = shifts_->place(own);
+            typename Shifts<R>::Reach reach;
+            if (any_tame) reach = shifts_->reach(look.reached(t), look.given(t).nonzeros, own);
+            const double before = double(bounds_[std::size_t(i)].high);
+            double low = double(bounds_[std::size_t(i)].low[0]) - reach.fall, high = before;
+            if (place == Shifts<R>::tame) high += reach.rise;
+            if (wild.k()) {
+                typename CoarseScan<R>::Lows others;
+                const auto looked = look.seen(wild, std::size_t(t), others);
+                const bool is_own = looked.place == Size(place);
+                double seen = is_own ? others.lowest() : looked.lowest;
+                if (place >= 0)
+                    high = is_own ? looked.highest : std::numeric_limits<double>::infinity();
+                // Worth while only if nothing else leaves it open.
+                if (!(high < seen) && (place < 0 ? high : before) < low)
+                    look.refine(work.x.row(i), t, wild, Size(place), high, seen);
+                low = std::min(low, seen);
+            }
+            if (high < low)
+                keep(i, high, low);
+            else
+                left.push_back(std::int32_t(t));
+        }
     }
 
     template <class Rows>
@@ -139,8 +192,7 @@ private:
             if (!steps_->table().empty()) look.reach(steps_->table());
             for (Size i = begin; i < end; ++i)
                 if (!follow(work, look, i - begin, i))
-                    (steps_->place(work.labels[i]) == Steps<R>::still ? found.open : found.asked)
-                        .push_back(i);
+                    (steps_->moved(work.labels[i]) ? found.asked : found.open).push_back(i);
         });
         // The table tells what the wildest centre may have done; the own one may have done less.
         std::vector<std::int32_t> own;
@@ -152,7 +204,7 @@ private:
                      for (Size t = begin; t < end; ++t) {
                          const Size i = asked_[std::size_t(t)];
                          const double high = score[std::size_t(t)] + error_.of(work.x.row(i)),
-                                      low = double(low_[std::size_t(i)]);
+                                      low = double(bounds_[std::size_t(i)].low[0]);
                          if (high < low)
                              keep(i, high, low);
                          else
@@ -168,9 +220,9 @@ private:
         typename Steps<R>::Reach reach;
         if (!steps_->table().empty())
             reach = steps_->reach(look.reached(t), look.given(t).nonzeros, own);
-        const double low = double(low_[std::size_t(i)]) - reach.fall;
-        double high = double(high_[std::size_t(i)]);
-        if (steps_->place(own) == Steps<R>::tame) high += reach.rise;
+        const double low = double(bounds_[std::size_t(i)].low[0]) - reach.fall;
+        double high = double(bounds_[std::size_t(i)].high);
+        if (steps_->moved(own)) high += reach.rise;
         keep(i, high, low);
         return high < low;
     }
@@ -212,7 +264,7 @@ private:
         for (Size t = 0; t < count; ++t) {
             const Size i = ids ? ids[t] : begin + t;
             // Those whose own centre stands still were not asked.
-            touched += sifts_ && steps_->place(work.labels[i]) == Steps<R>::still;
+            touched += sifts_ && !steps_->moved(work.labels[i]);
             put(work, i, scan.label[std::size_t(t)], tally);
             if (steps_)
                 bound(work, i, double(scan.score[std::size_t(t)]),
@@ -230,45 +282,17 @@ private:
         keep(i, first + 2 * off, (second - first > 2 * off ? second : first) - off);
     }
 
-    // Which rows must be compared with all centres; the bounds of all others follow the centres.
-    template <class Rows>
-    void sift(const Work<Rows>& work, CoarseScan<R>& look, Size begin, Size end,
-              std::vector<std::int32_t>& left) {
-        const Coarse<R>& wild = shifts_->wild();
-        const bool any_tame = !shifts_->table().empty();
-        if (any_tame) look.reach(shifts_->table());
-        left.clear();
-        for (Size i = begin; i < end; ++i) {
-            const Size t = i - begin, own = work.labels[i];
-            const std::int32_t place = shifts_->place(own);
-            typename Shifts<R>::Reach reach;
-            if (any_tame) reach = shifts_->reach(look.reached(t), look.given(t).nonzeros, own);
-            double low = double(low_[std::size_t(i)]) - reach.fall,
-                   high = double(high_[std::size_t(i)]);
-            if (place == Shifts<R>::tame) high += reach.rise;
-            if (wild.k()) {
-                const bool is_own = look.label[std::size_t(t)] == place;
-                double seen = is_own ? look.second(t) : look.lowest(t);
-                if (place >= 0)
-                    high = is_own ? look.highest(wild, t) : std::numeric_limits<double>::infinity();
-                // Worth while only if nothing else leaves it open.
-                if (!(high < seen) && (place < 0 ? high : double(high_[std::size_t(i)])) < low)
-                    look.refine(work.x.row(i), t, wild, Size(place), high, seen);
-                low = std::min(low, seen);
-            }
-            if (high < low)
-                keep(i, high, low);
-            else
-                left.push_back(std::int32_t(t));
-        }
-    }
-
     // Rounded outwards.
-    void keep(Size i, double high, double low) {
-        const auto wider = [](double bound) { return std::abs(bound) * 0x1p-22 + 0x1p-120; };
-        high_[std::size_t(i)] = float(high + wider(high));
-        low_[std::size_t(i)] = float(low - wider(low));
+    void keep(Size i, double high, const double (&low)[CoarsePanels::most_groups]) {
+        const auto above = [](double bound) {
+            return float(bound + std::abs(bound) * 0x1p-22 + 0x1p-120);
+        };
+        RowBounds& own = bounds_[std::size_t(i)];
+        own.high = above(high);
+        for (std::size_t g = 0; g < std::size(low); ++g) own.low[g] = -above(-low[g]);
     }
+    // All centres are one group.
+    void keep(Size i, double high, double low) { keep(i, high, {low, low, low, low}); }
 
     const Shifts<R>* shifts_ = nullptr;  // null: no first look in this pass
     // For centres that are not for a first look: how they moved, and rows to be compared with all
@@ -278,10 +302,10 @@ private:
     ScoreError error_;
     SpreadScores<R> measured_;
     std::vector<CoarseScan<R>> looks_;
-    bool sifts_ = false;
+    bool sifts_ = false, any_below_ = true;
     Size seen_ = unseen;  // version of the centres that the bounds hold for
     FirstLook<R> look_;
-    std::vector<float> high_, low_;
+    std::vector<RowBounds> bounds_;
 };
 
 }  // namespace exactmeans
