@@ -73,7 +73,7 @@ private:
     static constexpr int longest_wait = 16;
     // Centres that could be compared while a row is made ready, and while it is summed up and the
     // table is made: by groups, or for all.
-    static constexpr double look = 60, group_sum = 45, sum = 90;
+    static constexpr double look = 60, group_sum = 30, sum = 90;
 
     Size group(Size j) const { return all_.group(all_.place(j)); }
 
