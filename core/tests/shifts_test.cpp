@@ -25,6 +25,19 @@ Matrix<R> sparse_matrix(Size rows, Random& random, bool signs, double scale) {
     });
 }
 
+// Whole rows, and rows of one feature, whose bounds leave the least room: some of them so long that
+// what is left for half the centres' norms does not count.
+template <class R>
+Matrix<R> rows_of(Random& random, bool signs, double scale) {
+    Matrix<R> x = sparse_matrix<R>(n, random, signs, scale);
+    for (Size i = 0; i < n / 2; ++i)
+        for (Size f = 0; f < d; ++f)
+            x(i, f) = f != i % d ? R(0)
+                                 : R(scale * (i % 3 ? 1.0 : 1e7) *
+                                     (signs && i % 2 ? -random.unit() : random.unit()));
+    return x;
+}
+
 // The score with stored numbers, exact but for a few bits of long double.
 template <class R>
 long double exact_score(const Centroids<R>& centroids, const Matrix<R>& x, Size i, Size j) {
@@ -83,14 +96,7 @@ void check_reach(bool signs, int exponent) {
     }
     CHECK_EQ(tame, far + near - 64);
 
-    // Whole rows, and rows of one feature, whose bounds leave the least room: some of them so long
-    // that what is left for half the centres' norms does not count.
-    Matrix<R> x = sparse_matrix<R>(n, random, signs, scale);
-    for (Size i = 0; i < n / 2; ++i)
-        for (Size f = 0; f < d; ++f)
-            x(i, f) = f != i % d ? R(0)
-                                 : R(scale * (i % 3 ? 1.0 : 1e7) *
-                                     (signs && i % 2 ? -random.unit() : random.unit()));
+    const Matrix<R> x = rows_of<R>(random, signs, scale);
     const Csr<R, std::int32_t> csr(x);
     const auto rows = csr.rows();
     CoarseScan<R> scan;
@@ -158,12 +164,7 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
         for (Size b = 0; b < centres_in_all; ++b)
             if (all.group(all.place(a)) < all.group(all.place(b))) CHECK(length(a) >= length(b));
 
-    Matrix<R> x = sparse_matrix<R>(n, random, signs, scale);
-    for (Size i = 0; i < n / 2; ++i)
-        for (Size f = 0; f < d; ++f)
-            x(i, f) = f != i % d ? R(0)
-                                 : R(scale * (i % 3 ? 1.0 : 1e7) *
-                                     (signs && i % 2 ? -random.unit() : random.unit()));
+    const Matrix<R> x = rows_of<R>(random, signs, scale);
     const Csr<R, std::int32_t> csr(x);
     CoarseScan<R> scan;
     scan.take(csr.rows(), 0, n);

@@ -1,5 +1,5 @@
-// How centres changed between two passes over CSR rows that have no first look at them: a table of
-// all that moved.
+// How centres changed between two passes over CSR rows: one table of all that moved, for rows that
+// have no first look at them; or of those that did not go far (shifts.hpp).
 #pragma once
 
 #include <algorithm>
