@@ -331,6 +331,29 @@ void check_kernels(Size k) {
     }
 }
 
+// A group without a bound, as centres of huge norms have none, hides no other group's.
+void check_missing_bounds() {
+    const float inf = std::numeric_limits<float>::infinity();
+    const std::vector<std::uint32_t> index(coarse_ahead);
+    const std::vector<float> value(coarse_ahead);
+    const SlotRow<float> row{index.data(), value.data(), 0};
+    const GroupSteps none{};
+    const GroupShifts::Centre still{0, -1};
+    const GroupShifts shifts{&none, &still, {}, {}, 0x1p-120f};
+    const std::int32_t label = 0;
+    for (const Kernels<float>* table : tables<float>())
+        for (const bool any_below : {false, true})
+            for (int crossed = 0; crossed < 4; ++crossed)
+                for (int missing = 0; missing < 4; ++missing) {
+                    RowBounds bounds{0, {1, 1, 1, 1}};
+                    bounds.low[missing] = inf;
+                    bounds.low[crossed] = -1;
+                    std::int32_t left = -1;
+                    CHECK_EQ(table->follow(&row, 1, any_below, shifts, &label, &bounds, &left),
+                             Size(1));
+                }
+}
+
 // Labels are those of canonical scores, for copies of centres and points between two of them as
 // well, and bounds hold.
 template <class R>
@@ -396,6 +419,8 @@ TEST(kernels) {
         check_kernels<double, std::int64_t>(k);
     }
 }
+
+TEST(missing_bounds) { check_missing_bounds(); }
 
 // Rows that are too long or too large are never certain, and labelled all the same; those that
 // share no feature with any centre are at their starts.

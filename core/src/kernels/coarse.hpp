@@ -332,9 +332,11 @@ Size follow_rows(const SlotRow<float>* rows, Size n, const GroupShifts& shifts,
                 now +
                 ((size(now) + size(own.high) + 2 * (by + size(centre.rise))) * 0x1p-22f + rest);
         }
+        // Each by itself: a bound that is not a number must not hide another.
+        bool certain = true;
+        for (int g = 0; g < groups; ++g) certain &= own.high < low[g];
         left[count] = std::int32_t(i);
-        const float ab = low[0] < low[1] ? low[0] : low[1], cd = low[2] < low[3] ? low[2] : low[3];
-        count += !(own.high < (ab < cd ? ab : cd));
+        count += !certain;
     }
     return count;
 }
