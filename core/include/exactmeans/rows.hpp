@@ -101,6 +101,26 @@ struct CsrRows {
     }
 };
 
+// Features of entries that come some time after those at hand, for asking ahead for what belongs to
+// them: of the same row, or of whatever rows follow it.
+template <class I>
+class Ahead {
+public:
+    template <class R>
+    explicit Ahead(const SparseRow<R, I>& row) : index_(row.index), last_(row.nonzeros - 1) {}
+    template <class R>
+    Ahead(const CsrRows<R, I>& x, const SparseRow<R, I>& row)
+        : index_(row.index), last_(x.indices + x.offsets[x.n] - row.index - 1) {}
+
+    // As seen from entry e of the row.
+    Size feature(Size e) const { return Size(index_[std::min(e + distance, last_)]); }
+
+private:
+    static constexpr Size distance = 32;
+    const I* index_;
+    Size last_;
+};
+
 using AnyRows = std::variant<DenseRows<float>, DenseRows<double>, CsrRows<float, std::int32_t>,
                              CsrRows<float, std::int64_t>, CsrRows<double, std::int32_t>,
                              CsrRows<double, std::int64_t>>;

@@ -31,7 +31,7 @@ public:
         std::uint32_t* to = slots_.data();
         R* to_value = values_.data();
         const std::uint32_t* found =
-            panels.postings ? look_up(panels, total, count, row_of) : nullptr;
+            panels.postings ? look_up(x, panels, total, count, row_of) : nullptr;
         for (Size t = 0; t < count; ++t) {
             const auto row = row_of(t);
             SlotRow<R>& out = rows_[std::size_t(t)];
@@ -90,8 +90,10 @@ public:
         Size found = 0;
         for (Size t = 0; t < count; ++t) {
             const auto row = row_of(t);
+            const Ahead next(x, row);
             Size kept = 0;
             for (Size e = 0; e < row.nonzeros; ++e) {
+                __builtin_prefetch(panels.slots + next.feature(e));
                 // Written wherever it belongs, without a branch that nobody could foretell.
                 const std::uint32_t slot = panels.slots[row.index[e]];
                 to[kept] = slot;
@@ -136,13 +138,18 @@ private:
     };
 
     // The slots of all entries. Postings lie all over memory, so they are fetched ahead of use.
-    template <class RowOf>
-    const std::uint32_t* look_up(const Panels<R>& panels, Size total, Size count, RowOf row_of) {
+    template <class X, class I, class RowOf>
+    const std::uint32_t* look_up(const CsrRows<X, I>& x, const Panels<R>& panels, Size total,
+                                 Size count, RowOf row_of) {
         found_.resize(std::size_t(total));
         std::uint32_t* to = found_.data();
         for (Size t = 0; t < count; ++t) {
             const auto row = row_of(t);
-            for (Size e = 0; e < row.nonzeros; ++e) *to++ = panels.slots[row.index[e]];
+            const Ahead next(x, row);
+            for (Size e = 0; e < row.nonzeros; ++e) {
+                __builtin_prefetch(panels.slots + next.feature(e));
+                *to++ = panels.slots[row.index[e]];
+            }
         }
         return found_.data();
     }

@@ -260,8 +260,10 @@ template <class R, class I>
 Size pile_up(Pile& pile, const Grid& grid, const CsrRows<R, I>& x, Size i, double sign) {
     const auto row = x.row(i);
     const double factor = sign * x.pull(i), scale = grid.scale();
+    const Ahead next(row);
     const auto each = [&](auto add) {
         for (Size t = 0; t < row.nonzeros; ++t) {
+            pile.fetch(next.feature(t));
             const Size f = Size(row.index[t]);
             add(pile.at(f), f, contribution(factor, double(row.value[t]), scale));
         }

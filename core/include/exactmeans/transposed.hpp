@@ -24,6 +24,26 @@ public:
         std::vector<std::uint32_t> offsets;
         std::vector<std::uint16_t> row;
         std::vector<R> value;
+
+        // Calls visit(p, f) for features[p] = f, one after the other. Their entries lie all over
+        // memory, so they are asked for ahead.
+        template <class Feature, class Visit>
+        void walk(const std::vector<Feature>& features, Visit visit) const {
+            const std::size_t count = features.size();
+            for (std::size_t p = 0; p < count; ++p) {
+                if (p + 2 * ahead < count)
+                    __builtin_prefetch(offsets.data() + features[p + 2 * ahead]);
+                if (p + ahead < count) fetch(std::size_t(features[p + ahead]));
+                visit(p, std::size_t(features[p]));
+            }
+        }
+
+    private:
+        static constexpr std::size_t ahead = 8;
+        void fetch(std::size_t f) const {
+            __builtin_prefetch(row.data() + offsets[f]);
+            __builtin_prefetch(value.data() + offsets[f]);
+        }
     };
 
     // Slabs are whole chunks of masses, small enough for the cache and for 16 bits, of one size so
@@ -55,13 +75,19 @@ private:
         slab.offsets.assign(std::size_t(x.d + 2), 0);
         slab.row.resize(std::size_t(entries));
         slab.value.resize(std::size_t(entries));
-        const I* index = x.indices + x.offsets[begin];
-        for (Size t = 0; t < entries; ++t) ++slab.offsets[std::size_t(index[t]) + 2];
+        const SparseRow<R, I> all{x.indices + x.offsets[begin], x.data + x.offsets[begin], entries};
+        const Ahead soon(all);
+        for (Size t = 0; t < entries; ++t) {
+            __builtin_prefetch(slab.offsets.data() + soon.feature(t) + 2, 1);
+            ++slab.offsets[std::size_t(all.index[t]) + 2];
+        }
         for (std::size_t f = 2; f < slab.offsets.size(); ++f)
             slab.offsets[f] += slab.offsets[f - 1];
         for (Size i = begin; i < end; ++i) {
             const auto row = x.row(i);
+            const Ahead next(x, row);
             for (Size t = 0; t < row.nonzeros; ++t) {
+                __builtin_prefetch(slab.offsets.data() + next.feature(t) + 1, 1);
                 // One behind: when all is filled, it stands where the feature begins.
                 const std::uint32_t at = slab.offsets[std::size_t(row.index[t]) + 1]++;
                 slab.row[at] = std::uint16_t(i - begin);

@@ -154,12 +154,11 @@ private:
                 const Change& change = changes[j];
                 if (change.feature.empty()) continue;
                 sum.assign(std::size_t(slab.end - slab.begin), 0.0);
-                for (std::size_t c = 0; c < change.feature.size(); ++c) {
+                slab.walk(change.feature, [&](std::size_t c, std::size_t f) {
                     const double value = change.value[c];
-                    const std::size_t f = change.feature[c];
                     for (std::uint32_t t = slab.offsets[f]; t < slab.offsets[f + 1]; ++t)
                         sum[slab.row[t]] += double(slab.value[t]) * value;
-                }
+                });
                 const double by = scale / factor_[j];
                 for (Size i = slab.begin; i < slab.end; ++i) {
                     float& own = product(i, Size(j));

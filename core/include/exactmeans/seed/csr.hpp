@@ -163,8 +163,9 @@ private:
     void measure(const Slab& slab, const SparsePoint& point, double scale, Scratch& scratch,
                  Fn nearer) const {
         double* dot = scratch.dot.data();
-        for (std::size_t p = 0; p < point.index.size(); ++p)
-            add_products(slab, std::size_t(point.index[p]), point.value[p], scale, dot);
+        slab.walk(point.index, [&](std::size_t p, std::size_t f) {
+            add_products(slab, f, point.value[p], scale, dot);
+        });
         const Size found = seed_kernels().improved(norm2_.data() + slab.begin, point.norm2, dot,
                                                    d2_data() + slab.begin, slab.end - slab.begin,
                                                    scratch.rows.data(), scratch.d2.data());
@@ -188,13 +189,12 @@ private:
     Size reachable(const Slab& slab, const SparsePoint& point, double scale,
                    Scratch& scratch) const {
         double frequent2 = 0;
-        for (std::size_t p = 0; p < point.index.size(); ++p) {
-            const std::size_t f = std::size_t(point.index[p]);
+        slab.walk(point.index, [&](std::size_t p, std::size_t f) {
             if (is_frequent_[f])
                 frequent2 += point.value[p] * point.value[p];
             else
                 add_products(slab, f, point.value[p], scale, scratch.dot.data());
-        }
+        });
         const SparseTest test{norm2_.data() + slab.begin, frequent_.data() + slab.begin,
                               point.norm2, std::sqrt(frequent2) * (1 + 0x1p-40), keep_};
         return seed_kernels().reachable(test, scratch.dot.data(), d2_data() + slab.begin,
