@@ -102,7 +102,7 @@ public:
     void update(const Centroids<R>& centroids, const std::vector<Size>& moved,
                 const std::vector<SparseVector<R>>& then, const Threads& threads) {
         if (version_ < 0 || !centroids.sparse() || 4 * Size(moved.size()) > k_ ||
-            !make_room(centroids, moved, threads))
+            !make_room(centroids, moved))
             return update(centroids, threads);
         version_ = centroids.version();
         take_starts(centroids);
@@ -162,6 +162,8 @@ public:
 private:
     static constexpr int half = int(CoarsePanels::unit / 2);
     static constexpr int most = 127;
+    // Values may grow a little before steps must.
+    static constexpr float spare = 1 + 0x1p-4f;
     int zero_parts() const { return zero_ * 0x100; }
 
     // Where the values of a place stand: feature f's word at offset + f width.
@@ -265,20 +267,15 @@ private:
         });
         // Centres that are nowhere negative have both signs of whole numbers to themselves.
         zero_ = raises ? 0 : most;
-        // Values may grow a little before steps must: that costs more than a sixteenth of the
-        // error.
-        const float per = (1 + 0x1p-4f) / float(most + zero_);
+        const float per = spare / float(most + zero_);
         for (float& step : step_) step = std::max(0x1p-100f, step * per);
         largest_step_ = double(*std::max_element(step_.begin(), step_.end()));
     }
 
-    // Makes steps larger where new values need it; false if that does not do. Each becomes twice as
-    // large at least, so that what values lose by it never adds up to much.
-    bool make_room(const Centroids<R>& centroids, const std::vector<Size>& moved,
-                   const Threads& threads) {
+    // Makes steps larger where new values need it; false if that does not do.
+    bool make_room(const Centroids<R>& centroids, const std::vector<Size>& moved) {
         const float range = float(most + zero_) * (1 - 0x1p-20f);
-        std::vector<std::uint32_t> features;
-        std::vector<float> before;
+        larger_.assign(std::size_t(d_), 0);
         bool raises = false;
         for (const Size j : moved) {
             Size at = 0;
@@ -286,42 +283,14 @@ private:
                 float& step = step_[std::size_t(f)];
                 raises = raises || p > 0;
                 if (std::abs(p) <= range * step) return;
-                features.push_back(std::uint32_t(f));
-                before.push_back(step);
-                step = std::max(2 * step, std::abs(p) / range * (1 + 0x1p-5f));
+                larger_[std::size_t(f)] = 1;
+                step = std::abs(p) * (spare / range);
                 largest_step_ = std::max(largest_step_, double(step));
             });
         }
-        if ((raises && zero_) || 8 * Size(features.size()) > d_) return false;
-        // A feature may be listed again and again.
-        std::vector<std::size_t> order(features.size());
-        std::iota(order.begin(), order.end(), std::size_t(0));
-        std::stable_sort(order.begin(), order.end(),
-                         [&](std::size_t a, std::size_t b) { return features[a] < features[b]; });
-        threads.ranges(Size(order.size()), 64, [&](Size begin, Size end, int) {
-            for (Size o = begin; o < end; ++o) {
-                const std::size_t own = order[std::size_t(o)];
-                if (o > 0 && features[order[std::size_t(o - 1)]] == features[own]) continue;
-                count_anew(Size(features[own]), before[own] / step_[features[own]]);
-            }
-        });
-        return true;
-    }
-    // The values of a feature in larger steps, of which the old one is this share.
-    void count_anew(Size f, float share) {
-        const int zero = zero_parts();
-        for (const bool whole : {false, true})
-            for (Size at = 0; at < view_.places(); ++at) {
-                const At& own = where_[std::size_t(at)];
-                if (own.whole != whole || centre(at) == none) continue;
-                std::int16_t& parts = parts_of(centre(at))[slot(f)];
-                parts = std::int16_t(std::lrint(float(parts - zero) * share) + zero);
-                std::int8_t* const word = values_.data() + own.offset + f * own.width;
-                if (whole)
-                    CoarseWord::put_high(word, parts);
-                else
-                    CoarseWord::put_low(word, parts, zero);
-            }
+        const Size grown = Size(std::count(larger_.begin(), larger_.end(), char(1)));
+        any_larger_ = grown > 0;
+        return !(raises && zero_) && 8 * grown <= d_;
     }
 
     // Brings two centres that share words up to date, of which the given ones moved.
@@ -336,19 +305,24 @@ private:
         if (low_moved) {
             lists(low, [&](Size f) { CoarseWord::put_low(values + f * own.width, zero, zero); });
             clear_parts(centre(low));
-            put(centroids, centre(low));
         }
         if (high_moved) {
             lists(low + half, [&](Size f) { CoarseWord::put_high(values + f * own.width, zero); });
             clear_parts(centre(low + half));
         }
-        if ((low_moved || high_moved) && centre(low + half) != none)
-            put(centroids, centre(low + half));
+        put(centroids, low, low_moved);
+        put(centroids, low + half, low_moved || high_moved);
     }
-    // All values of centre j.
-    void put(const Centroids<R>& centroids, Size j) {
+    // All values of the centre at a place, or those in steps that have become larger.
+    void put(const Centroids<R>& centroids, Size place, bool all) {
+        if (centre(place) == none || !(all || any_larger_)) return;
         Size at = 0;
-        put(centroids, j, at, d_, [&](Size f) { return 0x100 / step_[std::size_t(f)]; });
+        const auto per = [&](Size f) { return 0x100 / step_[std::size_t(f)]; };
+        if (all)
+            put(centroids, centre(place), at, d_, per, [](Size) { return true; });
+        else
+            put(centroids, centre(place), at, d_, per,
+                [&](Size f) { return larger_[std::size_t(f)] != 0; });
     }
 
     void take_starts(const Centroids<R>& centroids) {
@@ -382,21 +356,24 @@ private:
                 for (const bool whole : {false, true})
                     for (Size j = 0; j < Size(place_.size()); ++j)
                         if (place(j) != none && where_[std::size_t(place(j))].whole == whole)
-                            put(centroids, j, at[std::size_t(j)], past,
-                                [&](Size f) { return per[std::size_t(f - first)]; });
+                            put(
+                                centroids, j, at[std::size_t(j)], past,
+                                [&](Size f) { return per[std::size_t(f - first)]; },
+                                [](Size) { return true; });
             }
         });
     }
-    // The values of centre j from `at` on up to a feature. per(f) is how many parts of a step are
-    // in 1.
-    template <class Per>
-    void put(const Centroids<R>& centroids, Size j, Size& at, Size past, Per per) {
+    // The values of centre j from `at` on up to a feature, where is_due(f). per(f) is how many
+    // parts of a step are in 1.
+    template <class Per, class Due>
+    void put(const Centroids<R>& centroids, Size j, Size& at, Size past, Per per, Due is_due) {
         const At& own = where_[std::size_t(place(j))];
         std::int8_t* const values = values_.data() + own.offset;
         std::int16_t* const parts = parts_of(j);
         const int zero = zero_parts();
         const auto each = [&](auto store) {
             walk(centroids, j, at, past, [&](Size f, float p) {
+                if (!is_due(f)) return;
                 const int value = int(std::lrint(p * per(f))) + zero;
                 parts[slot(f)] = std::int16_t(value);
                 store(values + f * own.width, value);
@@ -426,6 +403,8 @@ private:
     std::vector<Size> place_, row_;     // of each centre: in panels, and among parts
     std::vector<At> where_;
     std::vector<float> start_, step_;
+    std::vector<char> larger_;  // steps of features, since centres were packed or patched before
+    bool any_larger_ = false;
     int zero_ = 0;
     double largest_start_ = 0, largest_step_ = 0;
     Lines<std::int8_t> values_;

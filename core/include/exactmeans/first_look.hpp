@@ -152,14 +152,9 @@ public:
     template <class Row>
     void refine(const Row& row, Size t, const Coarse<R>& coarse, Size own, double& own_high,
                 double& others_low) {
-        candidates_.clear();
-        if (own >= 0) {
-            candidates_.push_back({own});
-            look_closer(row, std::size_t(t), coarse);
-            own_high = candidates_[0].high;
-        }
-        others_low = list_below(coarse, std::size_t(t), own_high).lowest();
-        std::erase_if(candidates_, [&](const Candidate& one) { return one.place == own; });
+        get_closer(row, coarse, own);
+        if (own >= 0) own_high = look_closer(row, std::size_t(t), coarse, own).high;
+        others_low = list_below(coarse, std::size_t(t), own_high, own).lowest();
         look_closer(row, std::size_t(t), coarse);
         for (const Candidate& one : candidates_) others_low = std::min(others_low, one.low);
     }
@@ -185,7 +180,7 @@ public:
             high[t] = own.highest;
             if (high[t] < low[t].lowest()) continue;
             ++open.closer;
-            open.exact += decide(x.row(row_of(Size(t))), t, centroids, coarse);
+            open.exact += decide(x.row(row_of(Size(t))), t, own.place, centroids, coarse);
         }
         return open;
     }
@@ -198,6 +193,11 @@ private:
     static constexpr bool is_single = std::is_same_v<R, float>;
     // A score that none is below.
     static constexpr double no_score = -0x1p1000;
+
+    struct Candidate {
+        Size place;
+        double low = no_score, high = 0;  // scores
+    };
 
     // Room for what cannot be used where it lies.
     struct Room {
@@ -255,9 +255,9 @@ private:
                 4 * unit + rounding};
     }
 
-    // Lists places of centres whose scores may be as low as `limit`; returns the lowest scores that
-    // others may have.
-    Lows list_below(const Coarse<R>& coarse, std::size_t t, double limit) {
+    // Lists places of centres, other than `own`, whose scores may be as low as `limit`; returns the
+    // lowest scores that those left out may have.
+    Lows list_below(const Coarse<R>& coarse, std::size_t t, double limit, Size own) {
         const CoarsePanels& panels = coarse.panels();
         // Scores are seen without the offset, in float32: the limit must not be rounded down.
         const double offset = bounds_[t].offset, seen = limit - offset;
@@ -278,27 +278,33 @@ private:
         candidates_.clear();
         for (Size c = 0; c < count; ++c) {
             const Size place = Size(listed_[std::size_t(c)]);
-            if (coarse.centre(place) != Coarse<R>::none) candidates_.push_back({place});
+            if (place != own && coarse.centre(place) != Coarse<R>::none)
+                candidates_.push_back({place});
         }
         Lows rest;
         for (std::size_t g = 0; g < std::size(others); ++g) rest.of[g] = double(others[g]) + offset;
         return rest;
     }
 
-    // By a closer look at all centres whose scores may be as low as any, and if need be by their
-    // canonical scores. Returns whether there was need.
+    // By a closer look at the centre that seems the nearest, then at all whose scores may be as
+    // low, and if need be by their canonical scores. Returns whether there was need.
     template <class Row>
-    bool decide(const Row& row, std::size_t t, const Centroids<R>& centroids,
+    bool decide(const Row& row, std::size_t t, Size nearest, const Centroids<R>& centroids,
                 const Coarse<R>& coarse) {
-        low[t] = list_below(coarse, t, high[t]);
         if (std::isfinite(bounds_[t].width)) {
+            get_closer(row, coarse, nearest);
+            const Candidate own = look_closer(row, t, coarse, nearest);
+            high[t] = own.high;
+            if (high[t] < low[t].lowest()) return false;
+            low[t] = list_below(coarse, t, high[t], nearest);
             look_closer(row, t, coarse);
+            candidates_.push_back(own);
             const Candidate* best = &candidates_[0];
             for (const Candidate& one : candidates_)
                 if (one.high < best->high) best = &one;
             const auto lower = [&](const Candidate& one) {
-                double& own = low[t].of[coarse.group(one.place)];
-                own = std::min(own, one.low);
+                double& lowest = low[t].of[coarse.group(one.place)];
+                lowest = std::min(lowest, one.low);
             };
             for (const Candidate& one : candidates_)
                 if (&one != best) lower(one);
@@ -306,6 +312,8 @@ private:
             label[t] = std::int32_t(coarse.centre(best->place));
             if (high[t] < low[t].lowest()) return false;
             lower(*best);  // it may not be the label
+        } else {
+            low[t] = list_below(coarse, t, high[t], Coarse<R>::none);
         }
         R least = std::numeric_limits<R>::infinity();
         label[t] = 0;
@@ -322,28 +330,33 @@ private:
         return true;
     }
 
-    // Bounds of candidates by all bits that they have.
+    // Makes a row ready for closer looks, the first at the centre at `place`.
     template <class Row>
-    void look_closer(const Row& row, std::size_t t, const Coarse<R>& coarse) {
-        const double error = bounds_[t].closer;
+    void get_closer(const Row& row, const Coarse<R>& coarse, Size place) {
         sized_.resize(std::size_t(row.nonzeros));
         slots_.resize(std::size_t(row.nonzeros));
         for (Size e = 0; e < row.nonzeros; ++e) {
-            const Size f = Size(row.index[e]), slot = coarse.slot(f);
-            slots_[std::size_t(e)] = std::uint32_t(slot);
-            for (const Candidate& one : candidates_) coarse.fetch(one.place, slot);
+            const Size f = Size(row.index[e]);
+            slots_[std::size_t(e)] = std::uint32_t(coarse.slot(f));
+            if (place >= 0) coarse.fetch(place, coarse.slot(f));
             sized_[std::size_t(e)] = double(row.value[e]) * double(coarse.steps()[std::size_t(f)]);
         }
-        for (Candidate& one : candidates_) {
-            one.low = coarse.closer(sized_.data(), slots_.data(), row.nonzeros, one.place) - error;
-            one.high = one.low + 2 * error + coarse.start_slack(one.place);
-        }
     }
-
-    struct Candidate {
-        Size place;
-        double low = no_score, high = 0;  // scores
-    };
+    // Bounds of a candidate by all bits that it has; of all that are listed.
+    template <class Row>
+    Candidate look_closer(const Row& row, std::size_t t, const Coarse<R>& coarse,
+                          Size place) const {
+        const double error = bounds_[t].closer,
+                     low_score =
+                         coarse.closer(sized_.data(), slots_.data(), row.nonzeros, place) - error;
+        return {place, low_score, low_score + 2 * error + coarse.start_slack(place)};
+    }
+    template <class Row>
+    void look_closer(const Row& row, std::size_t t, const Coarse<R>& coarse) {
+        for (const std::uint32_t slot : slots_)
+            for (const Candidate& one : candidates_) coarse.fetch(one.place, Size(slot));
+        for (Candidate& one : candidates_) one = look_closer(row, t, coarse, one.place);
+    }
 
     Upcoming next_;
     std::vector<SlotRow<float>> given_;
