@@ -249,6 +249,26 @@ def test_long_rows_in_every_layout(dtype: str, monkeypatch: pytest.MonkeyPatch) 
         assert cases.bits(fitted(X, 6, rare_below, monkeypatch)) == cases.bits(wanted)
 
 
+@pytest.mark.parametrize("algorithm", ["lloyd", "moving"])
+def test_near_ties_in_every_layout(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows between two centres, but for less than float32 can tell, among many others."""
+    rng = np.random.default_rng(2)
+    n, d, k = 2000, 300, 12
+    centres = np.where(rng.uniform(size=(k, d)) < 0.2, rng.uniform(size=(k, d)), 0)
+    centres[1, 1::2] = centres[0, ::2]
+    centres[0, 1::2] = centres[1, ::2] = 0
+    dense = np.where(rng.uniform(size=(n, d)) < 0.1, rng.uniform(size=(n, d)), 0)
+    dense[:40] = centres[0] + centres[1]
+    for i, row in enumerate(dense[:40]):
+        row[i % 2 :: 2] *= 1 + 1e-10 * (i // 2)
+    X = sp.csr_matrix(rng.permutation(dense))
+    options = {"init": centres, "n_init": 1, "max_iter": 1}
+    wanted = fitted(X, k, 0, monkeypatch, algorithm=algorithm, **options)
+    for rare_below in (2, 4, k + 1):
+        model = fitted(X, k, rare_below, monkeypatch, algorithm=algorithm, **options)
+        assert cases.bits(model) == cases.bits(wanted)
+
+
 @pytest.mark.parametrize("scale", [1e-180, 1e180])
 def test_scaled_rows_in_every_layout(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     X = text() * scale

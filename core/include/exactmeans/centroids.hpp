@@ -116,8 +116,14 @@ public:
 
     // Hints to the layout for CSR rows, see there.
     void set_slots(std::vector<std::uint32_t> slots) { layout_.set_slots(std::move(slots)); }
-    void set_rare_below(Size centres) { layout_.set_rare_below(centres); }
-    void set_room(Size bytes) { layout_.set_room(bytes); }
+    void set_rare_below(Size centres) {
+        layout_.set_rare_below(centres);
+        narrow_.set_rare_below(centres);
+    }
+    void set_room(Size bytes) {
+        layout_.set_room(bytes);
+        narrow_.set_room(bytes);
+    }
     const std::uint32_t* slots_or_null() const { return layout_.slots_or_null(); }
     const Layout<R>& layout() const { return layout_; }
 
@@ -145,6 +151,18 @@ public:
         if (sparse() && dense) throw std::invalid_argument("sparse centres are for CSR rows");
         return sparse() ? layout_.panels(sparse_, d_, frame_, start_.data(), threads)
                         : layout_.panels(master_, d_, frame_, start_for(dense), dense, threads);
+    }
+
+    // The same for sparse centres and CSR rows in float32, whatever the centres are.
+    Panels<float> narrow_panels(const Threads& threads) const {
+        const std::lock_guard lock(layout_mutex_);
+        if (narrow_version_ != version_) {
+            narrow_version_ = version_;
+            narrow_start_.assign(std::size_t(padded<float>(k_)),
+                                 std::numeric_limits<float>::infinity());
+            std::copy_n(start_.begin(), k_, narrow_start_.begin());
+        }
+        return narrow_.panels(sparse_, d_, frame_, narrow_start_.data(), threads);
     }
 
     // Calls visit(f, value) for what a master says of a centre: every feature, or those listed.
@@ -200,7 +218,8 @@ private:
           start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
           norm2_(std::size_t(k)),
           moves_(std::size_t(k), 0),
-          layout_(k) {
+          layout_(k),
+          narrow_(k) {
         if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
     }
 
@@ -258,6 +277,7 @@ private:
                                                     (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
         journey.own2[std::size_t(j)] = own2;
         layout_.outdate(j);
+        narrow_.outdate(j);
         ++moves_[std::size_t(j)];
         set_norm(j, norm2);
     }
@@ -331,6 +351,9 @@ private:
     std::vector<Size> moves_;
     mutable std::mutex layout_mutex_;
     mutable Layout<R> layout_;
+    mutable Layout<float> narrow_;
+    mutable std::vector<float> narrow_start_;
+    mutable Size narrow_version_ = -1;
     mutable std::any other_layout_;
     mutable Spares spares_;
     mutable std::vector<R> from_zero_;

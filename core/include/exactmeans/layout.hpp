@@ -24,7 +24,9 @@ namespace exactmeans {
 template <class R>
 class Layout {
 public:
-    using Sparse = std::vector<SparseVector<R>>;
+    // Sparse centres, in the precision of the layout or a wider one.
+    template <class M>
+    using Sparse = std::vector<SparseVector<M>>;
 
     explicit Layout(Size k) : k_(k), stale_(std::size_t(k), 1) {}
     // With the hints of another one, but sparse centres in this order, in so many panels.
@@ -95,7 +97,8 @@ public:
         return view;
     }
 
-    Panels<R> panels(const Sparse& master, Size d, const Frame<R>& frame, const R* start,
+    template <class M>
+    Panels<R> panels(const Sparse<M>& master, Size d, const Frame<M>& frame, const R* start,
                      const Threads& threads) {
         const Size stale = Size(std::count(stale_.begin(), stale_.end(), char(1)));
         if (stale && (rare_below_ < 0 || 4 * stale >= k_)) choose(master, d);
@@ -157,31 +160,34 @@ private:
         }
     }
 
-    const SparseVector<R>& at(const Sparse& master, Size place) const {
+    template <class M>
+    const SparseVector<M>& at(const Sparse<M>& master, Size place) const {
         return master[std::size_t(order_.empty() ? place : order_[std::size_t(place)])];
     }
 
     // The slots of the sparse centres at places [j, j + some), which fill a unit.
-    void pack(const Sparse& master, const Panels<R>& view, const Frame<R>& frame,
+    template <class M>
+    void pack(const Sparse<M>& master, const Panels<R>& view, const Frame<M>& frame,
               const Panel& panel, Size j, Size some) {
         for (Size slot = 0; slot < view.d; ++slot) {
             R* to = lanes(panel, j, view.d, slot);
             std::fill(to, to + unit_width<R>, R(0));
         }
         for (Size l = 0; l < some; ++l) {
-            const SparseVector<R>& own = at(master, j + l);
+            const SparseVector<M>& own = at(master, j + l);
             for (std::size_t t = 0; t < own.feature.size(); ++t) {
                 const Size f = Size(own.feature[t]), slot = view.slots ? Size(view.slots[f]) : f;
                 if (slot < view.d)
-                    lanes(panel, j, view.d, slot)[l] = packed(frame, f, own.value[t]);
+                    lanes(panel, j, view.d, slot)[l] = R(Layout<M>::packed(frame, f, own.value[t]));
             }
         }
     }
 
     // Decides which features are rare, from the centres as they are.
-    void choose(const Sparse& master, Size d) {
+    template <class M>
+    void choose(const Sparse<M>& master, Size d) {
         Size nonzeros = 0;
-        for (const SparseVector<R>& centre : master) nonzeros += centre.size();
+        for (const SparseVector<M>& centre : master) nonzeros += centre.size();
         // What is rare may be a little out of date: lists have whatever has no slot.
         if (rare_below_ >= 0 && 8 * std::abs(nonzeros - chosen_for_) <= chosen_for_) return;
         chosen_for_ = nonzeros;
@@ -204,10 +210,11 @@ private:
     }
 
     // Slots for the features of enough centres, those of most of them first.
-    void find_frequent(const Sparse& master, Size d) {
+    template <class M>
+    void find_frequent(const Sparse<M>& master, Size d) {
         if (d > largest_sparse_d) throw std::invalid_argument("X must have at most 2^31 columns");
         places_.assign(std::size_t(d), 0u);
-        for (const SparseVector<R>& centre : master)
+        for (const SparseVector<M>& centre : master)
             for (const std::uint32_t f : centre.feature) ++places_[f];
         constexpr int magnitudes = 32;
         Size first[magnitudes + 1] = {};
@@ -221,12 +228,13 @@ private:
     }
 
     // Lists the centres of each feature that has no slot in the panels.
-    void list_rare(const Sparse& master, Size d, const Frame<R>& frame, const Threads& threads) {
+    template <class M>
+    void list_rare(const Sparse<M>& master, Size d, const Frame<M>& frame, const Threads& threads) {
         const std::uint32_t rare = std::uint32_t(frequent_ + 1);
         const Size ranges = 8 * threads.n_jobs, step = d / ranges + 1;
         const auto for_range = [&](Size begin, Size end, auto fn) {
             for (Size j = 0; j < k_; ++j) {
-                const SparseVector<R>& own = at(master, j);
+                const SparseVector<M>& own = at(master, j);
                 const auto from =
                     std::lower_bound(own.feature.begin(), own.feature.end(), std::uint32_t(begin));
                 for (std::size_t t = std::size_t(from - own.feature.begin());
@@ -239,7 +247,7 @@ private:
             Size& own = total[std::size_t(begin / step) + 1];
             for (Size f = begin; f < end; ++f)
                 if (places_[std::size_t(f)] >= rare) places_[std::size_t(f)] = rare;
-            for_range(begin, end, [&](Size, std::uint32_t f, R) {
+            for_range(begin, end, [&](Size, std::uint32_t f, M) {
                 ++places_[f];
                 ++own;
             });
@@ -259,9 +267,9 @@ private:
                 next[std::size_t(f - begin)] = at;
                 at += count;
             }
-            for_range(begin, end, [&](Size j, std::uint32_t f, R value) {
-                postings_[next[std::size_t(Size(f) - begin)]++] = {std::uint32_t(j),
-                                                                   packed(frame, Size(f), value)};
+            for_range(begin, end, [&](Size j, std::uint32_t f, M value) {
+                postings_[next[std::size_t(Size(f) - begin)]++] = {
+                    std::uint32_t(j), R(Layout<M>::packed(frame, Size(f), value))};
             });
             for (Size f = begin; f < end; ++f)
                 if (places_[std::size_t(f)] >= rare && places_[std::size_t(f)] != no_slot)

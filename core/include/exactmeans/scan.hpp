@@ -11,8 +11,10 @@
 #include "exactmeans/centroids.hpp"
 #include "exactmeans/first_look.hpp"
 #include "exactmeans/kernels.hpp"
+#include "exactmeans/pair_score.hpp"
 #include "exactmeans/row_slacks.hpp"
 #include "exactmeans/rows.hpp"
+#include "exactmeans/score_error.hpp"
 #include "exactmeans/slot_rows.hpp"
 
 namespace exactmeans {
@@ -27,6 +29,8 @@ struct Work {
     std::int32_t* labels;
     RowSlacks<R>& slacks;
     Panels<R> panels{};
+    Panels<float> narrow{};  // in place of those, if it has lists
+    ScoreError narrow_error{};
 
     Work(const Rows& rows, const Centroids<R>& centres, std::int32_t* row_labels,
          RowSlacks<R>& row_slacks)
@@ -36,6 +40,22 @@ struct Work {
     // Scan::nearest, and what bounds need to know of the rows, before slack().
     void pack_centres(const Threads& threads) {
         panels = centroids.panels(is_dense<Rows>, threads);
+    }
+    // The same for labels by scores in float32, which take half the room, before Scan::nearest
+    // without a second and Scan::nearest_two; false if that is not for these rows and centres.
+    bool pack_narrow(const Threads& threads) {
+        if constexpr (is_dense<Rows> || sizeof(R) == sizeof(float)) {
+            return false;
+        } else {
+            if (!centroids.sparse() || !centroids.frame().packs_as_is() ||
+                centroids.frame().metric == Metric::manhattan)
+                return false;
+            narrow_error = ScoreError(centroids);
+            if (!narrow_error.is_usual()) return false;
+            narrow = centroids.narrow_panels(threads);
+            if (narrow.postings) look_at_rows(threads);
+            return narrow.postings != nullptr;
+        }
     }
     void look_at_rows(const Threads& threads) { slacks.look(x, centroids, threads); }
     // May labels come from scores in another order than the contract's? Asks for both of these.
@@ -65,9 +85,14 @@ public:
         score.resize(std::size_t(count));
         second.resize(std::size_t(with_second ? count : 0));
         const Nearest<R> out{label.data(), score.data(), with_second ? second.data() : nullptr};
-        if constexpr (!is_dense<Rows>)
+        if constexpr (!is_dense<Rows>) {
+            if (!with_second && work.narrow.postings) {
+                from_narrow(work, begin, ids, count);
+                return;
+            }
             if (!with_second && work.loose())
                 return from_scores(work, begin, ids, count, [](Size, Size, const R*) {});
+        }
         nearest_by(work, begin, ids, count, out);
     }
 
@@ -82,10 +107,46 @@ public:
 
     // Likewise, with a second, for rows ids[t]; where centres have lists, scores may be loose.
     void nearest_two(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
-        if (!work.loose()) return nearest(work, begin, ids, count, true);
+        const bool loose = work.narrow.postings || work.loose();
+        nearest(work, begin, ids, count, !loose);
+    }
+
+    // Labels of rows by scores in float32. What is told are bounds of exact scores, but for what
+    // canonical ones are off by: no label's is above the score, and no other centre's below the
+    // second. Returns how many rows had to be compared otherwise.
+    Size from_narrow(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
+        const Size k = work.centroids.k(), batch = batch_of(work.x, k * Size(sizeof(float)));
         label.resize(std::size_t(count));
         score.resize(std::size_t(count));
-        from_scores(work, begin, ids, count, [](Size, Size, const R*) {});
+        second.resize(std::size_t(count));
+        take_ids(begin, ids, count);
+        narrow_scores_.resize(std::size_t(batch * k));
+        narrow_.resize(std::size_t(2 * batch));
+        error_.resize(std::size_t(batch));
+        Size open = 0;
+        for (Size t = 0; t < count; t += batch) {
+            const Size some = std::min(batch, count - t);
+            const Size* const own = id_.data() + t;
+            const SlotRow<float>* const rows =
+                narrow_slots_.load_frequent(work.x, work.narrow, own, some);
+            kernels<float>().scores_csr(rows, some, work.narrow, narrow_scores_.data());
+            narrow_slots_.add_rare(work.narrow, narrow_scores_.data());
+            kernels<float>().lowest_two(narrow_scores_.data(), some, k,
+                                        {label.data() + t, narrow_.data(), narrow_.data() + batch});
+            for (Size r = 0; r < some; ++r) {
+                const double error = work.narrow_error.of_single(work.x.row(own[r]));
+                error_[std::size_t(r)] = error;
+                score[std::size_t(t + r)] = R(double(narrow_[std::size_t(r)]) + error);
+                second[std::size_t(t + r)] = R(double(narrow_[std::size_t(batch + r)]) - error);
+            }
+            bound(work, t, some);
+            for (Size r = 0; r < some; ++r) {
+                if (far_[std::size_t(r)] > near_[std::size_t(r)]) continue;
+                ++open;
+                put_in_order(work, t + r, narrow_scores_.data() + r * k, error_[std::size_t(r)]);
+            }
+        }
+        return open;
     }
 
     // Makes rows ready for in_panel, to which ids[t] is known as t.
@@ -153,13 +214,10 @@ private:
     // (docs/numerics.md, "Loose scores").
     template <class Keep>
     void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count, Keep keep) {
-        const Size k = work.centroids.k();
-        const Size batch =
-            std::clamp<Size>((Size(1) << 20) / (k * Size(sizeof(R))), 1, batch_rows(work.x));
+        const Size k = work.centroids.k(), batch = batch_of(work.x, k * Size(sizeof(R)));
         second.resize(std::size_t(count));
         scores_.resize(std::size_t(batch * k));
-        id_.resize(std::size_t(count));
-        for (Size t = 0; t < count; ++t) id_[std::size_t(t)] = ids ? ids[t] : begin + t;
+        take_ids(begin, ids, count);
         for (Size t = 0; t < count; t += batch) {
             const Size some = std::min(batch, count - t);
             const Size* const own = id_.data() + t;
@@ -174,13 +232,47 @@ private:
         if (work.loose()) put_in_order(work, count);
     }
 
-    void put_in_order(const Work<Rows>& work, Size count) {
+    void take_ids(Size begin, const Size* ids, Size count) {
+        id_.resize(std::size_t(count));
+        for (Size t = 0; t < count; ++t) id_[std::size_t(t)] = ids ? ids[t] : begin + t;
+    }
+    // Rows whose scores, all of them, stay in the cache.
+    static Size batch_of(const Rows& x, Size bytes) {
+        return std::clamp<Size>((Size(1) << 20) / bytes, 1, batch_rows(x));
+    }
+
+    // How far the second centres of `count` rows from t on are at least, and within what reach of
+    // the first ones others may get lower scores; into far_ and near_.
+    void bound(const Work<Rows>& work, Size t, Size count) {
         const ScoredRows<R> scored = work.slacks.scored();
-        near_.resize(id_.size());
-        far_.resize(id_.size());
-        kernels<R>().lower_bounds(scored, id_.data(), second.data(), count, far_.data());
-        kernels<R>().upper_bounds(scored, id_.data(), score.data(), count, near_.data());
-        bound_kernels().reach(scored.margins, id_.data(), near_.data(), count, near_.data());
+        const Size* const own = id_.data() + t;
+        near_.resize(std::size_t(count));
+        far_.resize(std::size_t(count));
+        kernels<R>().lower_bounds(scored, own, second.data() + t, count, far_.data());
+        kernels<R>().upper_bounds(scored, own, score.data() + t, count, near_.data());
+        bound_kernels().reach(scored.margins, own, near_.data(), count, near_.data());
+    }
+
+    // The label of the row at t, by canonical scores of the centres that others, off by an error,
+    // leave open.
+    void put_in_order(const Work<Rows>& work, Size t, const float* others, double error) {
+        const Size i = id_[std::size_t(t)], k = work.centroids.k();
+        const RowSlack slack = work.slack(i);
+        const double near = slack.upper(double(score[std::size_t(t)]));
+        R least = std::numeric_limits<R>::infinity();
+        label[std::size_t(t)] = 0;
+        for (Size j = 0; j < k; ++j) {
+            const double low = slack.lower(double(others[j]) - error);
+            if (slack.holds() && slack.apart(low, near)) continue;
+            const R own = score_of_(work.centroids, work.x.row(i), j);
+            if (!(own < least)) continue;
+            least = own;
+            label[std::size_t(t)] = std::int32_t(j);
+        }
+    }
+
+    void put_in_order(const Work<Rows>& work, Size count) {
+        bound(work, 0, count);
         std::vector<Size> open, at;
         for (Size t = 0; t < count; ++t) {
             const std::size_t s = std::size_t(t);
@@ -225,12 +317,51 @@ private:
     }
 
     std::vector<R> scores_;
+    std::vector<float> narrow_scores_, narrow_;
+    std::vector<double> error_;
+    SlotRows<float> narrow_slots_;
+    PairScore<R> score_of_;
     std::vector<Size> id_;
     std::vector<float> near_, far_;
     DenseTile<R> tile_;
     SlotRows<R> slots_;
     const SlotRow<R>* rows_ = nullptr;
     std::vector<std::conditional_t<is_dense<Rows>, const R*, SlotRow<R>>> picked_;
+};
+
+// Lays out centres for labels of rows: in float32 where that tells nearly all of them, which a few
+// rows are asked in each pass.
+class Narrow {
+public:
+    template <class Rows>
+    void pack(Work<Rows>& work, const Threads& threads) {
+        if constexpr (!is_dense<Rows>) {
+            if (wait_ > 0)
+                --wait_;
+            else if (work.pack_narrow(threads) && pays(work))
+                return;
+            work.narrow = {};
+        }
+        work.pack_centres(threads);
+        if (work.loose()) work.look_at_rows(threads);
+    }
+
+private:
+    static constexpr Size probed = 128;
+    static constexpr int passes_without = 16;
+
+    template <class Rows>
+    bool pays(const Work<Rows>& work) {
+        const Size some = std::min(probed, work.x.n);
+        std::vector<Size> ids(static_cast<std::size_t>(some));
+        for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (work.x.n / some);
+        Scan<Rows> scan;
+        if (16 * scan.from_narrow(work, 0, ids.data(), some) <= some) return true;
+        wait_ = passes_without;
+        return false;
+    }
+
+    int wait_ = 0;
 };
 
 // Rows per unit of parallel work. Dense: about a million multiply-adds, and whole register tiles;

@@ -73,8 +73,8 @@ public:
 
     // Entries of frequent features only; add_rare then adds what the others do to the scores. So
     // they come in another order than the contract's.
-    template <class I>
-    const SlotRow<R>* load_frequent(const CsrRows<R, I>& x, const Panels<R>& panels,
+    template <class X, class I>
+    const SlotRow<R>* load_frequent(const CsrRows<X, I>& x, const Panels<R>& panels,
                                     const Size* ids, Size count) {
         rows_.resize(std::size_t(count));
         const auto row_of = [&](Size t) { return x.row(ids[t]); };
@@ -97,9 +97,9 @@ public:
                 // Written wherever it belongs, without a branch that nobody could foretell.
                 const std::uint32_t slot = panels.slots[row.index[e]];
                 to[kept] = slot;
-                to_value[kept] = row.value[e];
+                to_value[kept] = R(row.value[e]);
                 kept += slot < rare;
-                rare_[std::size_t(found)] = {slot - rare, row.value[e]};
+                rare_[std::size_t(found)] = {slot - rare, R(row.value[e])};
                 found += slot >= rare && slot != no_slot;
             }
             rows_[std::size_t(t)] = {to, to_value, kept};

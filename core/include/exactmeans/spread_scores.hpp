@@ -16,41 +16,9 @@
 #include "exactmeans/members.hpp"
 #include "exactmeans/parallel.hpp"
 #include "exactmeans/rows.hpp"
+#include "exactmeans/score_error.hpp"
 
 namespace exactmeans {
-
-// What scores that are not canonical may be off by.
-class ScoreError {
-public:
-    ScoreError() = default;
-    template <class R>
-    explicit ScoreError(const Centroids<R>& centroids) {
-        const Frame<R>& frame = centroids.frame();
-        const double pull = std::ldexp(frame.scale(), frame.packing);
-        for (Size j = 0; j < centroids.k(); ++j) {
-            longest_ = std::max(longest_, std::sqrt(centroids.norm2(j)) * pull);
-            start_ = std::max(start_, double(centroids.start()[j]));
-        }
-    }
-    // Whatever the order in which products are added up, a row's exact score and its canonical one
-    // differ from what comes out by no more than this, together. Infinite where that may not be so.
-    template <class Row>
-    double of(const Row& row) const {
-        double norm2 = 0;
-        for (Size t = 0; t < row.nonzeros; ++t)
-            norm2 += double(row.value[t]) * double(row.value[t]);
-        const double norm = std::sqrt(norm2), m = double(row.nonzeros);
-        if (!(norm < usual && longest_ < usual && start_ < usual && m < 0x1p16))
-            return std::numeric_limits<double>::infinity();
-        return (norm * longest_ + start_) * (m + 32) * 0x1p-22 +
-               (m + 1) * (1 + norm + longest_) * 0x1p-90;
-    }
-
-private:
-    static constexpr double usual = 0x1p50;
-
-    double longest_ = 0, start_ = 0;  // of the centres, as scores see them
-};
 
 template <class R>
 class SpreadScores {

@@ -40,8 +40,7 @@ public:
                 }
             }
         }
-        work.pack_centres(threads);
-        if (work.loose()) work.look_at_rows(threads);
+        narrow_.pack(work, threads);
     }
 
     template <class Rows>
@@ -83,6 +82,7 @@ public:
 private:
     const Coarse<R>* coarse_ = nullptr;  // null: no first look in this pass
     FirstLook<R> look_;
+    Narrow narrow_;
 };
 
 }  // namespace exactmeans

@@ -53,7 +53,7 @@ public:
         }
         sifts_ = false;
         seen_ = unseen;
-        pack(work, threads);
+        narrow_.pack(work, threads);
     }
 
     template <class Rows>
@@ -166,12 +166,6 @@ private:
         }
     }
 
-    template <class Rows>
-    static void pack(Work<Rows>& work, const Threads& threads) {
-        work.pack_centres(threads);
-        if (work.loose()) work.look_at_rows(threads);
-    }
-
     // A pass over centres that are not for a first look.
     template <class Rows>
     void start_without(Work<Rows>& work, const Threads& threads) {
@@ -180,7 +174,7 @@ private:
         seen_ = steps_->version();
         error_ = ScoreError(work.centroids);
         if (sifts_) find_open(work, threads);
-        if (!sifts_ || !open_.empty()) pack(work, threads);
+        if (!sifts_ || !open_.empty()) narrow_.pack(work, threads);
     }
     // Which rows must be compared with all centres.
     template <class Rows>
@@ -274,12 +268,13 @@ private:
         if (steps_) steps_->tell({end - begin, entries(work.x, begin, end), tally.changed, count});
         return tally;
     }
-    // By the two lowest scores of a row, which may be loose. Of scores within rounding of each
-    // other, any may be the label's.
+    // By the two lowest scores of a row, which may be loose, or bounds of them. Of scores within
+    // rounding of each other, any may be the label's.
     template <class Rows>
     void bound(const Work<Rows>& work, Size i, double first, double second) {
         const double off = error_.of(work.x.row(i));
-        keep(i, first + 2 * off, (second - first > 2 * off ? second : first) - off);
+        keep(i, first + 2 * off,
+             (second - first > 2 * off ? second : std::min(first, second)) - off);
     }
 
     // Rounded outwards.
@@ -305,6 +300,7 @@ private:
     bool sifts_ = false, any_below_ = true;
     Size seen_ = unseen;  // version of the centres that the bounds hold for
     FirstLook<R> look_;
+    Narrow narrow_;
     std::vector<RowBounds> bounds_;
 };
 
