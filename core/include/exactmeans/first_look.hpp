@@ -152,7 +152,7 @@ public:
     template <class Row>
     void refine(const Row& row, Size t, const Coarse<R>& coarse, Size own, double& own_high,
                 double& others_low) {
-        get_closer(row, coarse, own);
+        get_ready_closer(row, coarse, own);
         if (own >= 0) own_high = look_closer(row, std::size_t(t), coarse, own).high;
         others_low = list_below(coarse, std::size_t(t), own_high, own).lowest();
         look_closer(row, std::size_t(t), coarse);
@@ -292,7 +292,7 @@ private:
     bool decide(const Row& row, std::size_t t, Size nearest, const Centroids<R>& centroids,
                 const Coarse<R>& coarse) {
         if (std::isfinite(bounds_[t].width)) {
-            get_closer(row, coarse, nearest);
+            get_ready_closer(row, coarse, nearest);
             const Candidate own = look_closer(row, t, coarse, nearest);
             high[t] = own.high;
             if (high[t] < low[t].lowest()) return false;
@@ -332,7 +332,7 @@ private:
 
     // Makes a row ready for closer looks, the first at the centre at `place`.
     template <class Row>
-    void get_closer(const Row& row, const Coarse<R>& coarse, Size place) {
+    void get_ready_closer(const Row& row, const Coarse<R>& coarse, Size place) {
         sized_.resize(std::size_t(row.nonzeros));
         slots_.resize(std::size_t(row.nonzeros));
         for (Size e = 0; e < row.nonzeros; ++e) {
