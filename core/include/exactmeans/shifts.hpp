@@ -65,7 +65,7 @@ public:
 
 private:
     using typename Steps<R>::Told;
-    using typename Steps<R>::Step;
+    using typename Trail<R>::Step;
     using Steps<R>::k_;
     using Steps<R>::sifts_;
     static constexpr Size unit = CoarsePanels::unit;
@@ -124,8 +124,7 @@ private:
         }
         steps_.resize(std::size_t(centroids.d()));
         const double tiny = this->template tabulate<int(most_groups)>(
-            centroids.d(), this->compare(centroids, moved, threads),
-            [&](std::size_t m) { return group(moved[m]); }, threads,
+            centroids, moved, [&](std::size_t m) { return group(moved[m]); }, threads,
             [&](Size f, const std::uint16_t* most) {
                 std::copy_n(most, 2 * most_groups, steps_[std::size_t(f)].half);
             });
@@ -182,8 +181,8 @@ private:
 
     void divide(const Centroids<R>& centroids, const std::vector<Size>& moved,
                 const Threads& threads) {
-        const std::vector<Step> changes = this->compare(centroids, moved, threads);
-        const std::vector<Size> order = wildest_first(centroids, moved, changes);
+        const std::vector<Size> order =
+            wildest_first(centroids, moved, this->compare(centroids, moved, threads));
         std::fill(place_.begin(), place_.end(), still);
         std::vector<Size> looked;
         std::vector<char> bounded(moved.size());
@@ -198,20 +197,20 @@ private:
         }
         wild_.hold(centroids, looked, all_, threads);
         for (const Size j : looked) place_[std::size_t(j)] = std::int32_t(wild_.place(j));
-        this->bound(centroids, moved, changes, bounded, threads);
+        this->bound(centroids, moved, bounded, threads);
     }
 
     // By how much they might change the score of a row as long as the longest centre.
     std::vector<Size> wildest_first(const Centroids<R>& centroids, const std::vector<Size>& moved,
-                                    const std::vector<Step>& changes) const {
+                                    const std::vector<Step>& steps) const {
         double norm2 = 0;
         for (Size j = 0; j < k_; ++j) norm2 = std::max(norm2, centroids.norm2(j));
         const double length = std::sqrt(norm2) / centroids.frame().scale();
         std::vector<double> most(moved.size());
         for (std::size_t m = 0; m < moved.size(); ++m) {
             const double start = this->started(centroids, moved[m]);
-            most[m] = std::max(length * std::sqrt(changes[m].fall2) - start,
-                               length * std::sqrt(changes[m].rise2) + start);
+            most[m] = std::max(length * std::sqrt(steps[m].fall2) - start,
+                               length * std::sqrt(steps[m].rise2) + start);
         }
         std::vector<Size> order(moved.size());
         std::iota(order.begin(), order.end(), Size(0));

@@ -23,9 +23,7 @@ public:
         const std::vector<Size> moved = this->moved_centres(centroids);
         const bool calm = pays_soon(centroids, last);
         sifts_ = calm && this->from() >= 0 && pays_now(last);
-        if (sifts_)
-            bound(centroids, moved, this->compare(centroids, moved, threads),
-                  std::vector<char>(moved.size(), 1), threads);
+        if (sifts_) bound(centroids, moved, std::vector<char>(moved.size(), 1), threads);
         if (calm) this->remember(centroids, moved, threads);
     }
 
@@ -45,14 +43,12 @@ public:
 
 protected:
     using typename Trail<R>::Told;
-    using typename Trail<R>::Step;
     using Trail<R>::k_;
     using Trail<R>::sifts_;
 
     // Makes the table, of those that moved which are chosen.
     void bound(const Centroids<R>& centroids, const std::vector<Size>& moved,
-               const std::vector<Step>& steps, const std::vector<char>& chosen,
-               const Threads& threads) {
+               const std::vector<char>& chosen, const Threads& threads) {
         fall_ = extra_ = 0;
         table_.clear();
         for (std::size_t m = 0; m < moved.size(); ++m) {
@@ -65,7 +61,7 @@ protected:
         }
         if (table_.empty()) return;
         tiny_ = this->template tabulate<1>(
-            centroids.d(), steps, [&](std::size_t m) { return chosen[m] ? 0 : -1; }, threads,
+            centroids, moved, [&](std::size_t m) { return chosen[m] ? 0 : -1; }, threads,
             [&](Size f, const std::uint16_t* most) {
                 table_[std::size_t(f)] =
                     std::bit_cast<float>(std::uint32_t(most[0]) << 16 | most[1]);

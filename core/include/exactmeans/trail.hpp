@@ -55,12 +55,10 @@ protected:
     const Size k_;
     bool sifts_ = false;
 
-    // What became of a centre: features whose packed values are others now, by how much at most,
-    // and the length of the part that lowers scores and of the one that raises them.
+    // How far a centre went: the length of the part that lowers scores, and of the one that raises
+    // them.
     struct Step {
-        std::vector<std::uint32_t> feature;
-        std::vector<float> by;
-        double fall2 = 0, rise2 = 0, largest = 0;
+        double fall2 = 0, rise2 = 0;
     };
 
     Told told() { return std::exchange(told_, {}); }
@@ -89,7 +87,10 @@ protected:
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
             if (moves_[std::size_t(j)] == centroids.moves(j)) return;
-            then_[std::size_t(j)] = centroids.nonzeros(j);
+            if (centroids.sparse())
+                then_[std::size_t(j)] = centroids.sparse_master(j);
+            else
+                then_[std::size_t(j)] = centroids.nonzeros(j);
             moves_[std::size_t(j)] = centroids.moves(j);
         });
         std::copy_n(centroids.start(), k_, start_.begin());
@@ -102,47 +103,70 @@ protected:
 
     std::vector<Step> compare(const Centroids<R>& centroids, const std::vector<Size>& moved,
                               const Threads& threads) const {
-        std::vector<Step> changes(moved.size());
+        std::vector<Step> steps(moved.size());
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
-            if (moves_[std::size_t(j)] != centroids.moves(j))
-                changes[std::size_t(m)] = step_of(centroids, j);
+            SparseVector<R> buffer;
+            Place at;
+            Step step;
+            walk(centroids, j, centroids.nonzeros(j, buffer), at, centroids.d(),
+                 [&](Size, double by) {
+                     const double fall = std::min(by, 0.0), rise = std::max(by, 0.0);
+                     step.fall2 += fall * fall;
+                     step.rise2 += rise * rise;
+                 });
+            steps[std::size_t(m)] = step;
         });
-        return changes;
+        return steps;
     }
-    // Calls write(f, most) for each of d features, where most[g] is the most by which a step of
-    // group g fell, and most[Groups + g] by which it rose, in first halves of float32s; group(m) is
-    // that of step m, negative if it is left out. Returns what underflow of an entry does.
+    // Calls write(f, most) for each feature, where most[g] is the most by which a centre of group g
+    // fell since then, and most[Groups + g] by which it rose, in first halves of float32s; group(m)
+    // is that of moved[m], negative if it is left out. Returns what underflow of an entry does.
     template <int Groups, class Group, class Write>
-    static double tabulate(Size d, const std::vector<Step>& steps, Group group,
-                           const Threads& threads, Write write) {
-        double largest = 0x1p-60;
-        for (std::size_t m = 0; m < steps.size(); ++m)
-            if (group(m) >= 0) largest = std::max(largest, steps[m].largest);
-        // None is so small that kernels would meet numbers below the normal ones.
-        const float least = float(largest * 0x1p-24);
+    double tabulate(const Centroids<R>& centroids, const std::vector<Size>& moved, Group group,
+                    const Threads& threads, Write write) {
         constexpr std::size_t width = 2 * Groups;
-        threads.ranges(d, d / threads.n_jobs + 1, [&](Size begin, Size end, int) {
-            std::vector<float> most(static_cast<std::size_t>(end - begin) * width, least);
-            for (std::size_t m = 0; m < steps.size(); ++m) {
-                if (group(m) < 0) continue;
-                const Step& step = steps[m];
-                const auto at = [&](Size f) {
-                    return std::size_t(std::lower_bound(step.feature.begin(), step.feature.end(),
-                                                        std::uint32_t(f)) -
-                                       step.feature.begin());
-                };
-                float *const fallen = most.data() + group(m), *const risen = fallen + Groups;
-                for (std::size_t t = at(begin), past = at(end); t < past; ++t) {
-                    const std::size_t f = std::size_t(Size(step.feature[t]) - begin) * width;
-                    fallen[f] = std::max(fallen[f], -step.by[t]);
-                    risen[f] = std::max(risen[f], step.by[t]);
+        const Size d = centroids.d(), range = d / threads.n_jobs + 1;
+        most_.resize(std::size_t(d) * width);
+        std::vector<SparseVector<R>> made(centroids.sparse() ? 0 : moved.size());
+        for (std::size_t m = 0; m < made.size(); ++m) made[m] = centroids.nonzeros(moved[m]);
+        std::vector<double> largest_of(static_cast<std::size_t>(threads.n_jobs), 0x1p-60);
+        threads.ranges(d, range, [&](Size begin, Size end, int worker) {
+            double& largest = largest_of[std::size_t(worker)];
+            const auto now = [&](std::size_t m) -> const SparseVector<R>& {
+                return made.empty() ? centroids.sparse_master(moved[m]) : made[m];
+            };
+            std::vector<Place> at(moved.size());
+            for (std::size_t m = 0; m < moved.size(); ++m)
+                at[m] = {first(then_[std::size_t(moved[m])], begin), first(now(m), begin)};
+            // A block of features stays in the first cache.
+            for (Size past; begin < end; begin = past) {
+                past = std::min(end, begin + Size(0x2000 / width));
+                std::fill(most_.begin() + begin * Size(width), most_.begin() + past * Size(width),
+                          0.0f);
+                for (std::size_t m = 0; m < moved.size(); ++m) {
+                    if (group(m) < 0) continue;
+                    float* const fallen = most_.data() + group(m);
+                    walk(centroids, moved[m], now(m), at[m], past, [&](Size f, double by) {
+                        float *const low = fallen + std::size_t(f) * width, *const high =
+                                                                                low + Groups;
+                        const float most = float(by * (1 + 0x1p-22));
+                        *low = std::max(*low, -most);
+                        *high = std::max(*high, most);
+                        largest = std::max(largest, std::abs(by));
+                    });
                 }
             }
+        });
+        const double largest = *std::max_element(largest_of.begin(), largest_of.end());
+        // None is so small that kernels would meet numbers below the normal ones.
+        const float least = float(largest * 0x1p-24);
+        threads.ranges(d, range, [&](Size begin, Size end, int) {
             std::uint16_t half[width];
             for (Size f = begin; f < end; ++f) {
-                const float* const own = most.data() + std::size_t(f - begin) * width;
-                for (std::size_t g = 0; g < width; ++g) half[g] = half_above(own[g]);
+                const float* const own = most_.data() + std::size_t(f) * width;
+                for (std::size_t g = 0; g < width; ++g)
+                    half[g] = half_above(std::max(own[g], least));
                 write(f, half);
             }
         });
@@ -155,42 +179,56 @@ private:
         return std::uint16_t((std::bit_cast<std::uint32_t>(x) + 0xffff) >> 16);
     }
 
-    Step step_of(const Centroids<R>& centroids, Size j) const {
-        SparseVector<R> buffer;
-        const SideBySide<R> both(then_[std::size_t(j)], centroids.nonzeros(j, buffer));
-        Step step;
-        step.feature.assign(both.feature(), both.feature() + both.size());
-        step.by.resize(step.feature.size());
-        // Sums that need not wait for each other.
-        constexpr Size lanes = 4;
-        double fall2[lanes] = {}, rise2[lanes] = {}, largest[lanes] = {};
-        const auto each = [&](auto packed) {
-            const auto one = [&](Size t, Size lane) {
-                const double by = packed(t, both.right()[t]) - packed(t, both.left()[t]);
-                step.by[std::size_t(t)] = float(by * (1 + 0x1p-22));
-                const double fall = std::min(by, 0.0), rise = std::max(by, 0.0);
-                fall2[lane] += fall * fall;
-                rise2[lane] += rise * rise;
-                largest[lane] = std::max(largest[lane], rise - fall);
-            };
-            Size t = 0;
-            for (; t + lanes <= both.size(); t += lanes)
-                for (Size lane = 0; lane < lanes; ++lane) one(t + lane, lane);
-            for (; t < both.size(); ++t) one(t, 0);
-        };
+    // How far a walk along a centre has come: in what it was, and in what it is.
+    struct Place {
+        Size then = 0, now = 0;
+    };
+    static Size first(const SparseVector<R>& vector, Size feature) {
+        return std::lower_bound(vector.feature.begin(), vector.feature.end(),
+                                std::uint32_t(feature)) -
+               vector.feature.begin();
+    }
+    // Calls visit(f, by) for the features of centre j, as it was and is now, up to one of them: by
+    // how much the packed value rose.
+    template <class Visit>
+    void walk(const Centroids<R>& centroids, Size j, const SparseVector<R>& now, Place& at,
+              Size past, Visit visit) const {
+        if (moves_[std::size_t(j)] == centroids.moves(j)) return;  // its start alone is another
         const Frame<R>& frame = centroids.frame();
         if (frame.packs_as_is())
-            each([](Size, R value) { return -double(value); });
+            walk(then_[std::size_t(j)], now, at, past, visit,
+                 [](Size, R value) { return -double(value); });
         else
-            each([&](Size t, R value) {
-                return double(Layout<R>::packed(frame, Size(both.feature()[t]), value));
-            });
-        for (Size lane = 0; lane < lanes; ++lane) {
-            step.fall2 += fall2[lane];
-            step.rise2 += rise2[lane];
-            step.largest = std::max(step.largest, largest[lane]);
+            walk(then_[std::size_t(j)], now, at, past, visit,
+                 [&](Size f, R value) { return double(Layout<R>::packed(frame, f, value)); });
+    }
+    template <class Visit, class Packed>
+    static void walk(const SparseVector<R>& then, const SparseVector<R>& now, Place& at, Size past,
+                     Visit visit, Packed packed) {
+        const std::uint32_t *const a = then.feature.data(), *const b = now.feature.data();
+        const Size na = then.size(), nb = now.size();
+        Size s = at.then, t = at.now;
+        const auto old = [&] { return packed(Size(a[s]), then.value[std::size_t(s)]); };
+        const auto is = [&] { return packed(Size(b[t]), now.value[std::size_t(t)]); };
+        while (s < na && t < nb && Size(std::min(a[s], b[t])) < past) {
+            // Lists are mostly alike: a branch that is foreseen waits for neither of them.
+            if (a[s] == b[t]) {
+                visit(Size(a[s]), is() - old());
+                ++s;
+                ++t;
+            } else if (a[s] < b[t]) {
+                visit(Size(a[s]), -old());
+                ++s;
+            } else {
+                visit(Size(b[t]), is());
+                ++t;
+            }
         }
-        return step;
+        for (; s < na && Size(a[s]) < past && (t == nb || a[s] < b[t]); ++s)
+            visit(Size(a[s]), -old());
+        for (; t < nb && Size(b[t]) < past && (s == na || b[t] < a[s]); ++t)
+            visit(Size(b[t]), is());
+        at = {s, t};
     }
 
     std::vector<char> moved_;            // since the last pass, each centre
@@ -198,6 +236,7 @@ private:
     std::vector<SparseVector<R>> then_;  // like this
     std::vector<R> start_;               // and its scores started here
     Size version_ = -1, remembered_ = -1, from_ = -1;
+    std::vector<float> most_;  // of each feature, while a table is made
     mutable std::mutex told_mutex_;
     mutable Told told_{};
 };

@@ -65,7 +65,7 @@ struct Float8 {
             reinterpret_cast<__m128i*>(to),
             _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1)));
     }
-    // One by one: an instruction that gathers takes as long or longer.
+    // One by one: AMD's instruction that gathers takes longer.
     static Float8 gather(const float* from, const std::uint32_t* at) {
         const auto four = [&](const std::uint32_t* own) {
             __m128 out = _mm_load_ss(from + own[0]);
