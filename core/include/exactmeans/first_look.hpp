@@ -152,7 +152,7 @@ public:
     template <class Row>
     void refine(const Row& row, Size t, const Coarse<R>& coarse, Size own, double& own_high,
                 double& others_low) {
-        get_ready_closer(row, coarse, own);
+        get_ready_closer(row, coarse, own, closer_);
         if (own >= 0) own_high = look_closer(row, std::size_t(t), coarse, own).high;
         others_low = list_below(coarse, std::size_t(t), own_high, own).lowest();
         look_closer(row, std::size_t(t), coarse);
@@ -173,14 +173,26 @@ public:
         label.resize(rows_.size());
         high.resize(rows_.size());
         low.resize(rows_.size());
-        Open open;
+        open_.clear();
         for (std::size_t t = 0; t < rows_.size(); ++t) {
             const Seen own = seen(coarse, t, low[t]);
             label[t] = std::int32_t(coarse.centre(own.place));
             high[t] = own.highest;
-            if (high[t] < low[t].lowest()) continue;
-            ++open.closer;
-            open.exact += decide(x.row(row_of(Size(t))), t, own.place, centroids, coarse);
+            if (!(high[t] < low[t].lowest())) open_.push_back({t, own.place});
+        }
+        // What a closer look reads is on its way while the row before has its own.
+        const auto get_ready = [&](std::size_t o) {
+            if (o < open_.size())
+                get_ready_closer(x.row(row_of(Size(open_[o].at))), coarse, open_[o].nearest,
+                                 upcoming_);
+        };
+        Open open{Size(open_.size()), 0};
+        get_ready(0);
+        for (std::size_t o = 0; o < open_.size(); ++o) {
+            std::swap(closer_, upcoming_);
+            get_ready(o + 1);
+            open.exact += decide(x.row(row_of(Size(open_[o].at))), open_[o].at, open_[o].nearest,
+                                 centroids, coarse);
         }
         return open;
     }
@@ -292,7 +304,6 @@ private:
     bool decide(const Row& row, std::size_t t, Size nearest, const Centroids<R>& centroids,
                 const Coarse<R>& coarse) {
         if (std::isfinite(bounds_[t].width)) {
-            get_ready_closer(row, coarse, nearest);
             const Candidate own = look_closer(row, t, coarse, nearest);
             high[t] = own.high;
             if (high[t] < low[t].lowest()) return false;
@@ -330,16 +341,22 @@ private:
         return true;
     }
 
-    // Makes a row ready for closer looks, the first at the centre at `place`.
+    // A row that is ready for closer looks: its entries times steps, and where these find them.
+    struct Closer {
+        std::vector<double> sized;
+        std::vector<std::uint32_t> slots;
+    };
+    // Makes a row ready, the first look being at the centre at `place`.
     template <class Row>
-    void get_ready_closer(const Row& row, const Coarse<R>& coarse, Size place) {
-        sized_.resize(std::size_t(row.nonzeros));
-        slots_.resize(std::size_t(row.nonzeros));
+    static void get_ready_closer(const Row& row, const Coarse<R>& coarse, Size place, Closer& out) {
+        out.sized.resize(std::size_t(row.nonzeros));
+        out.slots.resize(std::size_t(row.nonzeros));
         for (Size e = 0; e < row.nonzeros; ++e) {
             const Size f = Size(row.index[e]);
-            slots_[std::size_t(e)] = std::uint32_t(coarse.slot(f));
+            out.slots[std::size_t(e)] = std::uint32_t(coarse.slot(f));
             if (place >= 0) coarse.fetch(place, coarse.slot(f));
-            sized_[std::size_t(e)] = double(row.value[e]) * double(coarse.steps()[std::size_t(f)]);
+            out.sized[std::size_t(e)] =
+                double(row.value[e]) * double(coarse.steps()[std::size_t(f)]);
         }
     }
     // Bounds of a candidate by all bits that it has; of all that are listed.
@@ -347,13 +364,14 @@ private:
     Candidate look_closer(const Row& row, std::size_t t, const Coarse<R>& coarse,
                           Size place) const {
         const double error = bounds_[t].closer,
-                     low_score =
-                         coarse.closer(sized_.data(), slots_.data(), row.nonzeros, place) - error;
+                     low_score = coarse.closer(closer_.sized.data(), closer_.slots.data(),
+                                               row.nonzeros, place) -
+                                 error;
         return {place, low_score, low_score + 2 * error + coarse.start_slack(place)};
     }
     template <class Row>
     void look_closer(const Row& row, std::size_t t, const Coarse<R>& coarse) {
-        for (const std::uint32_t slot : slots_)
+        for (const std::uint32_t slot : closer_.slots)
             for (const Candidate& one : candidates_) coarse.fetch(one.place, Size(slot));
         for (Candidate& one : candidates_) one = look_closer(row, t, coarse, one.place);
     }
@@ -368,8 +386,13 @@ private:
     std::vector<float> steps_;  // entries times steps
     std::vector<std::int32_t> place_;
     std::vector<float> score_, second_, lows_;
-    std::vector<double> sized_;
-    std::vector<std::uint32_t> slots_;
+    Closer closer_, upcoming_;
+    // Rows that a look leaves open, and where their nearest centres seem to be.
+    struct OpenRow {
+        std::size_t at;
+        Size nearest;
+    };
+    std::vector<OpenRow> open_;
     std::vector<std::int32_t> listed_;
     std::vector<CoarseReach> reached_;
     std::vector<Candidate> candidates_;

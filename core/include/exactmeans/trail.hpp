@@ -132,7 +132,7 @@ protected:
         for (std::size_t m = 0; m < made.size(); ++m) made[m] = centroids.nonzeros(moved[m]);
         std::vector<double> largest_of(static_cast<std::size_t>(threads.n_jobs), 0x1p-60);
         threads.ranges(d, range, [&](Size begin, Size end, int worker) {
-            double& largest = largest_of[std::size_t(worker)];
+            double largest = largest_of[std::size_t(worker)];  // of its own: threads share a line
             const auto now = [&](std::size_t m) -> const SparseVector<R>& {
                 return made.empty() ? centroids.sparse_master(moved[m]) : made[m];
             };
@@ -157,6 +157,7 @@ protected:
                     });
                 }
             }
+            largest_of[std::size_t(worker)] = largest;
         });
         const double largest = *std::max_element(largest_of.begin(), largest_of.end());
         // None is so small that kernels would meet numbers below the normal ones.
