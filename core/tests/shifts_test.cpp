@@ -1,5 +1,6 @@
 #include "exactmeans/shifts.hpp"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -220,6 +221,60 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
 }
 
 }  // namespace
+
+namespace {
+
+// Tables are made a block of features at a time: here of several, for centres whose features come
+// and go, and for some that stand still.
+template <class R>
+void check_wide_table(const Threads& threads) {
+    constexpr Size centres = 100, wide = 5000;
+    constexpr std::size_t groups = CoarsePanels::most_groups;
+    Random random(11);
+    std::vector<SparseVector<R>> then(centres), now(centres);
+    for (Size j = 0; j < centres; ++j)
+        for (Size f = 0; f < wide; ++f) {
+            const R value = R(random.uniform(0.1, 1.0));
+            const Size kind = j % 5 ? random.below(40) : 4 * random.below(10);
+            if (kind < 8) then[std::size_t(j)].push(f, value);
+            if (kind == 0 || kind == 4) now[std::size_t(j)].push(f, value);
+            if (kind > 4 && kind < 12 && j % 5)
+                now[std::size_t(j)].push(f, R(random.uniform(0.1, 1.0)));
+        }
+    for (Size j = 0; j < centres; j += 5) now[std::size_t(j)] = then[std::size_t(j)];
+    Centroids<R> centroids(then, wide, Frame<R>{}, threads);
+    const auto shifts = [&]() -> const Shifts<R>& {
+        return centroids.template laid_out<Shifts<R>>(false, threads);
+    };
+    shifts().tell({1000, 40000, 10, 60});
+    centroids.move(now, threads);
+    CHECK(shifts().sifts() && shifts().in_groups());
+    const Coarse<R>& all = shifts().all();
+    for (Size f = 0; f < wide; ++f) {
+        double most[2 * groups] = {};
+        for (Size j = 0; j < centres; ++j) {
+            const double rose =
+                double(then[std::size_t(j)].at(f)) - double(now[std::size_t(j)].at(f));
+            const std::size_t g = std::size_t(all.group(all.place(j)));
+            most[g] = std::max(most[g], -rose);
+            most[groups + g] = std::max(most[groups + g], rose);
+        }
+        for (std::size_t g = 0; g < 2 * groups; ++g) {
+            const std::uint32_t half = shifts().groups().table[f].half[g];
+            const double told = double(std::bit_cast<float>(half << 16));
+            CHECK(told >= most[g] && told <= most[g] * 1.01 + 1e-7);
+        }
+    }
+}
+
+}  // namespace
+
+TEST(wide_tables) {
+    for (const int n_jobs : {1, 2, 3}) {
+        check_wide_table<float>(Threads{n_jobs});
+        check_wide_table<double>(Threads{n_jobs});
+    }
+}
 
 TEST(groups_float) {
     for (const Size of : {33, 64, 100, 192}) {

@@ -101,6 +101,7 @@ protected:
         return double(centroids.start()[j]) - double(start_[std::size_t(j)]);
     }
 
+    // How far each of those that moved went.
     std::vector<Step> compare(const Centroids<R>& centroids, const std::vector<Size>& moved,
                               const Threads& threads) const {
         std::vector<Step> steps(moved.size());
@@ -147,12 +148,12 @@ protected:
                 for (std::size_t m = 0; m < moved.size(); ++m) {
                     if (group(m) < 0) continue;
                     float* const fallen = most_.data() + group(m);
+                    float* const risen = fallen + Groups;
                     walk(centroids, moved[m], now(m), at[m], past, [&](Size f, double by) {
-                        float *const low = fallen + std::size_t(f) * width, *const high =
-                                                                                low + Groups;
+                        const std::size_t row = std::size_t(f) * width;
                         const float most = float(by * (1 + 0x1p-22));
-                        *low = std::max(*low, -most);
-                        *high = std::max(*high, most);
+                        fallen[row] = std::max(fallen[row], -most);
+                        risen[row] = std::max(risen[row], most);
                         largest = std::max(largest, std::abs(by));
                     });
                 }
@@ -189,8 +190,8 @@ private:
                                 std::uint32_t(feature)) -
                vector.feature.begin();
     }
-    // Calls visit(f, by) for the features of centre j, as it was and is now, up to one of them: by
-    // how much the packed value rose.
+    // Calls visit(f, by) for the features before `past` of centre j, as it was or is now: by how
+    // much the packed value rose.
     template <class Visit>
     void walk(const Centroids<R>& centroids, Size j, const SparseVector<R>& now, Place& at,
               Size past, Visit visit) const {
@@ -225,10 +226,9 @@ private:
                 ++t;
             }
         }
-        for (; s < na && Size(a[s]) < past && (t == nb || a[s] < b[t]); ++s)
-            visit(Size(a[s]), -old());
-        for (; t < nb && Size(b[t]) < past && (s == na || b[t] < a[s]); ++t)
-            visit(Size(b[t]), is());
+        // Of one list nothing is left, or of either nothing before `past`.
+        for (; s < na && Size(a[s]) < past; ++s) visit(Size(a[s]), -old());
+        for (; t < nb && Size(b[t]) < past; ++t) visit(Size(b[t]), is());
         at = {s, t};
     }
 
