@@ -284,6 +284,38 @@ def test_torn_and_foreign_files_are_refused(tmp_path: Path) -> None:
         model.fit(blobs())
 
 
+@pytest.mark.parametrize("finished", [False, True])
+def test_centres_of_altered_files_are_refused(finished: bool, tmp_path: Path) -> None:
+    """Their digest is right, as whoever alters a file can make it."""
+    X = datasets.load("sparse_random").X
+    path = tmp_path / "fit"
+    model = KMeans(4, random_state=0, tol=0, checkpoint=path)
+    if finished:
+        model.fit(X)
+    else:
+        killed(model, X, (0, 2))
+    whole = path.read_bytes()
+    name = "best.centres" if finished else "centres"
+    d = X.shape[1]
+    for part, at, value, says in (
+        (0, 1, np.nan, f"centres of checkpoint {path} must be finite"),
+        (1, 0, 2**30, "checkpoint cannot be resumed: .* well-formed"),
+        (3, 1, 2 * d, rf"centres of checkpoint {path} must have shape \(4, {d}\)"),
+    ):
+        content, tensors = persistence.read(path, "checkpoint")
+        changed = tensors[f"{name}.{part}"].copy()
+        changed[at] = value
+        persistence.write(path, "checkpoint", content, {**tensors, f"{name}.{part}": changed})
+        with pytest.raises(ValueError, match=says):
+            model.fit(X)
+        path.write_bytes(whole)
+    content, tensors = persistence.read(path, "checkpoint")
+    single = tensors[f"{name}.0"].astype(np.float32)
+    persistence.write(path, "checkpoint", content, {**tensors, f"{name}.0": single})
+    with pytest.raises(ValueError, match=f"checkpoint {path} must have centres of float64"):
+        model.fit(X)
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [(3, "checkpoint must be None or a path"), ("no/such/fit", "must lie in a folder that exists")],

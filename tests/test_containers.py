@@ -19,6 +19,7 @@ import sklearn.cluster
 from numpy.typing import NDArray
 
 from exactmeans import BlockSource, KMeans, kmeans_plusplus, open_blocks
+from exactmeans.labels import representations
 from models import assert_same_model, blobs, counts, first_rows, fitted, read_only, run_python
 
 SPARSE_FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
@@ -307,6 +308,79 @@ def test_malformed_csr_is_refused(case: str, dtype: str, index: str) -> None:
         with pytest.raises(ValueError, match="X") as info:
             use()
         assert "\n" not in str(info.value)
+
+
+def _out_of_range(layout: str, at: int) -> Any:
+    """A 4 x 3 matrix with an index out of range, as no constructor would make it."""
+    whole: Any = sp.coo_array(np.eye(4, 3))
+    X = whole.asformat(layout)
+    if layout == "lil":
+        X.rows[1] = [at]
+    else:
+        (X.col if layout == "coo" else X.indices)[1] = at
+    return X
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("at", [4, 2**30, -1])
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "lil"])
+def test_indices_out_of_range_are_refused_in_every_format(layout: str, at: int) -> None:
+    bad = _out_of_range(layout, at)
+    ones = np.ones((4, 3))
+    with pytest.raises(ValueError, match=r"X must be a well-formed|X\.indices must lie in"):
+        fitted(bad, 2)
+    with pytest.raises(ValueError, match="Y must be a well-formed"):
+        representations(bad, ones)
+    with pytest.raises(ValueError, match="Z must be a well-formed"):
+        representations(ones, bad)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_centres_are_refused(case: str, sparse: bool) -> None:
+    """Given as init, returned by a callable, or set as cluster_centers_."""
+    X: Any = np.random.default_rng(0).normal(size=(50, 3))
+    X = sp.csr_array(X) if sparse else X
+    bad = _malformed(case)
+    model = KMeans(4, random_state=0).fit(X)
+    model.cluster_centers_ = bad
+    uses: dict[str, Callable[[], Any]] = {
+        "init": lambda: KMeans(4, init=bad, n_init=1).fit(X),
+        "what init returned": lambda: KMeans(4, init=lambda *_, **__: bad, n_init=1).fit(X),
+        "cluster_centers_": lambda: model.predict(X),
+    }
+    for what, use in uses.items():
+        with pytest.raises(ValueError, match=f"^{what} must be a well-formed csr matrix") as info:
+            use()
+        assert "\n" not in str(info.value)
+    with pytest.raises(ValueError, match="cluster_centers_ must be a well-formed"):
+        model.transform(X)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_centres_may_be_unordered_whatever_their_flags_say(sparse: bool) -> None:
+    X: Any = np.random.default_rng(0).normal(size=(50, 3))
+    X = sp.csr_array(X) if sparse else X
+    start = sp.csr_matrix(np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 3.0]]))
+    tidy = KMeans(2, init=start.copy(), n_init=1).fit(X)
+    assert start.has_canonical_format  # cached from here on
+    start.indices[:2] = [1, 0]
+    start.data[:2] = [2.0, 1.0]
+    before = start.indices.copy()
+    assert_same_model(KMeans(2, init=start, n_init=1).fit(X), tidy)
+    np.testing.assert_array_equal(start.indices, before)
+
+
+@pytest.mark.parametrize("kind", [np.complex128, object])
+def test_sparse_centres_must_be_real_numbers(kind: Any) -> None:
+    init = sp.csr_matrix(np.eye(2, 3) * 1j) if kind is np.complex128 else None
+    if init is None:
+        init = sp.csr_matrix((2, 3))
+        init.data, init.indices = np.array(["a"], dtype=object), np.array([0], dtype=np.int32)
+        init.indptr = np.array([0, 1, 1], dtype=np.int32)
+    with pytest.raises(ValueError, match=r"init must be an array of numbers of shape \(2, 3\)"):
+        KMeans(2, init=init, n_init=1).fit(np.random.default_rng(0).normal(size=(50, 3)))
 
 
 # dtypes and copies --------------------------------------------------------------------------------

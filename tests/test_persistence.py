@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,58 @@ def test_altered_content_is_refused(change: dict[str, Any], tmp_path: Path) -> N
     persistence.write(path, "model", {**json.loads(about["content"]), **change}, tensors)
     with pytest.raises(ValueError, match="is not a model that can be read"):
         exactmeans.load(path)
+
+
+def spoilt(name: str, at: int, value: float) -> Callable[[dict[str, Any]], None]:
+    def spoil(tensors: dict[str, Any]) -> None:
+        tensors[name] = tensors[name].copy()
+        tensors[name][at] = value
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (spoilt("cluster_centers_.0", 2, np.nan), "cluster_centers_ must be finite"),
+        (spoilt("cluster_centers_.1", 0, 2**30), "must be a well-formed csr"),
+        (spoilt("cluster_centers_.1", 0, -1), "must be a well-formed csr"),
+        (spoilt("cluster_centers_.2", 1, 2**30), "must be a well-formed csr"),
+        (spoilt("cluster_centers_.2", -1, 2**30), "index pointer"),
+        (spoilt("cluster_centers_.3", 1, 10**6), "cluster_centers_ must have shape"),
+        (spoilt("init.1", 0, 2**30), "must be a well-formed csr"),
+    ],
+)
+def test_sparse_centres_of_altered_files_are_refused(spoil: Any, says: str, tmp_path: Path) -> None:
+    """Their digest is right, as whoever alters a file can make it."""
+    X = datasets.load("sparse_random").X
+    model = KMeans(4, init=X[:4], n_init=1, sparse_centers=True).fit(X)
+    path = saved(model, tmp_path)
+    content, tensors = persistence.read(path, "model")
+    spoil(tensors)
+    persistence.write(path, "model", content, tensors)
+    with pytest.raises(ValueError, match=f"is not a model that can be read: .*{says}"):
+        exactmeans.load(path)
+
+
+@pytest.mark.parametrize("change", [np.array([1.0, np.nan, 1.0]), np.ones(5)], ids=["NaN", "wide"])
+def test_a_shift_of_an_altered_file_is_refused(change: Any, tmp_path: Path) -> None:
+    model = KMeans(4, random_state=0).fit(blobs() + 1e6)
+    path = saved(model, tmp_path)
+    content, tensors = persistence.read(path, "model")
+    assert "_frame.shift" in tensors
+    persistence.write(path, "model", content, {**tensors, "_frame.shift": change})
+    with pytest.raises(ValueError, match=r"can be read: .*the shift must be 3 finite numbers"):
+        exactmeans.load(path)
+
+
+def test_centres_that_cannot_predict_are_not_saved(tmp_path: Path) -> None:
+    """They could not be loaded."""
+    model = KMeans(4, random_state=0).fit(blobs())
+    model.cluster_centers_ = np.full((4, 3), np.nan)
+    with pytest.raises(ValueError, match="cluster_centers_ must be finite"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_schemas_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

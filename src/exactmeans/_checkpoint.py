@@ -22,7 +22,7 @@ from exactmeans import persistence
 from exactmeans._algorithms import Choice
 from exactmeans._fit import Run
 from exactmeans._problem import Frame
-from exactmeans._validation import Matrix
+from exactmeans._validation import Matrix, check_centres
 from exactmeans.callbacks import Iteration
 
 INTERVAL = 5.0  # seconds between two files, at least
@@ -92,6 +92,21 @@ class Checkpoint:
             raise ValueError(f"checkpoint cannot be resumed: {error}") from None
         self._refuse_other(params, data)
         return found
+
+    def check_centres(self, k: int, d: int, dtype: Any) -> None:
+        """Refuse centres that such a fit cannot have: the file may have been altered."""
+        if isinstance(self.found, Finished):
+            given = [self.found.best.centres]
+        elif self.found is not None:
+            best = self.found.best
+            given = [self.found.centres, *([] if best is None else [best["centres"]])]
+        else:
+            given = []
+        for centres in given:
+            if getattr(centres, "dtype", None) != dtype:
+                raise ValueError(f"checkpoint {self.path} must have centres of {dtype}.")
+            sparse = bool(sp.issparse(centres))
+            check_centres(centres, k, d, dtype, f"centres of checkpoint {self.path}", sparse=sparse)
 
     def _refuse_other(self, params: dict[str, str], data: str) -> None:
         for name in sorted(params.keys() | self.params.keys()):

@@ -36,7 +36,7 @@ def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matr
         _check_width(estimator, X, reset=reset)
         return X
     if sp.issparse(X):
-        _refuse_malformed(X)
+        refuse_malformed(X)
     elif _refuse_what_is_no_matrix(X) == np.float32 and dtype is None:
         dtype = np.float32  # scikit-learn sees the dtype of pandas frames only
     return validate_data(
@@ -147,14 +147,26 @@ def _usable_as_is(X: Any) -> bool:
     )
 
 
-def _refuse_malformed(X: Any) -> None:
-    """SciPy's conversions trust index arrays, so those are looked at before it converts."""
-    if X.format not in ("csr", "csc", "bsr"):
-        return
+def refuse_malformed(X: Any, what: str = "X") -> None:
+    """Check the index arrays of a sparse matrix: SciPy's conversions would trust them."""
     try:
-        copy.copy(X).check_format(full_check=True)  # on a shallow copy, because it may prune
+        if X.format in ("csr", "csc", "bsr"):
+            copy.copy(X).check_format(full_check=True)  # on a shallow copy, because it may prune
+        elif X.format == "coo" and X.ndim == 2:
+            for index, size in ((X.row, X.shape[0]), (X.col, X.shape[1])):
+                if index.min(initial=0) < 0 or index.max(initial=-1) >= size:
+                    raise ValueError(f"indices must be >= 0 and < {size}")
     except ValueError as error:
-        raise ValueError(f"X must be a well-formed {X.format} matrix: {error}.") from None
+        raise ValueError(f"{what} must be a well-formed {X.format} matrix: {error}.") from None
+
+
+def as_csr(X: Any, dtype: Any, what: str) -> Any:
+    """A CSR copy of a sparse matrix whose indices are in range, sorted and without duplicates."""
+    refuse_malformed(X, what)
+    csr = X.tocsr().astype(dtype, copy=True)  # a new matrix: flags that X caches may be stale
+    refuse_malformed(csr, what)  # LIL hands its indices on unchecked
+    csr.sum_duplicates()
+    return csr
 
 
 def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
@@ -329,15 +341,11 @@ def call_init(init: Any, X: Matrix, k: int, rng: np.random.RandomState) -> Any:
 def check_centres(
     init: Any, k: int, d: int, dtype: Any, what: str = "init", *, sparse: bool = False
 ) -> Matrix:
-    """Given initial centres as a finite array of their own: C-ordered, or CSR."""
+    """Given centres as a finite array of their own: C-ordered, or canonical CSR."""
     centres: Matrix = init
-    if sp.issparse(init):
-        centres = centres.tocsr(copy=True).astype(dtype)
-        centres.sum_duplicates()
-        values = centres.data
-    else:
-        values = centres = _reals(init, dtype, copy=not sparse)
-    if centres is None or init is None:
+    if not sp.issparse(init):
+        centres = _reals(init, dtype, copy=not sparse)
+    if centres is None or init is None or centres.dtype.kind not in "biuf":
         raise ValueError(f"{what} must be an array of numbers of shape ({k}, {d}).")
     if centres.ndim != 2 or centres.shape[0] != k:
         raise ValueError(
@@ -349,10 +357,11 @@ def check_centres(
             f"{what} must have shape ({k}, {d}): The shape of the initial centers {centres.shape} "
             f"does not match the number of features of the data {d}."
         )
-    if sparse and not sp.issparse(centres):
+    if sp.issparse(centres):
+        centres = as_csr(centres, dtype, what)
+    elif sparse:
         centres = without_zeros(centres)  # what is not finite is not 0
-        values = centres.data
-    if not np.isfinite(values).all():
+    if not np.isfinite(centres if isinstance(centres, np.ndarray) else centres.data).all():
         raise ValueError(f"{what} must be finite, but it contains NaN or infinity (inf).")
     return centres if sp.issparse(centres) == sparse else centres.toarray()
 

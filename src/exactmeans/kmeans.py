@@ -487,6 +487,7 @@ class KMeans(
             return None
         params = {"class": type(self).__name__, **self.get_params(deep=False)}
         kept = Checkpoint.open(self.checkpoint, params, engine.fingerprint())
+        kept.check_centres(self.n_clusters, engine.d, engine.dtype)
         if isinstance(kept.found, Place):
             kept.resume(kept.found)
         return kept

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans._centres import normalise
-from exactmeans._validation import check_dtype, check_n_jobs
+from exactmeans._validation import as_csr, check_dtype, check_n_jobs
 
 __all__ = ["Representations", "load_svmlight", "representations"]
 
@@ -58,8 +58,7 @@ def representations(Y: Any, Z: Any, *, n_jobs: int | None = None) -> Representat
     >>> labels.dropped.tolist()
     [2]
     """
-    has: Any = sp.csr_array(Y)
-    features: Any = sp.csr_array(Z)
+    has, features = _checked(Y, "Y"), _checked(Z, "Z")
     if has.shape[0] != features.shape[0]:
         raise ValueError(
             f"Y and Z must have one number of rows, but they have {has.shape[0]} and "
@@ -68,7 +67,6 @@ def representations(Y: Any, Z: Any, *, n_jobs: int | None = None) -> Representat
     if not np.isfinite(features.data).all():
         raise ValueError("Z must be finite, but it contains NaN or infinity (inf).")
     real = features.dtype if features.dtype == np.float32 else np.dtype(np.float64)
-    has.sum_duplicates()
     has.eliminate_zeros()
     ones = sp.csr_array((np.ones(has.nnz, dtype=real), has.indices, has.indptr), shape=has.shape)
     carried: Any = sp.csr_array(ones.T)
@@ -79,6 +77,14 @@ def representations(Y: Any, Z: Any, *, n_jobs: int | None = None) -> Representat
     X: Any = sp.csr_array(product[np.flatnonzero(filled)])
     normalise(X)
     return Representations(X, np.flatnonzero(filled), np.flatnonzero(~filled))
+
+
+def _checked(given: Any, what: str) -> Any:
+    """A CSR array of its own, whose indices are in range: SciPy's products trust them."""
+    if sp.issparse(given):
+        anything: Any = given  # SciPy's stubs want to know the dtype
+        given = as_csr(anything, anything.dtype, what)
+    return sp.csr_array(given)
 
 
 def _product(a: Any, b: Any, n_jobs: int) -> Any:

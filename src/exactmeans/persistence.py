@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from exactmeans._algorithms import Choice
 from exactmeans._problem import Frame
+from exactmeans._validation import refuse_malformed
 from exactmeans.callbacks import Iteration
 
 __all__ = ["load"]
@@ -71,14 +72,16 @@ def load(path: str | os.PathLike[str]) -> Any:
         params = {name: decode(value, tensors) for name, value in content["params"].items()}
         model = kind(**params)
         fitted = {name: decode(value, tensors) for name, value in content["fitted"].items()}
+        vars(model).update(fitted)
+        _check(model)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)} is not a model that can be read: {error!r}.") from None
-    vars(model).update(fitted)
     return model
 
 
 def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = ()) -> None:
     """Write a fitted model, `without` some of its attributes; `load` reads it."""
+    _check(model)
     tensors: Tensors = {}
     params = model.get_params(deep=False)
     content = {
@@ -95,6 +98,16 @@ def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = (
         },
     }
     write(path, "model", content, tensors)
+
+
+def _check(model: Any) -> None:
+    """Refuse a model that cannot predict; users may have set its centres, or altered its file."""
+    model._centres()  # checks their shape, indices and values
+    shift = model._frame.shift
+    if shift is not None and (
+        shift.shape != (model.n_features_in_,) or not np.isfinite(shift).all()
+    ):
+        raise ValueError(f"the shift must be {model.n_features_in_} finite numbers.")
 
 
 def _callable(value: Any) -> bool:
@@ -160,7 +173,9 @@ def decode(value: Any, tensors: Tensors) -> Any:
     if kind in ("csr_array", "csr_matrix"):
         data, indices, indptr, shape = decode(inner, tensors)
         make = sp.csr_array if kind == "csr_array" else sp.csr_matrix
-        return make((data, indices, indptr), shape=tuple(shape))
+        matrix = make((data, indices, indptr), shape=tuple(shape))
+        refuse_malformed(matrix, "what is stored as sparse")
+        return matrix
     if kind == "random_state":
         state = np.random.RandomState()
         state.set_state(decode(inner, tensors))
