@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import cases
 import datasets
 import exactmeans
-from exactmeans import KMeans, persistence
+from exactmeans import KMeans, MiniBatchKMeans, persistence
 from exactmeans.callbacks import Iteration
 
 
@@ -119,6 +119,16 @@ def test_sparse_centres_come_back(make: Any, tmp_path: Path) -> None:
 def test_unfitted_models_are_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not fitted"):
         KMeans().save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("base", [KMeans, MiniBatchKMeans])
+@pytest.mark.parametrize("name", ["Mine", "KMeans"])
+def test_subclasses_are_not_saved(base: type[KMeans], name: str, tmp_path: Path) -> None:
+    """A file cannot bring back their code, not even of one that has the name of its base."""
+    model = type(name, (base,), {})(4, random_state=0).fit(blobs())
+    with pytest.raises(TypeError, match=rf"^save .*, but {name} is a subclass, .*pickle or joblib"):
+        model.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
 

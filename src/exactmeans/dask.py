@@ -107,6 +107,8 @@ class KMeans(kmeans.KMeans):
             dtype=dtype,
         )
 
+    _saved_as = "KMeans"  # the class that exactmeans.load makes
+
     labels_: Any
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KMeans:

@@ -148,6 +148,8 @@ class KMeans(
            [ 1.,  2.]])
     """
 
+    _saved_as = "KMeans"  # the class that exactmeans.load makes
+
     cluster_centers_: Any
     labels_: NDArray[np.int32]
     inertia_: float
@@ -397,7 +399,8 @@ class KMeans(
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `exactmeans.load` reads, and nothing can run.
 
-        Callables (`init`, `callbacks`) are left out. Needs `pip install exactmeans[io]`.
+        Callables (`init`, `callbacks`) are left out, and subclasses are refused: a file holds no
+        code. Needs `pip install exactmeans[io]`.
 
         Parameters
         ----------

@@ -94,6 +94,8 @@ class MiniBatchKMeans(KMeans):
            [ 1.,  2.]])
     """
 
+    _saved_as = "MiniBatchKMeans"  # the class that exactmeans.load makes
+
     n_steps_: int
 
     def __init__(

@@ -81,11 +81,17 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = ()) -> None:
     """Write a fitted model, `without` some of its attributes; `load` reads it."""
+    kind = vars(type(model)).get("_saved_as")  # its own: subclasses do not inherit it
+    if kind is None:
+        raise TypeError(
+            f"save must be called on a KMeans or MiniBatchKMeans, but {type(model).__name__} is a "
+            "subclass, whose code a file cannot hold: use pickle or joblib."
+        )
     _check(model)
     tensors: Tensors = {}
     params = model.get_params(deep=False)
     content = {
-        "class": type(model).__name__,
+        "class": kind,
         "params": {
             name: encode(value, tensors, name)
             for name, value in params.items()
