@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -159,11 +159,6 @@ print(model.labels_.tolist() == model.predict(sys.argv[2] and eval(sys.argv[2]))
 # what is refused ----------------------------------------------------------------------------------
 
 
-def content_of(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    with safetensors.safe_open(path, framework="numpy") as file:
-        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
 def test_every_cut_is_refused(tmp_path: Path) -> None:
     path = saved(KMeans(4, random_state=0).fit(blobs()), tmp_path)
     whole = path.read_bytes()
@@ -217,8 +212,8 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 )
 def test_altered_content_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     path = saved(KMeans(4, random_state=0).fit(blobs()), tmp_path)
-    about, tensors = content_of(path)
-    persistence.write(path, "model", {**json.loads(about["content"]), **change}, tensors)
+    content, tensors = persistence.read(path, "model")
+    persistence.write(path, "model", {**content, **change}, tensors)
     with pytest.raises(ValueError, match="is not a model that can be read"):
         exactmeans.load(path)
 
@@ -279,7 +274,7 @@ def test_other_schemas_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(persistence, "SCHEMA", 99)
     path = saved(KMeans(4, random_state=0).fit(blobs()), tmp_path)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"has schema 99, but .* reads schema 1\.$"):
+    with pytest.raises(ValueError, match=r"has schema 99, but .* reads schema 2\.$"):
         exactmeans.load(path)
 
 
@@ -295,6 +290,66 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match="disk full"):
         model.save(path)
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_of_one_path_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One starts and ends while the other is writing; the file is that of the last to end."""
+    path = tmp_path / "model"
+    slow, fast = (KMeans(k, random_state=0).fit(blobs()) for k in (4, 3))
+    fsync = os.fsync
+
+    def in_between(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", fsync)
+        fast.save(path)
+        assert cases.bits(exactmeans.load(path)) == cases.bits(fast)
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", in_between)
+    slow.save(path)
+    assert cases.bits(exactmeans.load(path)) == cases.bits(slow)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one at the path, which is replaced, nor one under the name that is written first."""
+    model = KMeans(4, random_state=0).fit(blobs())
+    victim, path = tmp_path / "victim", tmp_path / "model"
+    victim.write_text("precious")
+    path.symlink_to(victim)
+    (tmp_path / "model.tmp").symlink_to(victim)
+    model.save(path)
+    assert victim.read_text() == "precious"
+    assert not path.is_symlink()
+    assert cases.bits(exactmeans.load(path)) == cases.bits(model)
+
+    monkeypatch.setattr("exactmeans.persistence.secrets.token_hex", lambda size: "0")
+    planted = tmp_path / "model.0.tmp"
+    planted.symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        model.save(path)
+    assert victim.read_text() == "precious"
+    assert planted.is_symlink()
+
+
+def test_the_header_does_not_grow_with_the_model(tmp_path: Path) -> None:
+    """Readers of safetensors refuse headers of more than 100 MB."""
+    frame = pd.DataFrame(blobs(), columns=["a", "b", "c"])
+    model = KMeans(4, random_state=0, init=blobs()[:4].tolist(), n_init=1).fit(frame)
+
+    def header() -> int:
+        return int.from_bytes(saved(model, tmp_path).read_bytes()[:8], "little")
+
+    before = header()
+    model.history_ = model.history_ * 3000
+    model.init = blobs().tolist() * 100
+    model.feature_names_in_ = np.array(["x" * 100_000, "b", "c"], dtype=object)
+    assert header() < before + 100
+    loaded = exactmeans.load(tmp_path / "model.safetensors")
+    assert loaded.history_ == model.history_
+    assert loaded.init == model.init
 
 
 def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:

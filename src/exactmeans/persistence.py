@@ -1,8 +1,8 @@
 """Models in files: `save` and `load`, through safetensors, never pickle.
 
-A file holds arrays and JSON and nothing that could run. It is written beside its place and renamed
-into it, so that a kill leaves the old file or the new one. A digest over everything tells a file
-that was cut short or altered.
+A file holds arrays and JSON and nothing that could run. It is written under a name of its own in
+the same folder and renamed, so that a kill leaves the old file or the new one, and writers of one
+path do not disturb each other. A digest over everything tells a file that was cut short or altered.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,7 +27,8 @@ from exactmeans.callbacks import Iteration
 
 __all__ = ["load"]
 
-SCHEMA = 1
+SCHEMA = 2
+CONTENT = "content.json"  # the tensor with all that is not an array; readers cap headers at 100 MB
 Tensors: TypeAlias = dict[str, NDArray[Any]]
 
 # The only types that a file can bring back, besides arrays, numbers, text and containers of those.
@@ -212,13 +214,13 @@ def _safetensors() -> Any:
 def write(path: str | os.PathLike[str], kind: str, content: Any, tensors: Tensors) -> None:
     """Put a whole file in place of `path`, or leave what is there as it is."""
     library = _safetensors()
-    text = json.dumps(content)
+    text = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
+    stored = {**tensors, CONTENT: text}
     about = {
         "format": "exactmeans",
         "schema": str(SCHEMA),
         "kind": kind,
-        "content": text,
-        "digest": _digest(text, tensors),
+        "digest": _digest(stored),
     }
     target = Path(path)
     if not target.parent.is_dir():
@@ -228,12 +230,19 @@ def write(path: str | os.PathLike[str], kind: str, content: Any, tensors: Tensor
         )
     if target.is_dir():
         raise ValueError(f"path must name a file, but {str(target)!r} is a folder.")
-    beside = target.with_name(target.name + ".tmp")
-    with open(beside, "wb") as file:
-        file.write(library.numpy.save(tensors, about))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, target)
+    whole = library.numpy.save(stored, about)
+    beside = target.with_name(f"{target.name}.{secrets.token_hex(8)}.tmp")
+    # "x" makes a new file or fails: it follows no link and shares no file with other writers.
+    file = open(beside, "xb")  # noqa: SIM115
+    try:
+        with file:
+            file.write(whole)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except BaseException:  # Ctrl-C too
+        beside.unlink(missing_ok=True)
+        raise
     if hasattr(os, "O_DIRECTORY"):  # so that the new name, too, outlives a power cut
         folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -268,13 +277,16 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, Tensors]:
             f"{shown} is not a whole safetensors file: it is something else or was cut short "
             f"({error})."
         ) from None
-    if about.get("digest") != _digest(about.get("content", ""), tensors):
+    if about.get("digest") != _digest(tensors) or CONTENT not in tensors:
         raise ValueError(f"{shown} is damaged: its content does not match its digest.")
-    return json.loads(about["content"]), tensors
+    try:
+        return json.loads(tensors.pop(CONTENT).tobytes()), tensors
+    except ValueError as error:
+        raise ValueError(f"{shown} is damaged: {error}.") from None
 
 
-def _digest(text: str, tensors: Tensors) -> str:
-    seen = hashlib.blake2b(text.encode(), digest_size=16)
+def _digest(tensors: Tensors) -> str:
+    seen = hashlib.blake2b(digest_size=16)
     for name in sorted(tensors):
         seen.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
         seen.update(np.ascontiguousarray(tensors[name]).data)
