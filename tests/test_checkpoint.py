@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,33 @@ def test_cosine_fits_of_files_go_on(tmp_path: Path) -> None:
     killed(model, source, (0, 1), (0, 2), (0, 3))
     whole = KMeans(6, metric="cosine", random_state=1, tol=0).fit(X)
     assert bits(model.fit(source)) == bits(whole)
+
+
+def test_sparse_centres_given_go_on(tmp_path: Path) -> None:
+    """They are known by their values, in whatever format they come."""
+    X = datasets.load("sparse_random").X
+    model = KMeans(4, init=X[:4], tol=0, checkpoint=tmp_path / "fit")
+    killed(model, X, (0, 1))
+    other = X[:4].copy()
+    other.data[3] = np.nextafter(other.data[3], 9)
+    with pytest.raises(ValueError, match=r"init=<sparse \(4, .*>, not init=<sparse \(4, .*>"):
+        model.set_params(init=other).fit(X)
+    moved = X[:4].copy()
+    moved.indices[0] += 1 if moved.indices[1] > moved.indices[0] + 1 else -1
+    with pytest.raises(ValueError, match="not init=<sparse"):
+        model.set_params(init=moved).fit(X)
+    whole = KMeans(4, init=X[:4].toarray(), tol=0).fit(X)
+    assert bits(model.set_params(init=X[:4].tocoo()).fit(X)) == bits(whole)
+
+
+def test_sparse_centres_are_not_made_dense_to_be_known() -> None:
+    k, d = 40, 200_000
+    init = sp.random_array((k, d), density=1e-4, random_state=0, format="csr")
+    tracemalloc.start()
+    _checkpoint.describe({"init": init})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < k * d  # bytes; an array of float64 has eight times as many
 
 
 def test_how_it_is_computed_may_change(tmp_path: Path) -> None:

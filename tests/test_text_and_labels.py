@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,37 @@ def test_top_terms_of_cosine_clusters() -> None:
     for wrong in (model, model.cluster_centers_[:, 1:], model.cluster_centers_[0]):
         with pytest.raises(ValueError, match="centres must be an array with a column for each"):
             top_terms(wrong, rows.terms)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_matrix, sp.coo_array])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_top_terms_are_the_largest_above_zero(make: Any, dtype: str) -> None:
+    """Ties fall to the first of the terms."""
+    centres = np.random.default_rng(3).integers(-3, 4, (30, 12)).astype(dtype)
+    terms = np.array([f"t{f}" for f in range(12)])
+    for count in (0, 1, 3, 5, 12, 100):
+        wanted = []
+        for row in centres.tolist():
+            order = sorted((-value, f) for f, value in enumerate(row) if value > 0)
+            wanted.append([f"t{f}" for _, f in order[:count]])
+        assert top_terms(make(centres), terms, count) == wanted
+    with pytest.raises(ValueError, match="count must be an int of at least 0"):
+        top_terms(make(centres), terms, -1)
+
+
+def test_top_terms_of_sparse_centres_take_no_dense_array() -> None:
+    k, d = 40, 200_000
+    centres: Any = sp.random_array((k, d), density=1e-4, random_state=0, format="csr")
+    terms = np.arange(d).astype(str)
+    tracemalloc.start()
+    found = top_terms(centres, terms)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < k * d  # bytes; an array of float64 has eight times as many
+    assert [len(own) for own in found] == [10] * k
+    centres.indices[0] = d
+    with pytest.raises(ValueError, match="centres must be a well-formed csr"):
+        top_terms(centres, terms)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

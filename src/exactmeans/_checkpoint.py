@@ -22,7 +22,7 @@ from exactmeans import persistence
 from exactmeans._algorithms import Choice
 from exactmeans._fit import Run
 from exactmeans._problem import Frame
-from exactmeans._validation import Matrix, check_centres
+from exactmeans._validation import Matrix, as_csr, check_centres
 from exactmeans.callbacks import Iteration
 
 INTERVAL = 5.0  # seconds between two files, at least
@@ -162,7 +162,12 @@ def describe(params: Mapping[str, Any]) -> dict[str, str]:
 def _text(value: Any) -> str:
     if sp.issparse(value):
         anything: Any = value
-        value = anything.toarray()
+        csr = as_csr(anything, anything.dtype, "init")
+        csr.eliminate_zeros()
+        seen = hashlib.blake2b(csr.data.data, digest_size=8)
+        seen.update(csr.indices.astype(np.int64).data)
+        seen.update(csr.indptr.astype(np.int64).data)
+        return f"<sparse {csr.shape} {seen.hexdigest()}>"
     if isinstance(value, (list, np.ndarray)):
         array = np.ascontiguousarray(value)
         return f"<array {array.shape} {hashlib.blake2b(array.data, digest_size=8).hexdigest()}>"

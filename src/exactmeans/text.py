@@ -6,6 +6,7 @@ of a folder. Rows are not normalised unless asked for: cosine does not need it.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
-from exactmeans._validation import check_choice, check_dtype
+from exactmeans._validation import as_csr, check_choice, check_dtype, check_int
 
 __all__ = ["Rows", "documents", "tfidf", "top_terms"]
 
@@ -137,12 +138,29 @@ def top_terms(centres: Any, terms: NDArray[Any], count: int = 10) -> list[list[s
     -------
     list of list of str, one list per centre
     """
-    given: Any = centres
-    rows = given.toarray() if sp.issparse(centres) else np.asarray(given)
-    if rows.dtype.kind not in "fiu" or rows.ndim != 2 or rows.shape[1] != len(terms):
+    most = check_int("count", count, 0)
+    given: Any = centres if sp.issparse(centres) else np.asarray(centres)
+    if given.dtype.kind not in "fiu" or given.ndim != 2 or given.shape[1] != len(terms):
         raise ValueError(
             f"centres must be an array with a column for each of the {len(terms)} terms, such as "
-            f"cluster_centers_, but it is {type(centres).__name__} of shape {rows.shape}."
+            f"cluster_centers_, but it is {type(centres).__name__} of shape {given.shape}."
         )
-    best = np.argsort(-rows, axis=1, kind="stable")[:, :count]
-    return [[str(terms[f]) for f in own if rows[j, f] > 0] for j, own in enumerate(best)]
+    if not isinstance(given, np.ndarray):
+        csr = as_csr(given, given.dtype, "centres")
+        ends = csr.indptr.tolist()
+        rows = [(csr.indices[a:b], csr.data[a:b]) for a, b in itertools.pairwise(ends)]
+    else:
+        features = np.arange(len(terms))
+        rows = [(features, row) for row in given]
+    return [[str(terms[f]) for f in _largest(*row, most)] for row in rows]
+
+
+def _largest(features: NDArray[Any], values: NDArray[Any], count: int) -> NDArray[Any]:
+    """The features of the largest values above 0, in that order; of equal values, the first."""
+    above = np.flatnonzero(values > 0)
+    if count < len(above):
+        # No more than these and their equals are sorted.
+        least = np.partition(values[above], -count)[-count] if count else np.inf
+        above = above[values[above] >= least]
+    order = np.argsort(-values[above].astype(np.float64), kind="stable")[:count]
+    return features[above[order]]
