@@ -197,6 +197,32 @@ def test_how_it_is_computed_may_change(tmp_path: Path) -> None:
     assert bits(other.fit(np.asfortranarray(X))) == bits(KMeans(8, random_state=0, tol=0).fit(X))
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "angular"])
+@pytest.mark.parametrize("last", [(0, 1), (0, 3), (1, 3)], ids=str)
+def test_a_run_that_a_callback_stopped_stays_stopped(
+    last: tuple[int, int], metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the last iteration of a run is kept, and before the run ends."""
+    params: dict[str, Any] = {"init": "random", "n_init": 2, "tol": 0, "metric": metric}
+    params["callbacks"] = lambda record: record.iteration == (last[1] if record.run == 0 else 3)
+    whole = KMeans(8, random_state=1, **params).fit(blobs())
+    keep = _checkpoint.Checkpoint.keep
+
+    def keep_and_die(self: Any, centres: Any, history: list[Iteration], **options: Any) -> None:
+        keep(self, centres, history, **options)
+        if (history[-1].run, history[-1].iteration) == last:
+            raise Killed
+
+    model = KMeans(8, random_state=1, checkpoint=tmp_path / "fit", **params)
+    monkeypatch.setattr(_checkpoint.Checkpoint, "keep", keep_and_die)
+    with pytest.raises(Killed):
+        model.fit(blobs())
+    monkeypatch.setattr(_checkpoint.Checkpoint, "keep", keep)
+    assert bits(model.fit(blobs())) == bits(whole)
+    assert model.n_iter_ == whole.n_iter_
+    assert model.explain().splitlines()[3:] == whole.explain().splitlines()[3:]
+
+
 def test_a_finished_fit_returns_at_once(tmp_path: Path) -> None:
     X = blobs()
     model = KMeans(8, random_state=0, checkpoint=tmp_path / "fit").fit(X)

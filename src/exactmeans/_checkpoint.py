@@ -41,6 +41,7 @@ class Place:
     history: list[Iteration]  # of this run
     rng: Any  # state of the generator after seeding this run
     best: dict[str, Any] | None  # the best run before this one, without its labels
+    stop: bool = False  # a callback stopped this run after its last record
 
 
 @dataclass
@@ -138,9 +139,9 @@ class Checkpoint:
     def due(self) -> bool:
         return time.monotonic() - self._written >= INTERVAL
 
-    def keep(self, centres: Matrix, history: list[Iteration]) -> None:
-        """An iteration that began with these centres is done."""
-        self._place.centres, self._place.history = centres, history
+    def keep(self, centres: Matrix, history: list[Iteration], *, stop: bool) -> None:
+        """An iteration that began with these centres is done; did a callback stop the run there?"""
+        self._place.centres, self._place.history, self._place.stop = centres, history, stop
         self._write(finished=False, **vars(self._place))
 
     def finish(self, best: Run, frame: Frame, choice: Choice, rng: Any) -> None:

@@ -25,8 +25,8 @@ class Keeper(Protocol):
     def due(self) -> bool:
         """Is it time to keep the next iteration?"""
 
-    def keep(self, centres: Matrix, history: list[Iteration]) -> None:
-        """An iteration that began with these centres is done."""
+    def keep(self, centres: Matrix, history: list[Iteration], *, stop: bool) -> None:
+        """An iteration that began with these centres is done; did a callback stop the run there?"""
 
 
 @dataclass
@@ -52,12 +52,13 @@ def lloyd_loop(
     callbacks: Sequence[Callback] = (),
     tasks: Tasks | None = None,
     done: Sequence[Iteration] = (),
+    stop: bool = False,
     keeper: Keeper | None = None,
 ) -> Run:
     """Assign, repair, move the centres, report; until nothing changes or moves enough.
 
     `done`: iterations of this run that were made before, of which the last began with `centres`
-    and is made again, unreported.
+    and is made again, unreported; `stop`: a callback stopped the run there.
     """
     engine, exponent, began = problem.engine, problem.frame.exponent, time.perf_counter()
     k, d = centres.shape
@@ -106,7 +107,7 @@ def lloyd_loop(
         )
         if iteration == len(done):
             record, changed = done[-1], done[-1].changed
-            asked_to_stop = False
+            asked_to_stop = stop
         else:
             asked_to_stop = False
             for callback in callbacks:
@@ -116,7 +117,7 @@ def lloyd_loop(
         history.append(record)
         policy.after(iteration, tally, looks=centroids.first_look())
         if keeper is not None and begun_with is not None:
-            keeper.keep(begun_with, history)
+            keeper.keep(begun_with, history, stop=asked_to_stop)
         settled = changed == 0 or movement.shift2 <= problem.tolerance
         if settled and polished:
             stopped = "no label changed" if changed == 0 else "the centres moved less than tol"

@@ -271,8 +271,9 @@ class KMeans(
         best = None if found is None else _with_labels(found.best, problem)
         for run in range(0 if found is None else found.run, n_init):
             done: list[Iteration] = []
+            stop = False
             if found is not None and run == found.run:
-                centres, done = found.centres, found.history
+                centres, done, stop = found.centres, found.history, found.stop
                 rng.set_state(found.rng)
             else:
                 centres = self._initial_centres(init, options, problem, X, k, rng)
@@ -287,6 +288,7 @@ class KMeans(
                 callbacks=callbacks,
                 tasks=tasks,
                 done=done,
+                stop=stop,
                 keeper=kept,
             )
             if best is None or (
