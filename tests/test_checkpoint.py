@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import textwrap
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -253,6 +255,77 @@ def test_files_are_written_at_intervals(tmp_path: Path, monkeypatch: pytest.Monk
     writes.clear()
     model.set_params(checkpoint=tmp_path / "other").fit(blobs())
     assert len(writes) == model.n_iter_ + 2
+
+
+class Clock:
+    """Stands for the clock of the checkpoint."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(_checkpoint, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(_checkpoint, "INTERVAL", 5.0)
+
+    def life(self, seconds: float) -> Any:
+        """A callback: every iteration takes a second, and the process is killed after a few."""
+        end = self.now + seconds
+
+        def callback(record: Iteration) -> None:
+            self.now += 1
+            if self.now >= end:
+                raise Killed
+
+        return callback
+
+
+def test_fits_that_live_shorter_than_the_interval_get_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    whole = KMeans(8, random_state=0, tol=0).fit(blobs())
+    model = KMeans(8, random_state=0, tol=0, checkpoint=tmp_path / "fit")
+    lives = 0
+    while not hasattr(model, "labels_"):
+        lives += 1
+        assert lives <= whole.n_iter_ + 1  # all but the first keep one iteration more
+        with contextlib.suppress(Killed):
+            model.set_params(callbacks=clock.life(2)).fit(blobs())
+    assert lives > 3
+    assert bits(model) == bits(whole)
+
+
+def test_the_first_file_of_a_resumed_fit_waits_until_it_is_cheap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading took 3 s, so 2 % of the time since the start must be as much; the next ones wait."""
+    started(tmp_path)
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(_checkpoint, "INTERVAL", 1000.0)
+    read = persistence.read
+
+    def slowly(*arguments: Any) -> Any:
+        clock.now += 3
+        return read(*arguments)
+
+    kept: list[_checkpoint.Checkpoint] = []
+    resume = _checkpoint.Checkpoint.resume
+
+    def noted(self: Any, place: Any) -> None:
+        resume(self, place)
+        kept.append(self)
+
+    monkeypatch.setattr(persistence, "read", slowly)
+    monkeypatch.setattr(_checkpoint.Checkpoint, "resume", noted)
+    killed(KMeans(8, random_state=0, checkpoint=tmp_path / "fit"), blobs(), (0, 3))
+    (checkpoint,) = kept
+    assert isinstance(checkpoint.found, _checkpoint.Place)
+    for later, due in ((0, False), (100, False), (46.9, False), (0.2, True)):
+        clock.now += later
+        assert checkpoint.due == due
+    checkpoint.keep(checkpoint.found.centres, checkpoint.found.history, stop=False)
+    clock.now += 999
+    assert not checkpoint.due
+    clock.now += 2
+    assert checkpoint.due
 
 
 # what is refused ----------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from exactmeans._validation import Matrix, as_csr, check_centres
 from exactmeans.callbacks import Iteration
 
 INTERVAL = 5.0  # seconds between two files, at least
+SHARE = 0.02  # of its time that a resumed fit may spend on its first file, which is written earlier
 
 # What changes the way to the result, but not the result.
 _FREE = {"algorithm", "callbacks", "checkpoint", "copy_x", "memory_limit", "n_jobs"}
@@ -64,6 +65,8 @@ class Checkpoint:
     found: Place | Finished | None = None
     _place: Place = field(init=False)
     _written: float = -np.inf
+    _opened: float = 0.0  # when, on the clock of time.monotonic
+    _first_due: float = np.inf  # when the first file of a resumed fit is, at the latest
 
     @classmethod
     def open(cls, path: Any, params: Mapping[str, Any], data: str) -> Checkpoint:
@@ -73,6 +76,7 @@ class Checkpoint:
         here = cls(Path(path), describe(params), data)
         if not here.path.parent.is_dir():
             raise ValueError(f"checkpoint must lie in a folder that exists, not {here.path}.")
+        here._opened = time.monotonic()
         if here.path.exists():
             here.found = here._read()
         return here
@@ -132,12 +136,15 @@ class Checkpoint:
         self._write(finished=False, **vars(self._place))
 
     def resume(self, place: Place) -> None:
+        """Go on from here. Fits that are killed soon after each start must get further, too."""
         self._place = place
         self._written = time.monotonic()
+        cost = self._written - self._opened  # reading takes about as long as writing
+        self._first_due = self._opened + cost / SHARE
 
     @property
     def due(self) -> bool:
-        return time.monotonic() - self._written >= INTERVAL
+        return time.monotonic() >= min(self._written + INTERVAL, self._first_due)
 
     def keep(self, centres: Matrix, history: list[Iteration], *, stop: bool) -> None:
         """An iteration that began with these centres is done; did a callback stop the run there?"""
@@ -152,7 +159,7 @@ class Checkpoint:
         content |= {"params": self.params, "data": self.data}
         encoded = {name: persistence.encode(v, tensors, name) for name, v in content.items()}
         persistence.write(self.path, "checkpoint", encoded, tensors)
-        self._written = time.monotonic()
+        self._written, self._first_due = time.monotonic(), np.inf
 
 
 def describe(params: Mapping[str, Any]) -> dict[str, str]:

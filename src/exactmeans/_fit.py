@@ -86,7 +86,7 @@ def lloyd_loop(
             engine.use(algorithm)
         if tasks is not None and iteration != len(done):
             tasks.begin(problem.frame, now)
-        due = keeper is not None and keeper.due
+        due = keeper is not None and iteration != len(done) and keeper.due
         begun_with = now() if due else None
         tally = engine.assign(centroids)
         changed, distances, skipped, unread = tally
