@@ -11,10 +11,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 from cases import bits, dense
 from exactmeans import KMeans, _algorithms, open_blocks
 from exactmeans._algorithms import FRUGAL, Workload, able
+from exactmeans.engines.dask import _renaming
 from metric_oracle import (
     DIRECTED,
     FORMS,
@@ -367,7 +369,7 @@ def test_zero_rows(metric: str, form: str) -> None:
         without.predict(with_zeros)
     model = fit(metric, with_zeros, init=without.cluster_centers_, zero_rows="keep")
     rest = np.delete(np.arange(X.shape[0] + 3), [10, 11, 12])
-    assert model.labels_[10:13].tolist() == [0, 0, 0]
+    assert model.labels_[10:13].tolist() == [-1, -1, -1]
     np.testing.assert_array_equal(model.labels_[rest], without.labels_)
     np.testing.assert_allclose(model.cluster_centers_, without.cluster_centers_, atol=1e-6)
     alone = 1 if metric == "cosine" else (np.pi / 2) ** 2
@@ -376,7 +378,7 @@ def test_zero_rows(metric: str, form: str) -> None:
     np.testing.assert_allclose(model.transform(with_zeros)[10], np.sqrt(alone), rtol=1e-6)
     np.testing.assert_array_equal(model.predict(with_zeros), model.labels_)
     only_zeros = with_zeros[10:13]
-    assert model.predict(only_zeros).tolist() == [0, 0, 0]
+    assert model.predict(only_zeros).tolist() == [-1, -1, -1]
     np.testing.assert_allclose(model.transform(only_zeros), np.sqrt(alone), rtol=1e-6)
     assert model.score(only_zeros) == pytest.approx(-3 * alone, rel=1e-6)
     for init in INITS:  # a row without direction is nobody's seed
@@ -384,6 +386,29 @@ def test_zero_rows(metric: str, form: str) -> None:
         assert np.all(np.linalg.norm(seeded.cluster_centers_, axis=1) > 0.9)
     with pytest.raises(ValueError, match="must have a row that is not zero"):
         fit(metric, np.zeros((3, 2)), 1, zero_rows="keep")
+
+
+@pytest.mark.parametrize("metric", DIRECTED)
+def test_rows_of_zeros_are_in_no_cluster(metric: str) -> None:
+    """Nor do they make an empty cluster look like one that has rows."""
+    X = np.vstack([np.zeros((5, 3)), np.repeat(np.eye(3), 20, axis=0)])
+    start = np.vstack([[-1.0, 0, 0], np.eye(3)])
+    model = KMeans(4, metric=metric, init=start, n_init=1, zero_rows="keep")
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\) found smaller than .*4"):
+        labels = model.fit_predict(X)
+    assert labels.dtype == np.int32
+    assert labels[:5].tolist() == [-1] * 5
+    assert sorted(np.bincount(labels[5:], minlength=4).tolist()) == [0, 20, 20, 20]
+    np.testing.assert_array_equal(model.predict(X), labels)
+
+
+def test_rows_in_no_cluster_do_not_make_clusterings_differ() -> None:
+    """-1 is no name: the others are exchanged."""
+    labels = np.array([-1, 0, 1, 2, -1, 2], dtype=np.int32)
+    for names, same in (([1, 2, 0, -1], True), ([0, 1, 2, -1], True), ([1, 1, 0, -1], False)):
+        other = np.array(names, dtype=np.int32)[labels]
+        assert KMeans._same_clustering(other, labels, 3) == same
+        assert (_renaming([other], [labels], 3) is not None) == same
 
 
 @pytest.mark.parametrize("form", FORMS)

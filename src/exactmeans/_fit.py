@@ -34,7 +34,7 @@ class Run:
     """The outcome of the loop from one set of initial centres."""
 
     centres: Matrix  # CSR for sparse rows
-    labels: Any  # whatever engine.labels() gives
+    labels: Any  # whatever engine.final_labels() gives
     inertia: float
     history: list[Iteration]
     stopped: str
@@ -155,7 +155,7 @@ def settled_run(
         extra, inertia = 0, engine.scatter(final, exponent, labelled=True)[0]
     return Run(
         centres=final,
-        labels=engine.labels(),
+        labels=engine.final_labels(),
         inertia=unscaled(inertia, exponent),
         history=history,
         stopped=stopped,

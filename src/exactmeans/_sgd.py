@@ -209,7 +209,7 @@ class Sgd:
         k = len(self.counts)
         return Run(
             centres=state.centres,
-            labels=engine.labels() if label else np.arange(k, dtype=np.int32),
+            labels=engine.final_labels() if label else np.arange(k, dtype=np.int32),
             inertia=inertia,
             history=history,
             stopped=self.stopped,

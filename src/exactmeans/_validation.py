@@ -267,7 +267,7 @@ class Lengths(NamedTuple):
             raise ValueError(
                 f"X must not have rows of zeros for metric={metric!r}, which have no direction, "
                 f"but it has {self.zeros}, the first of which is row {self.first_zero}; "
-                "zero_rows='keep' keeps them."
+                "zero_rows='keep' keeps them, in no cluster."
             )
 
     def refuse_none(self, n: int, metric: str) -> None:

@@ -106,7 +106,8 @@ class KMeans(
         would take more than half a gigabyte.
     zero_rows : {'error', 'keep'}, default='error'
         What to do with rows of zeros, which have no direction, under 'cosine' and 'angular'. Those
-        that are kept have similarity 0 to every centre, label 0, and do not move any centre.
+        that are kept belong to no cluster: their label is -1, they move no centre, and their
+        similarity to every centre is 0.
     init_options : dict or None, default=None
         What `init` takes besides: `oversampling` (2.0) and `rounds` (5) for 'k-means||',
         `n_local_trials` for 'k-means++'.
@@ -117,7 +118,8 @@ class KMeans(
     ----------
     cluster_centers_ : ndarray or CSR array of shape (n_clusters, n_features)
     labels_ : ndarray of shape (n_samples,)
-        The nearest centre of each row; always what `predict` gives.
+        The nearest centre of each row; always what `predict` gives. -1 for rows of zeros that
+        `zero_rows='keep'` keeps.
     inertia_ : float
         Sum of squared distances of the rows to their centres, weighted; for 'cosine' of 1 - cos,
         for 'angular' of squared angles, for 'manhattan' of distances.
@@ -313,7 +315,7 @@ class KMeans(
         return distances
 
     def predict(self, X: Any) -> NDArray[np.int32]:
-        """The nearest centre of each row.
+        """The nearest centre of each row; -1 for rows of zeros that `zero_rows='keep'` keeps.
 
         Parameters
         ----------
@@ -323,7 +325,7 @@ class KMeans(
         -------
         labels : ndarray of shape (n_samples,)
         """
-        return self._assigned(X).labels()
+        return self._assigned(X).final_labels()
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Distances of each row to each centre: 1 - cos for 'cosine', the angle for 'angular'.
@@ -522,13 +524,13 @@ class KMeans(
     @staticmethod
     def _same_clustering(a: Any, b: Any, k: int) -> bool:
         """Are two labellings equal but for the names of the clusters?"""
-        name = np.full(k, -1, dtype=np.int32)
+        name = np.full(k + 1, -1, dtype=np.int32)  # the last is that of rows in no cluster, -1
         name[a] = b
         return bool(np.array_equal(name[a], b))
 
     @staticmethod
     def _distinct(labels: Any) -> int:
-        return int(np.count_nonzero(np.bincount(labels)))
+        return int(np.count_nonzero(np.bincount(labels + 1)[1:]))  # -1 is no cluster
 
     def _keep(self, best: Run, frame: Frame, choice: _algorithms.Choice, engine: Any) -> None:
         k, found = best.centres.shape[0], self._distinct(best.labels)
@@ -634,4 +636,4 @@ def _with_labels(known: dict[str, Any] | None, problem: Problem) -> Run | None:
     engine, centres = problem.engine, known["centres"]
     engine.start("lloyd", centres.shape[0])
     engine.assign(problem.frame.centroids(centres, engine))
-    return Run(labels=engine.labels(), **known)
+    return Run(labels=engine.final_labels(), **known)

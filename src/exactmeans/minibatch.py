@@ -192,7 +192,7 @@ class MiniBatchKMeans(KMeans):
             else:
                 centres = self._start(engine, init, options, X, k, n_init, rng).centres
             outcome, steps = memoized(problem, centres, self.batch_size, max_iter, callbacks, tasks)
-            frame, counts = problem.frame, _weights_of(outcome.labels, engine.weights, k)
+            frame, counts = problem.frame, _by_label(outcome.labels, engine.weights, k)
             lengths = _mean_lengths(engine, outcome, counts)
         else:
             start = self._start(engine, init, options, X, k, n_init, rng)
@@ -310,7 +310,7 @@ class MiniBatchKMeans(KMeans):
         self.n_steps_ += 1
         if self.compute_labels:
             inertia = state.cost(engine)
-            self.labels_ = engine.labels()
+            self.labels_ = engine.final_labels()
             self.inertia_ = unscaled(inertia, state.frame.cost_exponent)
 
 
@@ -387,10 +387,11 @@ def memoized(
     return settled_run(problem, centroids, k, history, stopped, STAGES, again=again), steps
 
 
-def _weights_of(
+def _by_label(
     labels: NDArray[np.int32], weights: check.Double | None, k: int
 ) -> NDArray[np.float64]:
-    return np.asarray(np.bincount(labels, weights, k), dtype=np.float64)
+    """Sums of weights; rows in no cluster have label -1."""
+    return np.asarray(np.bincount(labels + 1, weights, k + 1)[1:], dtype=np.float64)
 
 
 def _mean_lengths(engine: LocalEngine, outcome: Run, counts: check.Double) -> check.Double | None:
@@ -400,5 +401,5 @@ def _mean_lengths(engine: LocalEngine, outcome: Run, counts: check.Double) -> ch
     costs = engine.own_distances(outcome.centres, 0)
     if engine.weights is not None:
         costs *= engine.weights
-    total = np.bincount(outcome.labels, costs, len(counts))
+    total = _by_label(outcome.labels, costs, len(counts))
     return 1 - np.divide(total, counts, out=np.ones_like(counts), where=counts > 0)

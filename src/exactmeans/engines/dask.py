@@ -69,10 +69,10 @@ class Labelling:
 
 def _renaming(a: list[Labels], b: list[Labels], k: int) -> Labels | None:
     """Which label of b each of a stands for; None if there are several."""
-    name = np.full(k, -1, dtype=np.int32)
+    name = np.full(k + 1, -1, dtype=np.int32)  # the last is that of rows in no cluster, -1
     old, new = np.concatenate(a), np.concatenate(b)
     name[old] = new
-    return name if np.array_equal(name[old], new) else None
+    return name[:k] if np.array_equal(name[old], new) else None
 
 
 class DaskEngine:
@@ -308,7 +308,7 @@ class DaskEngine:
                 return
             given, count = count, 8 * count
 
-    def labels(self) -> Labelling:
+    def final_labels(self) -> Labelling:
         """Left where they are; made again from the centres if they get lost."""
         ask = Ask("labels", (), self._sites.at, self._sites.at)
         # Sums are of no use to whoever begins again, and weights may be gone.

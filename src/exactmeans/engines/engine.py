@@ -153,5 +153,8 @@ class Engine(Protocol):
     ) -> float:
         """Move centres towards geodesic means; gives the objective before. One block only."""
 
+    def final_labels(self) -> Any:
+        """The labels that users get: -1 for rows without a direction, which are in no cluster."""
+
     def labels(self) -> Any:
         """The label of every row, as they are now: what the estimator of this engine keeps."""

@@ -729,6 +729,13 @@ class LocalEngine:
             return self._parts[0].labels
         return np.concatenate([part.labels for part in self._parts])
 
+    def final_labels(self) -> Labels:
+        """The labels that users get: -1 for rows without a direction, which are in no cluster."""
+        labels = self.labels()
+        if self.norms is None or self.norms.all():
+            return labels
+        return np.where(self.norms > 0, labels, np.int32(-1))
+
     @staticmethod
     def _rows(part: Part, weighted: bool) -> _core.Rows:
         return part.rows if weighted else part.plain

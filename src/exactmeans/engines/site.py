@@ -300,13 +300,14 @@ class Site:
         return [far._replace(row=row) for far, row in zip(found, numbers, strict=True)]
 
     def labels(self) -> list[Labels]:
-        """By block, those without rows too."""
-        full = iter([part.labels.copy() for part in self.engine.walk()])
+        """By block, those without rows too; as users get them."""
+        own = self.engine.final_labels()
+        full = iter([own[part.begin : part.end].copy() for part in self.engine.walk()])
         return [next(full) if look.rows else np.empty(0, np.int32) for look in self.looks.values()]
 
     def names(self) -> list[int]:
         """Labels that some row has."""
-        return [int(label) for label in np.unique(self.engine.labels())]
+        return [int(label) for label in np.unique(self.engine.final_labels()) if label >= 0]
 
     # -- seeding -------------------------------------------------------------------------------
 
