@@ -54,9 +54,8 @@ def counted_newsgroups(folder: Path) -> Texts | None:
         [term.isalpha() and len(term) > 2 and term not in ENGLISH_STOP_WORDS for term in terms]
     )[: len(df)]
     kept = np.flatnonzero(words & (df >= 5) & (df < n / 5))
-    X = counts[:, kept].astype(np.float32)
-    X.data = (1 + np.log(X.data)) * np.log(n / df[kept]).astype(np.float32)[X.indices]
-    return Texts("20 newsgroups", X, np.array(terms)[kept], groups[:n])
+    rows = tfidf(counts[:, kept], terms=np.array(terms)[kept], idf="plain", sublinear_tf=True)
+    return Texts("20 newsgroups", rows.X, rows.terms, groups[:n])
 
 
 def fetched_newsgroups() -> Texts | None:
@@ -104,7 +103,7 @@ def main() -> None:
     k = min(20, max(1, n // 20))
     model = KMeans(k, metric="cosine", zero_rows="keep", n_init=3, random_state=0).fit(found.X)
     print(f"{found.what}: {n} documents, {d} terms, objective {model.inertia_:.1f}")
-    sizes = np.bincount(model.labels_, minlength=k)
+    sizes = np.bincount(model.labels_[model.labels_ >= 0], minlength=k)
     for j, terms in enumerate(top_terms(model.cluster_centers_, found.terms, 7)):
         print(f"{sizes[j]:6d}  {', '.join(terms)}")
         if found.groups is not None:

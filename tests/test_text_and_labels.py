@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_svmlight_file, make_multilabel_classification
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from exactmeans import KMeans
 from exactmeans.labels import load_svmlight, representations
-from exactmeans.text import documents, tfidf, top_terms
+from exactmeans.text import IDF, documents, tfidf, top_terms, without_terms
 
 DOCUMENTS = [
     "the cat sat on the mat",
@@ -63,7 +64,89 @@ def test_text_refusals(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="neither"):
         tfidf(tmp_path / "nothing")
     with pytest.raises(ValueError, match="must hold strings"):
-        tfidf([1, 2])  # type: ignore[list-item]
+        tfidf([1, 2])
+
+
+OPTIONS = [
+    {"idf": idf, "sublinear_tf": sublinear, "unit": unit, "dtype": dtype}
+    for idf in IDF
+    for sublinear in (False, True)
+    for unit in (False, True)
+    for dtype in ("float32", "float64")
+]
+
+
+@pytest.mark.parametrize(
+    "options", OPTIONS, ids=lambda options: "-".join(map(str, options.values()))
+)
+def test_further_documents_are_weighed_as_the_first(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = tfidf(DOCUMENTS, token_pattern=r"\w+", **options)
+    again = rows.transform(DOCUMENTS)
+    assert again.dtype == rows.X.dtype == options["dtype"]
+    assert again.toarray().tobytes() == rows.X.toarray().tobytes()
+    (tmp_path / "lines").write_text("\n".join(DOCUMENTS), encoding="utf-8")
+    assert (rows.transform(tmp_path / "lines") != rows.X).nnz == 0
+    one = rows.transform([DOCUMENTS[3] + " with words that nobody knows"])
+    np.testing.assert_array_equal(one.toarray(), rows.X[[3]].toarray())
+    model = KMeans(2, metric="cosine", random_state=0).fit(rows.X)
+    np.testing.assert_array_equal(model.predict(rows.transform(DOCUMENTS)), model.labels_)
+    kept = pickle.loads(pickle.dumps(rows.vectorizer))
+    np.testing.assert_array_equal(model.predict(kept.transform(DOCUMENTS)), model.labels_)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_matrix, sp.coo_array])
+@pytest.mark.parametrize("options", OPTIONS[::3], ids=str)
+def test_counts_are_as_good_as_documents(options: dict[str, Any], make: Any) -> None:
+    counter = CountVectorizer()
+    counts = counter.fit_transform(DOCUMENTS).toarray()
+    terms = counter.get_feature_names_out()
+    wanted = tfidf(DOCUMENTS, **options)
+    rows = tfidf(make(counts), terms=terms, **options)
+    assert (rows.X != wanted.X).nnz == 0
+    assert rows.terms.tolist() == wanted.terms.tolist()
+    assert (rows.transform(make(counts[:2])) != wanted.X[:2]).nnz == 0
+    assert tfidf(make(counts), **options).terms.tolist() == list(range(len(terms)))
+
+
+def test_refused_counts() -> None:
+    counts = np.array([[1, 2], [0, 1]])
+    for bad, says in (
+        (-counts, "finite and not below 0"),
+        (counts * np.nan, "finite and not below 0"),
+        (counts[0], r"matrix of counts .* ndarray of shape \(2,\)"),
+        (counts * 1j, "matrix of counts"),
+    ):
+        with pytest.raises(ValueError, match=f"source must .*{says}"):
+            tfidf(bad)
+    with pytest.raises(ValueError, match="min_df must not be given with counts"):
+        tfidf(counts, min_df=2)
+    with pytest.raises(ValueError, match=r"terms must be one for each of the 2 columns"):
+        tfidf(counts, terms=["a"])
+    with pytest.raises(ValueError, match="terms must be None with documents"):
+        tfidf(DOCUMENTS, terms=["a"])
+    with pytest.raises(ValueError, match="source must be a matrix of counts"):
+        tfidf(counts).transform(DOCUMENTS)
+    with pytest.raises(ValueError, match="source must hold strings"):
+        tfidf(DOCUMENTS).transform(counts)
+
+
+def test_documents_without_known_terms_are_named() -> None:
+    """In no cluster, and the others get their labels all the same."""
+    with pytest.warns(UserWarning, match=r"^1 of 6 documents have no known term.* zeros: 5\.$"):
+        rows = tfidf([*DOCUMENTS, "a"])
+    assert without_terms(rows.X).tolist() == [5]
+    model = KMeans(2, metric="cosine", random_state=0, zero_rows="keep").fit(rows.X)
+    new = [DOCUMENTS[0], "something else", DOCUMENTS[4], ""]
+    with pytest.warns(UserWarning, match=r"^2 of 4 documents have no known term.* zeros: 1, 3\.$"):
+        X = rows.transform(new)
+    assert without_terms(X).tolist() == without_terms(X.toarray()).tolist() == [1, 3]
+    first, fifth = model.labels_[[0, 4]]
+    assert model.predict(X).tolist() == [first, -1, fifth, -1]
+    assert model.labels_[5] == -1
+    with pytest.warns(UserWarning, match=r"0, 1, 2, 3, 4, 5, 6, 7, 8, 9 \.\.\.\.$"):
+        rows.transform(["x"] * 11)
 
 
 def test_top_terms_of_cosine_clusters() -> None:

@@ -1,13 +1,15 @@
 """From text to rows: TF-IDF through scikit-learn's vectorizers, for `metric="cosine"`.
 
 A document is a string. Documents come from an iterable, from the lines of a file, or from the files
-of a folder. Rows are not normalised unless asked for: cosine does not need it.
+of a folder; or someone else has counted their terms. Rows are not normalised unless `unit=True`:
+cosine does not need it.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,21 +18,42 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+from sklearn.pipeline import Pipeline
 
 from exactmeans._validation import as_csr, check_choice, check_dtype, check_int
 
-__all__ = ["Rows", "documents", "tfidf", "top_terms"]
+__all__ = ["Rows", "documents", "tfidf", "top_terms", "without_terms"]
 
 IDF = ("smooth", "plain", "none")
+_NAMED = 10  # documents that a warning names
 
 
 class Rows(NamedTuple):
-    """Documents as rows, and what the columns stand for."""
+    """Documents as rows, what the columns stand for, and how to weigh further documents."""
 
     X: Any  # CSR, documents by terms
     terms: NDArray[Any]
-    vectorizer: CountVectorizer  # counts the terms of further documents
-    weights: NDArray[np.float64]  # what counts of each term are multiplied by
+    vectorizer: Pipeline  # scikit-learn's: "counts", unless counts were given, then "tfidf"
+
+    def transform(self, source: Any) -> Any:
+        """Further documents as rows, with the terms and weights of these.
+
+        Parameters
+        ----------
+        source : iterable of str, str or path; or matrix of counts
+            As for `tfidf`: counts if that was given counts, else documents.
+
+        Returns
+        -------
+        csr_matrix of shape (n_documents, n_terms)
+            Documents without known terms are rows of zeros, of which a warning says which they
+            are, and `without_terms` as well.
+        """
+        if "counts" in self.vectorizer.named_steps:
+            given: Any = documents(source)
+        else:
+            given = _counts(source)
+        return _rows(self.vectorizer, given, self.X.dtype)
 
 
 def documents(source: str | os.PathLike[str] | Iterable[str]) -> Iterator[str]:
@@ -62,20 +85,22 @@ def documents(source: str | os.PathLike[str] | Iterable[str]) -> Iterator[str]:
 
 
 def tfidf(
-    source: str | os.PathLike[str] | Iterable[str],
+    source: str | os.PathLike[str] | Iterable[str] | Any,
     *,
     idf: str = "smooth",
     sublinear_tf: bool = False,
     unit: bool = False,
     dtype: Any = "float32",
+    terms: Any = None,
     **vectorizer: Any,
 ) -> Rows:
     """Rows of TF-IDF weights.
 
     Parameters
     ----------
-    source : iterable of str, str or path
-        Documents, or the name of a file with one a line, or of a folder with one a file.
+    source : iterable of str, str or path; or matrix of shape (n_documents, n_terms)
+        Documents, or the name of a file with one a line, or of a folder with one a file; or how
+        often each document has each term, as a sparse matrix or a two-dimensional array.
     idf : {'smooth', 'plain', 'none'}, default='smooth'
         With N documents, of which df have a term: 'smooth' is scikit-learn's
         log((1 + N) / (1 + df)) + 1, 'plain' is log(N / df), under which a term that all documents
@@ -85,13 +110,17 @@ def tfidf(
     unit : bool, default=False
         Divide each row by its length; `metric="cosine"` does not need it.
     dtype : {'float32', 'float64'}, default='float32'
+    terms : array-like of shape (n_terms,) or None, default=None
+        With counts, what the columns stand for; None numbers them.
     **vectorizer
-        Options of scikit-learn's `CountVectorizer`: `min_df`, `stop_words`, `ngram_range` ...
+        With documents, options of scikit-learn's `CountVectorizer`: `min_df`, `stop_words`,
+        `ngram_range` ...
 
     Returns
     -------
     Rows
-        `X`, `terms`, `vectorizer` and `weights`. A document without terms is a row of zeros.
+        `X`, `terms` and `vectorizer`; `transform` makes rows of further documents. A document
+        without terms is a row of zeros, of which a warning says which they are.
 
     Examples
     --------
@@ -101,25 +130,90 @@ def tfidf(
     ['blue', 'fish', 'red']
     >>> rows.X.toarray().round(3).tolist()
     [[0.0, 0.0, 0.693], [0.693, 0.0, 0.0]]
+    >>> rows.transform(["blue sky, blue sea"]).toarray().round(3).tolist()
+    [[1.386, 0.0, 0.0]]
     """
     check_choice("idf", idf, IDF)
     real = check_dtype(dtype) or np.dtype(np.float64)
-    counter = CountVectorizer(dtype=np.int64, **vectorizer)
-    counts = sp.csr_matrix(counter.fit_transform(documents(source)))
-    n, df = counts.shape[0], np.bincount(counts.indices, minlength=counts.shape[1])
-    weights = np.ones(counts.shape[1])
-    if idf == "smooth":
-        weights = np.log((1 + n) / (1 + df)) + 1
-    elif idf == "plain":
-        weights = np.log(n / np.maximum(df, 1))
-    X = TfidfTransformer(norm=None, use_idf=False, sublinear_tf=sublinear_tf).fit_transform(counts)
-    X = sp.csr_matrix(X, dtype=np.float64)
-    X.data *= weights[X.indices]
-    X.eliminate_zeros()
-    if unit:
-        lengths = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-        X.data /= np.repeat(lengths, np.diff(X.indptr))
-    return Rows(X.astype(real), counter.get_feature_names_out(), counter, weights)
+    weigh = TfidfTransformer(
+        norm="l2" if unit else None, use_idf=idf != "none", sublinear_tf=sublinear_tf
+    )
+    if sp.issparse(source) or isinstance(source, np.ndarray):
+        if vectorizer:
+            name = next(iter(vectorizer))
+            raise ValueError(f"{name} must not be given with counts: it is for documents.")
+        counts = _counts(source)
+        names = np.arange(counts.shape[1]) if terms is None else np.asarray(terms)
+        if names.shape != (counts.shape[1],):
+            raise ValueError(
+                f"terms must be one for each of the {counts.shape[1]} columns, but it has shape "
+                f"{names.shape}."
+            )
+        steps: list[tuple[str, Any]] = []
+    else:
+        if terms is not None:
+            raise ValueError("terms must be None with documents, whose terms are counted.")
+        counter = CountVectorizer(dtype=np.float64, **vectorizer)
+        # Sorted, as those of further documents are: lengths are rounded in the order of terms.
+        counts = _counts(counter.fit_transform(documents(source)))
+        names = counter.get_feature_names_out()
+        steps = [("counts", counter)]
+    weigh.fit(counts)
+    if idf == "plain":
+        df = np.bincount(counts.indices, minlength=counts.shape[1])
+        weigh.idf_ = np.log(counts.shape[0] / np.maximum(df, 1))
+    X = _rows(weigh, counts, real)
+    return Rows(X, names, Pipeline([*steps, ("tfidf", weigh)]))
+
+
+def _counts(given: Any) -> Any:
+    """Counts as sorted CSR without zeros, whose logarithms would not be finite."""
+    shown = type(given).__name__
+    if not sp.issparse(given):
+        given = np.asarray(given)
+    if given.ndim != 2 or given.dtype.kind not in "biuf":
+        raise ValueError(
+            "source must be a matrix of counts with a row for each document, but it is a "
+            f"{shown} of shape {given.shape}."
+        )
+    counts = as_csr(
+        sp.csr_matrix(given) if isinstance(given, np.ndarray) else given, float, "source"
+    )
+    if not np.isfinite(counts.data).all() or counts.data.min(initial=0) < 0:
+        raise ValueError("source must hold counts, which are finite and not below 0.")
+    counts.eliminate_zeros()
+    return sp.csr_matrix(counts)
+
+
+def _rows(weigh: Any, given: Any, dtype: Any) -> Any:
+    """CSR rows of documents or counts; warns of those without terms."""
+    X: Any = sp.csr_matrix(weigh.transform(given), dtype=np.float64)
+    X.eliminate_zeros()  # terms that all documents have
+    empty = without_terms(X)
+    if len(empty):
+        some = ", ".join(map(str, empty[:_NAMED])) + (" ..." if len(empty) > _NAMED else "")
+        warnings.warn(
+            f"{len(empty)} of {X.shape[0]} documents have no known term and are rows of zeros: "
+            f"{some}.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return X.astype(dtype)
+
+
+def without_terms(X: Any) -> NDArray[np.intp]:
+    """Which rows are zeros, as documents without known terms are.
+
+    Parameters
+    ----------
+    X : sparse matrix or array of shape (n_documents, n_terms)
+        `X` of what `tfidf` gives, or what its `transform` gives.
+
+    Returns
+    -------
+    numbers of rows, ascending
+    """
+    return np.flatnonzero(np.asarray((X != 0).sum(axis=1)).ravel() == 0)
 
 
 def top_terms(centres: Any, terms: NDArray[Any], count: int = 10) -> list[list[str]]:
