@@ -292,6 +292,85 @@ def test_columns_leave_out_text(tmp_path: Path) -> None:
         np.testing.assert_array_equal(whole(source), frame[["w", "v"]].to_numpy(float))
 
 
+# names in the first row of a CSV file -------------------------------------------------------------
+
+#: First rows that header="auto" cannot tell, and what it says.
+AMBIGUOUS = {
+    "an empty cell": ("1,,3\n4,5,6\n", "column 1 of it is empty"),
+    "an index without a name": (",a,b\n0,1.5,2.5\n", "column 0 of it is empty"),
+    "text beside numbers": ("a,b,2020\n4,5,6\n", "it has text and numbers"),
+    "years over whole numbers": ("2019,2020,2021\n4,5,6\n", "its numbers may be years"),
+    "years, not one by one": ("2000,2020\n4,5\n", "its numbers may be years"),
+    "years over decimals": (
+        "2019,2020\n1.5,2.5\n",
+        "it has whole numbers and the rows below have none",
+    ),
+    "numbers of columns": ("0,1,2\n7,5,9\n", "its numbers count up by one"),
+    "numbers of two columns": ("0,1\n7,5\n", "its numbers count up by one"),
+    "whole numbers over decimals": (
+        "10,5\n1.5,2e3\n",
+        "it has whole numbers and the rows below have none",
+    ),
+    "one number over decimals": (
+        "0\n1.5\n2.5\n",
+        "it has whole numbers and the rows below have none",
+    ),
+    "quoted numbers": ('"3","9"\n1,2\n', "its numbers are quoted and those below are not"),
+}
+
+
+@pytest.mark.parametrize("case", AMBIGUOUS)
+def test_a_first_row_that_may_be_names_is_refused(case: str, tmp_path: Path) -> None:
+    text, why = AMBIGUOUS[case]
+    path = _write(text, "x.csv")(tmp_path)
+    with pytest.raises(ValueError, match=rf"header must be True or False for .*: {why}\.$"):
+        open_blocks(path)
+    named: Any = open_blocks(path, header=True)
+    assert named.shape[0] == text.count("\n") - 1
+    assert named.names == [cell.strip('"') for cell in text.splitlines()[0].split(",")]
+    bare: Any = open_blocks(path, header=False)
+    assert bare.names is None
+    assert bare.shape[0] == text.count("\n")
+
+
+def test_missing_cells_of_the_first_row_are_named(tmp_path: Path) -> None:
+    path = _write("1,,3\n4,5,6\n", "x.csv")(tmp_path)
+    with pytest.raises(ValueError, match=r"row 0, column 1 is empty\.$"):
+        whole(open_blocks(path, header=False))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.5,2.5\n3.5,4.5\n",
+        "1,2,3\n4,5,6\n",  # both rows count up
+        "1,2\n3,5\n",
+        "5,3,8\n1.5,2,3\n",
+        "7,7\n1.5,2.5\n",
+        "2019,2020\n2021,2022\n",
+        "0,1,2\n",
+        '"1","2"\n"3","5"\n',
+    ],
+)
+def test_numbers_alone_are_rows(text: str, tmp_path: Path) -> None:
+    path = _write(text, "x.csv")(tmp_path)
+    rows = [[float(cell.strip('"')) for cell in row.split(",")] for row in text.splitlines()]
+    assert whole(open_blocks(path)).tolist() == rows
+    assert whole(open_blocks(path, header=False)).tolist() == rows
+
+
+@pytest.mark.parametrize("value", [None, 1, 0, "yes", "True", [True]])
+def test_header_is_checked(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"header must be True, False or 'auto', not"):
+        open_blocks(_csv(tmp_path, numbers()), header=value)
+
+
+def test_header_is_for_csv_files(tmp_path: Path) -> None:
+    for thing in (_npy(tmp_path, numbers()), numbers(), [numbers()]):
+        with pytest.raises(ValueError, match=r"header must be 'auto', not True: "):
+            open_blocks(thing, header=True)
+
+
 # what is refused ----------------------------------------------------------------------------------
 
 
@@ -399,10 +478,13 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "npz-corrupt": (_corrupt, r"x\.npz \(data\) is (damaged|not a whole)"),
     "csv-text": (
         _write("a,b\n1,2\n3,x\n", "x.csv"),
-        r"x\.csv: row 1 has 'x', no number, in column 'b'\.$",
+        r"x\.csv: row 1, column 'b': 'x' is not a number\.$",
     ),
-    "csv-bare-text": (_write("1,2\n3,x\n", "x.csv"), "row 1 has 'x', no number, in column 1"),
-    "csv-missing": (_write("a,b\n1,\n3,4\n", "x.csv"), "row 0 has '', no number, in column 'b'"),
+    "csv-bare-text": (_write("1,2\n3,x\n", "x.csv"), "row 1, column 1: 'x' is not a number"),
+    "csv-missing": (_write("a,b\n1,\n3,4\n", "x.csv"), r"row 0, column 'b' is empty\.$"),
+    "csv-missing-later": (_write("1,2\n3,4\n,5\n", "x.csv"), r"row 2, column 0 is empty\.$"),
+    "csv-missing-line": (_write("a\n1\n\n3\n", "x.csv"), r"row 1, column 'a' is empty\.$"),
+    "csv-underscore": (_write("a,b\n1,1_0\n", "x.csv"), "column 'b': '1_0' is not a number"),
     "csv-ragged": (_write("a,b\n1,2\n3\n", "x.csv"), r"x\.csv: row 1 has 1 columns, not 2\.$"),
     "csv-long": (_write("a,b\n1,2\n3,4,5\n", "x.csv"), "row 1 has 3 columns, not 2"),
     "csv-all-long": (_write("a,b\n3,4,5\n", "x.csv"), "row 0 has 3 columns, not 2"),

@@ -35,7 +35,13 @@ _FILES: dict[str, Any] = {
 }
 
 
-def open_blocks(source: Any, *, columns: Any = None, block_rows: int | None = None) -> BlockSource:
+def open_blocks(
+    source: Any,
+    *,
+    columns: Any = None,
+    block_rows: int | None = None,
+    header: bool | str = "auto",
+) -> BlockSource:
     """Make a source of row blocks from a file, a folder, arrays, or what can be sliced by rows.
 
     Parameters
@@ -50,6 +56,11 @@ def open_blocks(source: Any, *, columns: Any = None, block_rows: int | None = No
         The columns to use, in this order; None means all.
     block_rows : int, default=None
         Rows per block; None means as many as take about 8 MB in memory.
+    header : True, False or 'auto', default='auto'
+        Whether the first row of a .csv or .tsv file has the names of the columns. 'auto' takes a
+        row of text alone for names and a row of numbers alone for data, and refuses a file whose
+        first row could be either: text beside numbers, empty cells, or numbers that look like
+        names (see docs/larger_than_memory.md).
 
     Returns
     -------
@@ -72,8 +83,11 @@ def open_blocks(source: Any, *, columns: Any = None, block_rows: int | None = No
         isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1
     ):
         raise ValueError(f"block_rows must be None or an int of at least 1, not {block_rows!r}.")
+    options = {"header": header}
+    _check_options(options)
     if isinstance(source, (str, os.PathLike)):
-        return _open_path(Path(os.fspath(source)), columns, block_rows)
+        return _open_path(Path(os.fspath(source)), columns, block_rows, options)
+    _refuse_options(options, (), "source is no file")
     if hasattr(source, "shape") and hasattr(source, "__getitem__"):
         return SlicedRows(source, columns, block_rows)
     if isinstance(source, BlockSource):
@@ -90,7 +104,25 @@ def open_blocks(source: Any, *, columns: Any = None, block_rows: int | None = No
     return ArrayBlocks(source, columns)
 
 
-def _open_path(path: Path, columns: Any, block_rows: int | None) -> CutRows:
+#: Options that only some kinds of files have.
+_OPTIONS: dict[Any, tuple[str, ...]] = {CsvRows: ("header",)}
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if not isinstance(value, bool) and not (isinstance(value, str) and value == "auto"):
+            raise ValueError(f"{name} must be True, False or 'auto', not {value!r}.")
+
+
+def _refuse_options(options: dict[str, Any], taken: tuple[str, ...], why: str) -> None:
+    for name, value in options.items():
+        if name not in taken and value != "auto":
+            raise ValueError(f"{name} must be 'auto', not {value!r}: {why}.")
+
+
+def _open_path(
+    path: Path, columns: Any, block_rows: int | None, options: dict[str, Any]
+) -> CutRows:
     if not path.exists():
         raise FileNotFoundError(f"source must exist, but there is no {path}.")
     kind = ParquetRows if path.is_dir() else _FILES.get(path.suffix.lower())
@@ -99,5 +131,8 @@ def _open_path(path: Path, columns: Any, block_rows: int | None) -> CutRows:
             f"source must be a folder of .parquet files or end in {', '.join(_FILES)}, but it is "
             f"{path}."
         )
-    opened: CutRows = kind(path, columns, block_rows)
+    taken = _OPTIONS.get(kind, ())
+    _refuse_options(options, taken, f"{path} has no such choice")
+    own = {name: options[name] for name in taken}
+    opened: CutRows = kind(path, columns, block_rows, **own)
     return opened

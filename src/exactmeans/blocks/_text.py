@@ -7,6 +7,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,23 +84,38 @@ def _edges(spans: list[Span]) -> Edges:
 # CSV ----------------------------------------------------------------------------------------------
 
 _CSV_ROW = re.compile(rb"^[^\r\n]+", re.MULTILINE)
+_WHOLE = re.compile(r"[+-]?\d+")
+_SAMPLE = 2**16  # bytes below the first row that header="auto" looks at
 
 
 class CsvRows(CutRows):
-    """Numbers separated by commas, semicolons or tabs; a first line of names is recognised."""
+    """Numbers separated by commas, semicolons or tabs, with or without a first line of names.
 
-    def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
+    `header="auto"` decides by the first row and refuses what it cannot tell (see `_has_names`).
+    """
+
+    def __init__(
+        self, path: Path, columns: Any, block_rows: int | None, header: bool | str = "auto"
+    ) -> None:
         self._path = path
         with open(path, "rb") as file:
             first = file.readline()
             while first and not first.strip():
                 first = file.readline()
             after = file.tell()
+            below = file.read(_SAMPLE).decode(errors="replace").splitlines()
+            if file.read(1):
+                below = below[:-1]  # the last line is not whole
         text = first.decode("utf-8-sig", errors="replace").strip("\r\n")
         self._delimiter = max(",;\t", key=text.count)
         cells = self._cells(text)
-        self.names = None if all(map(_is_number, cells)) else [cell.strip() for cell in cells]
-        skip = after if self.names else after - len(first)
+        named = bool(cells) and (
+            self._has_names(text, cells, [line for line in below if line])
+            if header == "auto"
+            else bool(header)
+        )
+        self.names = [cell.strip() for cell in cells] if named else None
+        skip = after if named else after - len(first)
         self._chosen = choose_columns(columns, self.names, len(cells), str(path))
         self._all = len(cells)
         d = self._all if self._chosen is None else len(self._chosen)
@@ -112,8 +128,34 @@ class CsvRows(CutRows):
     def _cells(self, line: str) -> list[str]:
         return next(csv.reader([line], delimiter=self._delimiter), [])
 
+    def _has_names(self, text: str, cells: list[str], below: list[str]) -> bool:
+        """Is the first row a header? Text alone is, numbers alone are not; refuses all else.
+
+        Numbers may be names, too, such as years or the numbers of the columns, so they are refused
+        where the rows below are written in another way.
+        """
+        numbers = [_is_number(cell) for cell in cells]
+        if not any(numbers) and all(cell.strip() for cell in cells):
+            return True
+        why = ""
+        if not all(numbers):
+            empty = [f for f, cell in enumerate(cells) if not cell.strip()]
+            why = f"column {empty[0]} of it is empty" if empty else "it has text and numbers"
+        elif '"' in text and below and not any('"' in line for line in below):
+            why = "its numbers are quoted and those below are not"
+        elif all(_WHOLE.fullmatch(cell.strip()) for cell in cells):
+            why = _like_names([int(cell) for cell in cells], [self._cells(row) for row in below])
+        if why:
+            raise ValueError(
+                f"header must be True or False for {self._path}, whose first row may be names or "
+                f"numbers: {why}."
+            )
+        return False
+
     def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         text = _text(self._path, self._spans[block]).decode("utf-8-sig", errors="replace")
+        if self._all == 1:
+            self._refuse_blank(text, block, begin)
         try:
             rows = np.loadtxt(
                 io.StringIO(text),
@@ -133,6 +175,19 @@ class CsvRows(CutRows):
                 raise ValueError(wrong or f"{self.name} has changed since it was opened.")
         return rows
 
+    def _refuse_blank(self, text: str, block: int, begin: int) -> None:
+        """Where there is one column, a blank line above others is a missing value."""
+        lines = text.splitlines()
+        if block == len(self._spans) - 1:
+            while lines and not lines[-1]:
+                lines.pop()
+        if "" in lines:
+            row = begin + lines.index("")
+            raise ValueError(f"{self.name}: row {row}, column {self._column(0)} is empty.")
+
+    def _column(self, f: int) -> str:
+        return repr(self.names[f]) if self.names else str(f)
+
     def _wrong(self, text: str, begin: int) -> str | None:
         """The first row that is not numbers, one per column, in words."""
         chosen = range(self._all) if self._chosen is None else self._chosen.tolist()
@@ -142,10 +197,40 @@ class CsvRows(CutRows):
             if len(cells) != self._all:
                 return f"{self.name}: row {row} has {len(cells)} columns, not {self._all}."
             for f in chosen:
+                if not cells[f].strip():
+                    return f"{self.name}: row {row}, column {self._column(f)} is empty."
                 if not _is_number(cells[f]):
-                    name = repr(self.names[f]) if self.names else str(f)
-                    return f"{self.name}: row {row} has {cells[f]!r}, no number, in column {name}."
+                    where = f"row {row}, column {self._column(f)}"
+                    return f"{self.name}: {where}: {cells[f]!r} is not a number."
         return None
+
+
+def _like_names(first: list[int], below: list[list[str]]) -> str:
+    """Why a row of whole numbers may be names of columns; "" if nothing suggests that."""
+    if not below:  # a file has rows
+        return ""
+    rows = [[cell.strip() for cell in row] for row in below]
+    cells = [cell for row in rows for cell in row if cell]
+    distinct = len(set(first)) == len(first)
+    if distinct and not any(_WHOLE.fullmatch(cell) for cell in cells):
+        return "it has whole numbers and the rows below have none"
+    following = [int(c) if _WHOLE.fullmatch(c) else -1 for c in rows[0]]
+    if _are_years(first) and not _are_years(following):
+        return "its numbers may be years"
+    if _count_up(first) and not _count_up(following):
+        return "its numbers count up by one"
+    return ""
+
+
+def _are_years(numbers: list[int]) -> bool:
+    ascending = all(a < b for a, b in pairwise(numbers))
+    return len(numbers) > 1 and ascending and all(1800 <= n < 2200 for n in numbers)
+
+
+def _count_up(numbers: list[int]) -> bool:
+    """As numbers of columns do. Of two alone, only 0 and 1: others are too often data."""
+    up = all(a + 1 == b for a, b in pairwise(numbers))
+    return up and (len(numbers) > 2 or numbers == [0, 1])
 
 
 def _is_number(cell: str) -> bool:
@@ -153,7 +238,7 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell  # Python takes 1_000, files do not mean it
 
 
 # svmlight -----------------------------------------------------------------------------------------
