@@ -22,10 +22,12 @@ import scipy.sparse as sp
 import zarr
 from numpy.typing import NDArray
 
+import exactmeans.blocks._lines
 import exactmeans.blocks._source
+import exactmeans.blocks._svmlight
 import exactmeans.blocks._text
 from cases import dense
-from exactmeans import BlockSource, open_blocks
+from exactmeans import BlockSource, KMeans, open_blocks
 
 datasets_of_sklearn: Any = import_module("sklearn.datasets")
 
@@ -167,7 +169,7 @@ def whole(source: BlockSource) -> NDArray[Any]:
 
 def options_of(kind: str) -> dict[str, Any]:
     if kind == "svmlight-csr":  # the file cannot say that there is an empty last column
-        return {"columns": range(D)}
+        return {"columns": range(D), "zero_based": False}
     return {}
 
 
@@ -225,6 +227,7 @@ def test_dtypes_are_kept(dtype: str, tmp_path: Path) -> None:
 def test_default_blocks_are_of_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exactmeans.blocks._source, "BLOCK_BYTES", 800)
     monkeypatch.setattr(exactmeans.blocks._text, "BLOCK_BYTES", 800)
+    monkeypatch.setattr(exactmeans.blocks._svmlight, "BLOCK_BYTES", 800)
     for kind in ("npy", "csv", "parquet", "h5py", "array", "memmap"):
         source: Any = open_blocks(FORMATS[kind](tmp_path, numbers()))
         sizes = [source.read(b).nbytes for b in range(len(source))]
@@ -240,7 +243,7 @@ def test_default_blocks_are_of_a_size(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_text_in_small_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are put together from chunks wherever those end."""
     for chunk in (1, 7, 64):
-        monkeypatch.setattr(exactmeans.blocks._text, "_CHUNK", chunk)
+        monkeypatch.setattr(exactmeans.blocks._lines, "_CHUNK", chunk)
         for kind in ("csv", "csv-semicolons", "svmlight-csr", "mtx-csr"):
             thing = FORMATS[kind](tmp_path, data_of(kind))
             source = open_blocks(thing, block_rows=9, **options_of(kind))
@@ -252,7 +255,8 @@ def test_text_in_small_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("kind", [k for k in FORMATS if k != "parquet-lists"])
 def test_columns_by_number(kind: str, tmp_path: Path) -> None:
-    source = open_blocks(FORMATS[kind](tmp_path, data_of(kind)), columns=[3, 0])
+    options = {**options_of(kind), "columns": [3, 0]}
+    source = open_blocks(FORMATS[kind](tmp_path, data_of(kind)), **options)
     assert source.shape == (N, 2)
     np.testing.assert_array_equal(whole(source), dense(data_of(kind))[:, [3, 0]])
 
@@ -369,6 +373,51 @@ def test_header_is_for_csv_files(tmp_path: Path) -> None:
     for thing in (_npy(tmp_path, numbers()), numbers(), [numbers()]):
         with pytest.raises(ValueError, match=r"header must be 'auto', not True: "):
             open_blocks(thing, header=True)
+
+
+# where indices of svmlight files begin -----------------------------------------------------------
+
+
+def test_the_index_base_is_given_or_guessed(tmp_path: Path) -> None:
+    path = _write("1 1:5 3:7\n-1 2:6\n", "x.svm")(tmp_path)
+    from_1, from_0 = [[5, 0, 7], [0, 6, 0]], [[0, 5, 0, 7], [0, 0, 6, 0]]
+    assert whole(open_blocks(path)).tolist() == from_1
+    assert whole(open_blocks(path, zero_based=False)).tolist() == from_1
+    assert whole(open_blocks(path, zero_based=True)).tolist() == from_0
+    assert whole(open_blocks(path, zero_based=True, columns=[3, 0])).tolist() == [[7, 0], [0, 0]]
+    with pytest.raises(ValueError, match=r"zero_based must be True or False where columns are"):
+        open_blocks(path, columns=range(4))  # a guess that no width would give away
+    with pytest.raises(ValueError, match="zero_based must be True, False or 'auto', not 'yes'"):
+        open_blocks(path, zero_based="yes")
+    with pytest.raises(ValueError, match="zero_based must be 'auto', not True: "):
+        open_blocks(_npy(tmp_path, numbers()), zero_based=True)
+    other = _write("1 0:5\n", "y.svm")(tmp_path)
+    with pytest.raises(ValueError, match=r"zero_based must be True or 'auto' .* has an index 0\.$"):
+        open_blocks(other, zero_based=False)
+
+
+def test_a_model_refuses_svmlight_columns_that_shifted(tmp_path: Path) -> None:
+    """A file from 0 on in which no row has a 0: guessed, its columns would be one off."""
+    rng = np.random.default_rng(0)
+    X = rng.random((30, 4)) * [100, 1, 1, 1]
+    known = _svm(tmp_path, sp.csr_matrix(X), zero_based=True)
+    model = KMeans(3, random_state=0).fit(open_blocks(known))
+    X[:, 0] = 0
+    later = _svm(tmp_path, sp.csr_matrix(X), zero_based=True)
+    with pytest.raises(ValueError, match="X has 3 features, but KMeans is expecting 4"):
+        model.predict(open_blocks(later))
+    found = model.predict(open_blocks(later, zero_based=True))
+    np.testing.assert_array_equal(found, model.predict(sp.csr_matrix(X)))
+
+
+def test_svmlight_lines_in_any_form(tmp_path: Path) -> None:
+    text = "1,2 qid:3 2:5 1:4 # 9:9\n 3:6\n\n1.5\t1:1\t2:2\r\n-1\n"
+    rows = [[4, 5, 0], [0, 0, 6], [1, 2, 0], [0, 0, 0]]
+    for block_rows in (None, 1):
+        source = open_blocks(_write(text, "x.svm")(tmp_path), block_rows=block_rows)
+        assert whole(source).tolist() == rows
+    headed: Any = open_blocks(_write("3 5 9\n0 0:1\n  \n8 3:2\n", "y.svm")(tmp_path))
+    assert whole(headed).tolist() == [[1, 0, 0, 0, 0], [0] * 5, [0, 0, 0, 2, 0]]
 
 
 # what is refused ----------------------------------------------------------------------------------
@@ -497,9 +546,14 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         r"x\.svm: row 1 has '2:x' where index:value is expected\.$",
     ),
     "svm-cut": (_write("1 1:2\n1 2\n", "x.svm"), "row 1 has '2' where index:value is expected"),
-    "svm-order": (
-        _write("1 1:2\n# x\n1 3:1 2:1\n", "x.svm"),
-        "row 1 has index 2 after 3, not ascending",
+    "svm-twice": (_write("1 1:2\n# x\n1 3:1 2:1 3:2\n", "x.svm"), r"row 1 has index 3 twice\.$"),
+    "svm-target": (_write("1 1:2\nx 1:2\n", "x.svm"), r"row 1 has 'x' for a target\.$"),
+    "svm-colons": (_write("1 1:2:3\n", "x.svm"), "row 0 has '1:2:3' where index:value is"),
+    "svm-fraction": (_write("1 1.5:2\n", "x.svm"), "row 0 has '1.5:2' where index:value is"),
+    "svm-header-rows": (_write("3 2 1\n0 0:1\n", "x.svm"), "the 3 rows of its header, not 1"),
+    "svm-header-features": (
+        _write("1 2 1\n0 2:1\n", "x.svm"),
+        "has 2 features by its header, but it has index 2",
     ),
     "mtx-foreign": (_write("1 1 1\n", "x.mtx"), "does not begin as a Matrix Market file does"),
     "mtx-array": (

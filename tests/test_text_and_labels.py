@@ -239,11 +239,21 @@ def test_load_svmlight(tmp_path: Path) -> None:
     Y, Z = load_svmlight(path, dtype="float64")
     assert (Y.shape, Z.shape, Z.dtype) == ((4, 6), (4, 7), np.float64)
     path.write_text("3 7 6\n" + body, encoding="utf-8")
-    with pytest.raises(ValueError, match="3 rows of its header, but it has 4"):
+    with pytest.raises(ValueError, match="3 rows of its header, not 4"):
         load_svmlight(path)
     path.write_text("1 2:x\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="line 1"):
+    with pytest.raises(ValueError, match="row 0 has '2:x' where index:value is expected"):
         load_svmlight(path)
+    path.write_text("1 2:1\n-1 2:1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="path must have labels 0, 1, 2 and so on"):
+        load_svmlight(path)
+    path.write_text("1 2:1\n", encoding="utf-8")
+    assert load_svmlight(path)[1].shape == (1, 3)
+    assert load_svmlight(path, zero_based="auto")[1].shape == (1, 2)
+    with pytest.raises(ValueError, match="at most 2 features"):
+        load_svmlight(path, n_features=2)
+    with pytest.raises(ValueError, match="zero_based must be True, False or 'auto', not 'no'"):
+        load_svmlight(path, zero_based="no")
     with pytest.raises(ValueError, match="must name a file"):
         load_svmlight(tmp_path / "none")
 

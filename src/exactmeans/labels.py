@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from exactmeans._centres import normalise
 from exactmeans._validation import as_csr, check_dtype, check_n_jobs
+from exactmeans.blocks._svmlight import SvmlightFile, base_of
 
 __all__ = ["Representations", "load_svmlight", "representations"]
 
@@ -103,21 +104,21 @@ def load_svmlight(
     *,
     n_features: int | None = None,
     n_labels: int | None = None,
-    zero_based: bool = True,
+    zero_based: bool | str = True,
     dtype: Any = "float32",
 ) -> tuple[Any, Any]:
     """Read a multi-label svmlight file, with or without the header line of XMC data sets.
 
-    A line is `label,label feature:value feature:value`; a row without labels begins with a space.
-    A header has rows, features and labels. Lines are read one at a time.
+    A line is `label,label feature:value feature:value`, or has no labels. A header has rows,
+    features and labels; under it, a line of spaces is a row without labels and features.
 
     Parameters
     ----------
     path : str or path
     n_features, n_labels : int or None, default=None
         Widths; None takes those of the header, or the largest that occur.
-    zero_based : bool, default=True
-        Do features count from 0? Labels always do.
+    zero_based : True, False or 'auto', default=True
+        Whether features count from 0, as labels always do. 'auto' is as for `open_blocks`.
     dtype : {'float32', 'float64'}, default='float32'
 
     Returns
@@ -128,75 +129,29 @@ def load_svmlight(
     real = check_dtype(dtype) or np.dtype(np.float64)
     if not Path(path).is_file():
         raise ValueError(f"path must name a file, but {os.fspath(path)!r} is none.")
-    header: list[int] = []
-    labels, label_ends = _Growing(np.int32), _Growing(np.int64)
-    features, values, ends = _Growing(np.int32), _Growing(real), _Growing(np.int64)
-    with Path(path).open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if number == 1 and _is_header(line):
-                header = [int(part) for part in line.split()]
-                continue
-            content = line.split("#", 1)[0].rstrip()
-            if not content and "\n" in line and not line.startswith(" "):
-                continue  # an empty line is no row
-            try:
-                _add(content, labels, features, values, first=0 if zero_based else 1)
-            except ValueError:
-                raise ValueError(
-                    f"path must hold svmlight lines, but line {number} of {os.fspath(path)!r} is "
-                    "none."
-                ) from None
-            label_ends.extend([len(labels)])
-            ends.extend([len(features)])
-    n = len(ends)
-    if header and header[0] != n:
-        raise ValueError(f"path must have the {header[0]} rows of its header, but it has {n}.")
-    width = n_features or (header[1] if header else int(features.get().max(initial=-1)) + 1)
-    many = n_labels or (header[2] if header else int(labels.get().max(initial=-1)) + 1)
-    if features.get().max(initial=-1) >= width or labels.get().max(initial=-1) >= many:
+    if zero_based not in (True, False, "auto"):
+        raise ValueError(f"zero_based must be True, False or 'auto', not {zero_based!r}.")
+    file = SvmlightFile(Path(path), None)
+    parts = [file.parse(b) for b in range(len(file.spans))]
+    labels = np.concatenate([part.targets for part in parts])
+    if len(labels) and not (labels.min() >= 0 and (labels == np.floor(labels)).all()):
+        raise ValueError(f"path must have labels 0, 1, 2 and so on, but {file.path} has others.")
+    features = np.concatenate([part.indices for part in parts])
+    features -= base_of(zero_based, int(features.min(initial=1)), [file])
+    values = np.concatenate([part.values for part in parts]).astype(real)
+    given = file.sizes or (0, 1 + int(features.max(initial=-1)), 1 + int(labels.max(initial=-1)))
+    width, many = n_features or given[1], n_labels or given[2]
+    if features.max(initial=-1) >= width or labels.max(initial=-1) >= many:
         raise ValueError(f"path must have at most {width} features and {many} labels.")
-    Y = _csr(np.ones(len(labels), dtype=real), labels.get(), label_ends.get(), many)
-    return Y, _csr(values.get(), features.get(), ends.get(), width)
+    label_ends = _joined([part.targets_end for part in parts])
+    Y = _csr(np.ones(len(labels), dtype=real), labels.astype(np.int32), label_ends, many)
+    return Y, _csr(values, features, _joined([part.indptr[1:] for part in parts]), width)
 
 
-class _Growing:
-    """An array that numbers are appended to."""
-
-    def __init__(self, dtype: Any) -> None:
-        self._values = np.empty(1024, dtype=dtype)
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def extend(self, values: list[Any]) -> None:
-        end = self._count + len(values)
-        if end > len(self._values):
-            self._values = np.concatenate([self._values, np.empty_like(self._values, shape=end)])
-        self._values[self._count : end] = values
-        self._count = end
-
-    def get(self) -> NDArray[Any]:
-        return self._values[: self._count]
-
-
-def _is_header(line: str) -> bool:
-    parts = line.split()
-    return len(parts) == 3 and all(part.isdigit() for part in parts)
-
-
-def _add(line: str, labels: _Growing, features: _Growing, values: _Growing, *, first: int) -> None:
-    named, _, rest = line.partition(" ")
-    if ":" in named:  # no labels, and no space before the features
-        named, rest = "", line
-    pairs = [pair.split(":") for pair in rest.split() if not pair.startswith("qid:")]
-    own = [int(label) for label in named.split(",") if label]
-    index = [int(feature) - first for feature, _ in pairs]
-    if min(index, default=0) < 0 or min(own, default=0) < 0:
-        raise ValueError
-    labels.extend(own)
-    features.extend(index)
-    values.extend([float(value) for _, value in pairs])
+def _joined(ends: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Ends of rows, counted from the first part on."""
+    before = np.cumsum([0, *(int(own[-1]) for own in ends[:-1])])
+    return np.concatenate([own + first for own, first in zip(ends, before, strict=True)])
 
 
 def _csr(data: NDArray[Any], indices: NDArray[Any], ends: NDArray[Any], width: int) -> Any:

@@ -16,7 +16,8 @@ from exactmeans.blocks._arrow import IpcRows, ParquetRows
 from exactmeans.blocks._binary import NpyRows, NpzRows
 from exactmeans.blocks._memory import ArrayBlocks, SlicedRows
 from exactmeans.blocks._source import BlockSource, CutRows
-from exactmeans.blocks._text import CsvRows, MtxRows, SvmlightRows
+from exactmeans.blocks._svmlight import SvmlightRows
+from exactmeans.blocks._text import CsvRows, MtxRows
 
 __all__ = ["BlockSource", "open_blocks"]
 
@@ -41,6 +42,7 @@ def open_blocks(
     columns: Any = None,
     block_rows: int | None = None,
     header: bool | str = "auto",
+    zero_based: bool | str = "auto",
 ) -> BlockSource:
     """Make a source of row blocks from a file, a folder, arrays, or what can be sliced by rows.
 
@@ -61,6 +63,10 @@ def open_blocks(
         row of text alone for names and a row of numbers alone for data, and refuses a file whose
         first row could be either: text beside numbers, empty cells, or numbers that look like
         names (see docs/larger_than_memory.md).
+    zero_based : True, False or 'auto', default='auto'
+        Whether indices of an svmlight file begin at 0. 'auto' takes them to begin at 1 unless the
+        file has an index 0 or the header of the extreme classification data sets. Where `columns`
+        are chosen from a file without either, it must be True or False.
 
     Returns
     -------
@@ -83,7 +89,7 @@ def open_blocks(
         isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1
     ):
         raise ValueError(f"block_rows must be None or an int of at least 1, not {block_rows!r}.")
-    options = {"header": header}
+    options = {"header": header, "zero_based": zero_based}
     _check_options(options)
     if isinstance(source, (str, os.PathLike)):
         return _open_path(Path(os.fspath(source)), columns, block_rows, options)
@@ -105,7 +111,7 @@ def open_blocks(
 
 
 #: Options that only some kinds of files have.
-_OPTIONS: dict[Any, tuple[str, ...]] = {CsvRows: ("header",)}
+_OPTIONS: dict[Any, tuple[str, ...]] = {CsvRows: ("header",), SvmlightRows: ("zero_based",)}
 
 
 def _check_options(options: dict[str, Any]) -> None:

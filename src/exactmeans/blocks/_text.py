@@ -1,85 +1,20 @@
-"""Text files: CSV, svmlight and Matrix Market. Indexed once by where lines begin, then parsed by
-block."""
+"""Text files: CSV and Matrix Market. Indexed once by where lines begin, then parsed by block."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from exactmeans.blocks._source import (
-    BLOCK_BYTES,
-    CutRows,
-    Edges,
-    Room,
-    choose_columns,
-)
-
-_CHUNK = 2**22
-
-
-class Span(NamedTuple):
-    """A run of whole lines."""
-
-    offset: int
-    size: int
-    lines: int  # that hold a row
-
-
-def _chunks(path: Path, skip: int) -> Iterator[tuple[int, bytes]]:
-    """Runs of whole lines from byte `skip` on, with their offsets."""
-    with open(path, "rb") as file:
-        file.seek(skip)
-        offset, rest = skip, b""
-        while chunk := file.read(_CHUNK):
-            text = rest + chunk
-            cut = text.rfind(b"\n") + 1
-            if cut:
-                yield offset, text[:cut]
-                offset += cut
-            rest = text[cut:]
-        if rest:
-            yield offset, rest
-
-
-def _spans(path: Path, skip: int, rows: int, holds_row: re.Pattern[bytes]) -> list[Span]:
-    """The file from byte `skip` on in runs of `rows` rows; other lines go with those before."""
-    spans: list[Span] = []
-    begin, lines, end = skip, 0, skip
-    for offset, text in _chunks(path, skip):
-        at = 0
-        for match in holds_row.finditer(text):
-            if lines == rows:
-                spans.append(Span(begin, offset + match.start() - begin, lines))
-                begin, lines = offset + match.start(), 0
-            lines += 1
-            at = match.end()
-        end = offset + max(at, len(text))
-    if lines:
-        spans.append(Span(begin, end - begin, lines))
-    return spans
-
-
-def _text(path: Path, span: Span) -> bytes:
-    with open(path, "rb") as file:
-        file.seek(span.offset)
-        text = file.read(span.size)
-    if len(text) < span.size:
-        raise ValueError(f"{path} is cut short: it was longer when it was opened.")
-    return text
-
-
-def _edges(spans: list[Span]) -> Edges:
-    return np.concatenate([[0], np.cumsum([span.lines for span in spans])]).astype(np.int64)
-
+from exactmeans.blocks._lines import TextFile, edges_of, is_number
+from exactmeans.blocks._source import BLOCK_BYTES, CutRows, Edges, Room, choose_columns
 
 # CSV ----------------------------------------------------------------------------------------------
 
@@ -97,8 +32,8 @@ class CsvRows(CutRows):
     def __init__(
         self, path: Path, columns: Any, block_rows: int | None, header: bool | str = "auto"
     ) -> None:
-        self._path = path
-        with open(path, "rb") as file:
+        self._file = TextFile(path)
+        with self._file.checked(), self._file.open() as file:
             first = file.readline()
             while first and not first.strip():
                 first = file.readline()
@@ -120,10 +55,10 @@ class CsvRows(CutRows):
         self._all = len(cells)
         d = self._all if self._chosen is None else len(self._chosen)
         rows = block_rows or max(1, BLOCK_BYTES // (8 * max(1, self._all)))
-        self._spans = _spans(path, skip, rows, _CSV_ROW)
+        self._spans = self._file.spans(skip, rows, _CSV_ROW)
         if not self._spans:
             raise ValueError(f"{path} has no rows.")
-        super().__init__(str(path), _edges(self._spans), d, np.float64, sparse=False)
+        super().__init__(str(path), edges_of(self._spans), d, np.float64, sparse=False)
 
     def _cells(self, line: str) -> list[str]:
         return next(csv.reader([line], delimiter=self._delimiter), [])
@@ -134,7 +69,7 @@ class CsvRows(CutRows):
         Numbers may be names, too, such as years or the numbers of the columns, so they are refused
         where the rows below are written in another way.
         """
-        numbers = [_is_number(cell) for cell in cells]
+        numbers = [is_number(cell) for cell in cells]
         if not any(numbers) and all(cell.strip() for cell in cells):
             return True
         why = ""
@@ -147,13 +82,15 @@ class CsvRows(CutRows):
             why = _like_names([int(cell) for cell in cells], [self._cells(row) for row in below])
         if why:
             raise ValueError(
-                f"header must be True or False for {self._path}, whose first row may be names or "
-                f"numbers: {why}."
+                f"header must be True or False for {self._file.path}, whose first row may be names "
+                f"or numbers: {why}."
             )
         return False
 
     def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
-        text = _text(self._path, self._spans[block]).decode("utf-8-sig", errors="replace")
+        span = self._spans[block]
+        raw = self._file.read(span.offset, span.size)
+        text = raw.decode("utf-8-sig", errors="replace")
         if self._all == 1:
             self._refuse_blank(text, block, begin)
         try:
@@ -199,7 +136,7 @@ class CsvRows(CutRows):
             for f in chosen:
                 if not cells[f].strip():
                     return f"{self.name}: row {row}, column {self._column(f)} is empty."
-                if not _is_number(cells[f]):
+                if not is_number(cells[f]):
                     where = f"row {row}, column {self._column(f)}"
                     return f"{self.name}: {where}: {cells[f]!r} is not a number."
         return None
@@ -233,101 +170,6 @@ def _count_up(numbers: list[int]) -> bool:
     return up and (len(numbers) > 2 or numbers == [0, 1])
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell  # Python takes 1_000, files do not mean it
-
-
-# svmlight -----------------------------------------------------------------------------------------
-
-_SVM_ROW = re.compile(rb"^[ \t]*[^#\s][^\r\n]*", re.MULTILINE)
-_SVM_PAIR = re.compile(rb"^(?:\d+|qid):\S+$")
-
-
-class SvmlightRows(CutRows):
-    """Lines of `target index:value ...`; targets are ignored.
-
-    Indices begin at 1 unless the file has a 0. There are as many columns as the largest index
-    says; `columns=range(d)` fixes another number.
-    """
-
-    def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
-        self._path = path
-        rows = block_rows or _rows_that_fit(path)
-        self._spans = _spans(path, 0, rows, _SVM_ROW)
-        if not self._spans:
-            raise ValueError(f"{path} has no rows.")
-        edges = _edges(self._spans)
-        least, most = 2**62, -1
-        for b, span in enumerate(self._spans):
-            indices = self._parse(span, int(edges[b])).indices
-            if len(indices):
-                least, most = min(least, int(indices.min())), max(most, int(indices.max()))
-        if most < 0:
-            raise ValueError(f"{path} has no entries.")
-        self._base = 0 if least == 0 else 1
-        super().__init__(str(path), edges, most + 1 - self._base, np.float64, sparse=True)
-        chosen = choose_columns(columns, None, self._d, str(path), beyond=True)
-        if chosen is not None:
-            self._d = max(self._d, int(chosen.max()) + 1)
-        self.select(chosen)
-
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
-        raw = self._parse(self._spans[block], begin)
-        if raw.shape[0] != end - begin:
-            raise ValueError(f"{self._path} has changed since it was opened.")
-        indices = raw.indices - self._base
-        wide = np.flatnonzero((indices >= self._d) | (indices < 0))
-        if wide.size:
-            raise ValueError(f"{self._path} has changed since it was opened.")
-        return sp.csr_matrix((raw.data, indices, raw.indptr), shape=(end - begin, self._d))
-
-    def _parse(self, span: Span, begin: int) -> Any:
-        from sklearn.datasets import load_svmlight_file
-
-        text = _text(self._path, span)
-        try:
-            rows, _ = load_svmlight_file(
-                io.BytesIO(text),
-                dtype=np.float64,
-                zero_based=True,
-                multilabel=b"," in text,
-            )
-        except (ValueError, OverflowError) as error:
-            where = self._first_wrong(text, begin)
-            raise ValueError(f"{self._path}: {where or error}.") from None
-        return rows
-
-    @staticmethod
-    def _first_wrong(text: bytes, begin: int) -> str | None:
-        lines = (match.group() for match in _SVM_ROW.finditer(text))
-        for row, line in enumerate(lines, start=begin):
-            last = -1
-            for token in line.split(b"#")[0].split()[1:]:
-                index, _, value = token.partition(b":")
-                shown = token.decode(errors="replace")
-                if not _SVM_PAIR.match(token) or not (
-                    index == b"qid" or _is_number(value.decode())
-                ):
-                    return f"row {row} has {shown!r} where index:value is expected"
-                if index != b"qid":
-                    if int(index) <= last:
-                        return f"row {row} has index {int(index)} after {last}, not ascending"
-                    last = int(index)
-        return None
-
-
-def _rows_that_fit(path: Path) -> int:
-    """Rows to a block, judged by the first lines: an entry takes 16 bytes once it is parsed."""
-    with open(path, "rb") as file:
-        text = file.read(2**16)
-    lines = max(1, text.count(b"\n"))
-    return max(1, int(BLOCK_BYTES / (16 * max(1, text.count(b":")) / lines + 8)))
-
-
 # Matrix Market ------------------------------------------------------------------------------------
 
 _MTX_ENTRY = re.compile(rb"^[ \t]*\d[^\r\n]*", re.MULTILINE)
@@ -337,7 +179,7 @@ class MtxRows(CutRows):
     """A coordinate matrix whose entries are listed row by row."""
 
     def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
-        self._path = path
+        self._path, self._file = path, TextFile(path)
         n, d, entries, after = self._header()
         rows = block_rows or max(1, int(BLOCK_BYTES / (16 * max(1, entries) / max(1, n) + 8)))
         edges = np.append(np.arange(0, n, rows, dtype=np.int64), np.int64(n))
@@ -346,7 +188,7 @@ class MtxRows(CutRows):
         self.select(choose_columns(columns, None, d, str(path)))
 
     def _header(self) -> tuple[int, int, int, int]:
-        with open(self._path, "rb") as file:
+        with self._file.checked(), self._file.open() as file:
             words = file.readline().decode(errors="replace").lower().split()
             if words[:2] != ["%%matrixmarket", "matrix"] or len(words) != 5:
                 raise ValueError(f"{self._path} does not begin as a Matrix Market file does.")
@@ -374,7 +216,7 @@ class MtxRows(CutRows):
         """Where the first entry of each block begins, and the end."""
         begins = np.full(len(edges), -1, dtype=np.int64)
         last, seen, end = 0, 0, after
-        for offset, text in _chunks(self._path, after):
+        for offset, text in self._file.chunks(after):
             table = self._table(text, seen)
             rows = table[:, 0]
             self._check(table, rows, last, seen, shape)
@@ -417,7 +259,7 @@ class MtxRows(CutRows):
             lines = (m.group() for m in re.finditer(rb"^[^\r\n]*\S[^\r\n]*", text, re.MULTILINE))
             for entry, line in enumerate(lines, start=seen + 1):
                 cells = line.decode(errors="replace").split()
-                if len(cells) != self._fields or not all(map(_is_number, cells)):
+                if len(cells) != self._fields or not all(map(is_number, cells)):
                     raise ValueError(
                         f"{self._path}: entry {entry} is {' '.join(cells)!r}, not {self._fields} "
                         "numbers."
@@ -427,7 +269,7 @@ class MtxRows(CutRows):
 
     def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         offset, stop = int(self._begins[block]), int(self._begins[block + 1])
-        table = self._table(_text(self._path, Span(offset, stop - offset, 0)), 0)
+        table = self._table(self._file.read(offset, stop - offset), 0)
         data = np.ones(len(table)) if self._fields == 2 else table[:, 2]
         rows, features = table[:, 0].astype(np.int64) - 1 - begin, table[:, 1].astype(np.int64) - 1
         block_shape = (end - begin, self._d)
