@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -639,6 +640,34 @@ def test_a_file_that_shrinks_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
         with pytest.raises(ValueError, match=path.name):
             whole(source)
+
+
+def test_a_deflated_member_that_ends_early_is_noticed(tmp_path: Path) -> None:
+    """Its header promises more than there is: skipping to a later block must end."""
+    X = counts()
+    path = _npz(tmp_path, X)
+    raw = io.BytesIO()
+    np.save(raw, X.data)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["data.npy"] = raw.getvalue()[:-400]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    source = open_blocks(path, block_rows=10)
+    with pytest.raises(ValueError, match=r"x\.npz \(data\) is cut short: \d+ bytes are missing\.$"):
+        source.read(len(source) - 1)
+
+
+def test_blocks_of_more_than_two_gigabytes_of_entries() -> None:
+    """200 million entries of 12 bytes: more than int32 holds."""
+    indptr = np.linspace(0, 200_000_000, 1001).astype(np.int32)
+    edges = exactmeans.blocks._source.edges_by_entries(indptr, 12, None)
+    sizes = np.diff(indptr[edges].astype(np.int64)) * 12
+    assert len(edges) > 250
+    assert sizes.max() <= exactmeans.blocks._source.BLOCK_BYTES
+    wide = exactmeans.blocks._source.edges_by_entries(indptr.astype(np.int64), 12, None)
+    np.testing.assert_array_equal(edges, wide)
 
 
 def test_a_slice_of_another_shape_is_noticed() -> None:

@@ -174,6 +174,24 @@ def test_empty_clusters_are_filled_from_files(tmp_path: Path) -> None:
     assert len(np.unique(expected.labels_)) == 5
 
 
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_filling_empty_clusters_reads_few_blocks(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows for empty clusters lie all over the file, and are fetched together."""
+    monkeypatch.setattr(LocalEngine, "keep", lambda *_: 0)
+    X = datasets.blobs(2000, 4, 6, seed=2)
+    k = 122
+    init = np.vstack([X[:2], 1e4 + np.arange(4.0 * (k - 2)).reshape(-1, 4)])
+    rows = Csr(X) if layout == "csr" else X
+    source = Counted(rows, 100)
+    model = cases.fit(source, init, max_iter=1)
+    assert bits(model) == bits(cases.fit(rows, init, max_iter=1))
+    assert len(np.unique(model.labels_)) == k
+    # To look at the rows, label, measure, fetch, lend, give back and label again: 20 blocks each.
+    assert len(source.reads) <= 13 * len(source)
+
+
 def test_several_runs(tmp_path: Path) -> None:
     X = datasets.blobs(300, 4, 6, spread=5.0, seed=2)
     options: dict[str, Any] = {"init": "random", "n_init": 4, "random_state": 2}

@@ -148,7 +148,8 @@ def rows_to_lend(
 
     Algorithm E.1 of the SparseKmeans supplement: rows by decreasing distance to their centre, but
     never the last row of its cluster, nor one equal to a row already lent, nor one without weight.
-    Labels stay as they are, as in scikit-learn.
+    Labels stay as they are, as in scikit-learn. The list is by row, so that each block of a file is
+    read once when the rows are moved.
     """
     engine = problem.engine
     borrowers = np.flatnonzero(members == 0).tolist()
@@ -163,4 +164,4 @@ def rows_to_lend(
         seen.add(far.value)
         members[far.label] -= 1
         lent.append((far.row, far.label, borrowers[len(lent)]))
-    return lent
+    return sorted(lent)

@@ -137,7 +137,11 @@ class _Member:
             self._at = 0
         try:
             while self._at < begin:
-                self._at += len(self._stream.read(min(2**20, begin - self._at)))
+                skipped = len(self._stream.read(min(2**20, begin - self._at)))
+                if not skipped:
+                    missing = begin - self._at + out.nbytes
+                    raise ValueError(f"{self.where} is cut short: {missing} bytes are missing.")
+                self._at += skipped
             fill(self._stream, out, self.where)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
             raise ValueError(f"{self.where} is damaged: {error}.") from None

@@ -129,7 +129,8 @@ def edges_by_entries(indptr: NDArray[Any], entry_bytes: int, block_rows: int | N
     if block_rows:
         return even_edges(n, 1, block_rows)
     edges = [0]
-    size = indptr * entry_bytes + np.arange(n + 1, dtype=np.int64) * 8
+    # In int64: an int32 indptr times bytes overflows from 2**31 / entry_bytes entries on.
+    size = indptr.astype(np.int64) * entry_bytes + np.arange(n + 1, dtype=np.int64) * 8
     while edges[-1] < n:
         full = int(np.searchsorted(size, size[edges[-1]] + BLOCK_BYTES, side="right")) - 1
         edges.append(max(edges[-1] + 1, full))

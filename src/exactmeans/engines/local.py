@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle, pairwise
+from itertools import cycle, islice, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -40,6 +40,8 @@ from exactmeans.engines.seeding import ONE, LocalSeeding, add_weights, weight_su
 
 T = TypeVar("T")
 
+_FAR_BYTES = 2**22  # of rows that far_rows fetches at once
+
 
 def slots_for(counts: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Places of the features, the more frequent ones first."""
@@ -55,7 +57,7 @@ def _bytes(row: Matrix) -> bytes:
     if isinstance(row, np.ndarray):
         return (row + 0.0).tobytes()
     row.eliminate_zeros()
-    return bytes(row.indices.tobytes() + row.data.tobytes())
+    return bytes(row.indices.astype(np.int64).tobytes() + row.data.tobytes())
 
 
 def farthest_first(distances: Double) -> Iterator[int]:
@@ -686,13 +688,21 @@ class LocalEngine:
         return out
 
     def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
-        """Rows that have weight and are not at their centres, farthest first."""
+        """Rows that have weight and are not at their centres, farthest first.
+
+        Values are fetched for several rows at once, since each fetch may read blocks of a file.
+        """
         distances, labels = self.own_distances(centres, exponent), self.labels()
         counted = self.counted()
-        for row in farthest_first(distances):
-            if counted is None or counted[row] > 0:
-                value = _bytes(self.take(np.array([row])))
+        far = (row for row in farthest_first(distances) if counted is None or counted[row] > 0)
+        row_bytes = 16 * self.nonzeros / self.n
+        count, most = 16, max(1, int(_FAR_BYTES / max(1.0, row_bytes)))
+        while rows := list(islice(far, min(count, most))):
+            values = self.take(np.array(rows, dtype=np.intp))
+            for at, row in enumerate(rows):
+                value = _bytes(values[at : at + 1])
                 yield FarRow(float(distances[row]), row, int(labels[row]), value)
+            count *= 4
 
     def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
         """Distances of every row to every centre."""
