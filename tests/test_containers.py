@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,62 @@ def test_frames_are_arrays_with_names(kind: str) -> None:
         model.predict(_frame("pandas", X).rename(columns={"width": "depth"}))
     with pytest.warns(UserWarning, match="has feature names"):
         fitted(X).predict(frame)
+
+
+def _named_source(kind: str, frame: pd.DataFrame, folder: Path) -> Any:
+    if kind == "frame":
+        return open_blocks(frame, block_rows=20)
+    if kind == "frames":
+        return open_blocks([frame[:50], frame[50:]])
+    path = folder / f"x.{kind}"
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        getattr(frame, f"to_{kind}")(path)
+    return open_blocks(path, block_rows=20)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "frame", "frames"])
+def test_names_of_files_and_frames_in_blocks_are_kept(kind: str, tmp_path: Path) -> None:
+    X = blobs()
+    frame = _frame("pandas", X)
+    model = fitted(_named_source(kind, frame, tmp_path))
+    assert_same_model(model, fitted(X))
+    assert model.feature_names_in_.tolist() == NAMES
+    assert model.n_features_in_ == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(model.predict(frame), model.labels_)
+        again = _named_source(kind, frame, tmp_path)
+        np.testing.assert_array_equal(model.predict(again), model.labels_)
+        assert model.transform(again).shape == (len(X), 4)
+    turned = frame[NAMES[::-1]]
+    for other in (turned, _named_source(kind, turned, tmp_path)):
+        with pytest.raises(ValueError, match=r"(?s)feature names should match.* order"):
+            model.predict(other)
+    renamed = frame.rename(columns={"width": "depth"})
+    with pytest.raises(ValueError, match=r"feature names should match.*it lacks 'width'\.$"):
+        model.predict(_named_source(kind, renamed, tmp_path))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(open_blocks([X]))
+    with pytest.warns(UserWarning, match="has feature names"):
+        fitted(X).predict(_named_source(kind, frame, tmp_path))
+    assert not hasattr(model.fit(open_blocks([X])), "feature_names_in_")
+
+
+def test_names_of_chosen_columns(tmp_path: Path) -> None:
+    frame = _frame("pandas", blobs())
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.to_parquet(tmp_path / "x.parquet")
+    for thing in (tmp_path / "x.csv", tmp_path / "x.parquet", frame):
+        model = fitted(open_blocks(thing, columns=["height", "length"]))
+        assert model.feature_names_in_.tolist() == ["height", "length"]
+
+
+def test_blocks_with_other_names_are_refused() -> None:
+    frame = _frame("pandas", blobs())
+    with pytest.raises(ValueError, match="same column names in the same order, but blocks 0 and 1"):
+        open_blocks([frame[:50], frame[NAMES[::-1]][50:]])
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])

@@ -8,6 +8,7 @@ import math
 import numbers
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple, NoReturn, TypeAlias
@@ -68,13 +69,49 @@ def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list
     """The blocks of a source, or the only block that an array is."""
     if not is_source(X):
         return [as_matrix(estimator, X, reset=reset, dtype=dtype)]
+    _check_names(estimator, getattr(X, "feature_names", None), reset=reset)
     if not getattr(X, "in_memory", False):
         return Stream(estimator, X, reset=reset, dtype=dtype)
-    blocks = []
+    blocks, bare = [], _without_names(estimator, reset=reset)
     for b in range(len(X)):
-        blocks.append(as_matrix(estimator, X.read(b), reset=reset and b == 0, dtype=dtype))
+        blocks.append(as_matrix(bare, X.read(b), reset=reset and b == 0, dtype=dtype))
+    if reset:
+        estimator.n_features_in_ = bare.n_features_in_
     common = np.result_type(*(block.dtype for block in blocks))
     return [block if block.dtype == common else block.astype(common) for block in blocks]
+
+
+def _check_names(estimator: Any, names: Any, *, reset: bool) -> None:
+    """What validate_data does with the names of a frame's columns, for those of a source."""
+    known = getattr(estimator, "feature_names_in_", None)
+    if reset:
+        vars(estimator).pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = np.asarray(names, dtype=object)
+        return
+    model = type(estimator).__name__
+    if (known is None) != (names is None):
+        has = "has feature names" if known is None else "does not have valid feature names"
+        kept = "without" if known is None else "with"
+        warnings.warn(f"X {has}, but {model} was fitted {kept} feature names", stacklevel=5)
+    elif known is not None and list(names) != list(known):
+        odd = [name for name in known if name not in set(names)]
+        new = [name for name in names if name not in set(known)]
+        why = "their order differs"
+        if odd or new:
+            why = f"it lacks {odd[0]!r}" if odd else f"{model} was fitted without {new[0]!r}"
+        raise ValueError(
+            "X must have the columns of fit (The feature names should match those that were "
+            f"passed during fit), but {why}."
+        )
+
+
+def _without_names(estimator: Any, *, reset: bool) -> Any:
+    """What blocks are checked against: they have no names, those of the source are known."""
+    bare = object.__new__(type(estimator))
+    if not reset and hasattr(estimator, "n_features_in_"):
+        bare.n_features_in_ = estimator.n_features_in_
+    return bare
 
 
 def count_rows(blocks: list[Matrix] | Stream) -> int:
@@ -85,8 +122,10 @@ class Stream:
     """Blocks that are not in memory: matrices of one kind and dtype, read when they are needed."""
 
     def __init__(self, estimator: Any, source: Any, *, reset: bool, dtype: Any) -> None:
-        self._estimator, self._source = estimator, source
-        first = as_matrix(estimator, source.read(0), reset=reset, dtype=dtype)
+        self._estimator, self._source = _without_names(estimator, reset=reset), source
+        first = as_matrix(self._estimator, source.read(0), reset=reset, dtype=dtype)
+        if reset:
+            estimator.n_features_in_ = self._estimator.n_features_in_
         self.sparse = bool(sp.issparse(first))
         self.d: int = first.shape[1]
         known = getattr(source, "dtype", None)

@@ -67,6 +67,8 @@ class _ArrowRows(CutRows):
                     self._runs.append((path, piece, begin))
                     edges.append(edges[-1] + end - begin)
         super().__init__(name, np.array(edges, dtype=np.int64), d, dtype, sparse=False)
+        if d == len(self._fields):  # the columns of a list have no names of their own
+            self.names = [field.name for field in self._fields]
         self._forget()
 
     def _forget(self) -> None:

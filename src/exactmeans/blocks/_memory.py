@@ -26,6 +26,7 @@ class ArrayBlocks(CutRows):
     in_memory = True
 
     def __init__(self, source: Iterable[Any], columns: Any = None) -> None:
+        source = list(source)
         self._arrays = _checked(source)
         ends = np.cumsum([a.shape[0] for a in self._arrays])
         edges = np.concatenate([[0], ends]).astype(np.int64)
@@ -33,10 +34,32 @@ class ArrayBlocks(CutRows):
         dtype = np.result_type(*(a.dtype for a in self._arrays))
         sparse = bool(sp.issparse(self._arrays[0]))
         super().__init__("source", edges, d, dtype, sparse=sparse)
-        self.select(choose_columns(columns, None, d, "source"))
+        self.names = _common_names(source)
+        self.select(choose_columns(columns, self.names, d, "source"))
 
     def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         return self._arrays[block]
+
+
+def _names(source: Any) -> list[str] | None:
+    """Column names of a frame, if all are strings."""
+    names = getattr(source, "column_names", None)  # pyarrow, whose `columns` are the values
+    if names is None:
+        names = getattr(source, "columns", None)
+    names = [] if names is None else list(names)
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def _common_names(blocks: list[Any]) -> list[str] | None:
+    """Names that all blocks have; blocks with other names are refused."""
+    named = [(b, names) for b, names in enumerate(map(_names, blocks)) if names is not None]
+    for b, names in named[1:]:
+        if names != named[0][1]:
+            raise ValueError(
+                "source must hold blocks with the same column names in the same order, but blocks "
+                f"{named[0][0]} and {b} differ."
+            )
+    return named[0][1] if len(named) == len(blocks) else None
 
 
 def _checked(source: Iterable[Any]) -> list[Any]:
@@ -83,8 +106,8 @@ class SlicedRows(CutRows):
             entries = sample.nnz / max(1, sample.shape[0]) if sparse else d
             edges = even_edges(n, entries * (size + 8 * sparse), block_rows)
         super().__init__("source", edges, d, sample.dtype, sparse=sparse)
-        names = [str(name) for name in getattr(source, "columns", [])] or None
-        self.select(choose_columns(columns, names, d, "source"))
+        self.names = _names(source)
+        self.select(choose_columns(columns, self.names, d, "source"))
 
     def _slice(self, begin: int, end: int) -> Any:
         rows = self._source[begin:end]

@@ -73,8 +73,10 @@ class CutRows(ABC):
     """Rows whose cut is known before any is read.
 
     A BlockSource need not have `edges`, `dtype` and `sparse`; without them, estimators read every
-    block once to find out.
+    block once to find out. Nor need it have `feature_names`, which estimators keep and compare.
     """
+
+    names: list[str] | None = None  # of all columns, where they have names
 
     def __init__(self, name: str, edges: Edges, d: int, dtype: Any, *, sparse: bool) -> None:
         self.name = name
@@ -92,6 +94,13 @@ class CutRows(ABC):
     def shape(self) -> tuple[int, int]:
         d = self._d if self._columns is None else len(self._columns)
         return int(self.edges[-1]), d
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns that are read, in their order."""
+        if self.names is None or self._columns is None:
+            return self.names
+        return [self.names[f] for f in self._columns]
 
     def __len__(self) -> int:
         return len(self.edges) - 1

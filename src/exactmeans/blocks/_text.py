@@ -60,6 +60,12 @@ class CsvRows(CutRows):
             raise ValueError(f"{path} has no rows.")
         super().__init__(str(path), edges_of(self._spans), d, np.float64, sparse=False)
 
+    @property
+    def feature_names(self) -> list[str] | None:
+        if self.names is None or self._chosen is None:
+            return self.names
+        return [self.names[f] for f in self._chosen]
+
     def _cells(self, line: str) -> list[str]:
         return next(csv.reader([line], delimiter=self._delimiter), [])
 
