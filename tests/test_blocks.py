@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import pickle
 import zipfile
@@ -28,7 +29,7 @@ import exactmeans.blocks._source
 import exactmeans.blocks._svmlight
 import exactmeans.blocks._text
 from cases import dense
-from exactmeans import BlockSource, KMeans, open_blocks
+from exactmeans import BlockSource, KMeans, MiniBatchKMeans, kmeans_plusplus, open_blocks
 
 datasets_of_sklearn: Any = import_module("sklearn.datasets")
 
@@ -249,6 +250,140 @@ def test_text_in_small_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             thing = FORMATS[kind](tmp_path, data_of(kind))
             source = open_blocks(thing, block_rows=9, **options_of(kind))
             np.testing.assert_array_equal(whole(source), dense(data_of(kind)))
+
+
+# several files, patterns, compressed files --------------------------------------------------------
+
+
+def _three(folder: Path, suffix: str) -> list[Path]:
+    """The rows of numbers() or counts() in three files."""
+    paths = []
+    for name, rows in (("a", slice(0, 30)), ("b", slice(30, 31)), ("c", slice(31, None))):
+        path, X = folder / f"{name}{suffix}", numbers()[rows]
+        frame = pd.DataFrame(X, columns=list("abcde"))
+        if suffix == ".npy":
+            np.save(path, X)
+        elif suffix == ".parquet":
+            frame.to_parquet(path)
+        elif suffix == ".feather":
+            frame.to_feather(path)
+        elif suffix == ".npz":
+            sp.save_npz(path, counts()[rows])
+        elif suffix.startswith(".svm"):
+            y = np.zeros(counts()[rows].shape[0])
+            datasets_of_sklearn.dump_svmlight_file(counts()[rows], y, str(folder / "plain"))
+            text = (folder / "plain").read_bytes()
+            path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
+        else:
+            frame.to_csv(path, index=False)
+        paths.append(path)
+    return paths
+
+
+SUFFIXES = [".npy", ".parquet", ".feather", ".csv", ".csv.gz", ".npz", ".svm", ".svm.gz"]
+
+
+@pytest.mark.parametrize("rows", [None, 8])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_several_files_are_one_source(suffix: str, rows: int | None, tmp_path: Path) -> None:
+    paths = _three(tmp_path, suffix)
+    options: dict[str, Any] = {"block_rows": rows}
+    X = dense(counts()) if suffix in (".npz", ".svm", ".svm.gz") else numbers()
+    if suffix.startswith(".svm"):  # widths differ by file
+        options |= {"columns": range(D), "zero_based": True}
+    for given in (paths, tuple(map(str, paths)), str(tmp_path / f"*{suffix}")):
+        source = open_blocks(given, **options)
+        assert source.shape == (N, D)
+        np.testing.assert_array_equal(whole(source), X)
+    again = pickle.loads(pickle.dumps(source))
+    for b in (len(source) - 1, 0):
+        np.testing.assert_array_equal(dense(again.read(b)), dense(source.read(b)))
+    np.testing.assert_array_equal(whole(open_blocks(paths[::-1], **options))[-30:], X[:30])
+
+
+@pytest.mark.parametrize("given", ["path", "text", "list", "pattern"])
+def test_estimators_take_paths(given: str, tmp_path: Path) -> None:
+    paths = _three(tmp_path, ".parquet")
+    np.save(tmp_path / "x.npy", numbers())
+    X = {
+        "path": tmp_path / "x.npy",
+        "text": str(tmp_path / "x.npy"),
+        "list": paths,
+        "pattern": str(tmp_path / "?.parquet"),
+    }[given]
+    model = KMeans(3, random_state=0).fit(X)
+    expected = KMeans(3, random_state=0).fit(numbers())
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    np.testing.assert_array_equal(model.predict(X), expected.labels_)
+    np.testing.assert_array_equal(model.transform(X), expected.transform(numbers()))
+    assert model.score(X) == expected.score(numbers())
+    assert MiniBatchKMeans(3, random_state=0).fit(X).labels_.shape == (N,)
+    np.testing.assert_array_equal(
+        kmeans_plusplus(X, 3, random_state=0)[1], kmeans_plusplus(numbers(), 3, random_state=0)[1]
+    )
+    with pytest.raises(ValueError, match="init must not be a callable when X comes in blocks"):
+        KMeans(3, init=lambda X, k, random_state: X[:k]).fit(X)
+
+
+def test_paths_that_are_not_there(tmp_path: Path) -> None:
+    for X in ("no.npy", tmp_path / "no.npy", ["no.npy"], str(tmp_path / "*.csv"), tmp_path / "no"):
+        with pytest.raises(FileNotFoundError, match="there is no"):
+            KMeans(2).fit(X)
+
+
+def test_files_that_do_not_go_together(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", numbers())
+    np.save(tmp_path / "b.npy", numbers()[:, :3])
+    csv = _csv(tmp_path, numbers())
+    with pytest.raises(ValueError, match=r"files of one width, but .* 5 columns and .* has 3\.$"):
+        open_blocks([tmp_path / "a.npy", tmp_path / "b.npy"])
+    with pytest.raises(ValueError, match=r"files of one kind, but a\.npy and x\.csv are not\.$"):
+        open_blocks([tmp_path / "a.npy", csv])
+    pd.DataFrame(numbers(), columns=list("abced")).to_csv(tmp_path / "y.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"same column names in the same order, but .*y\.csv differ"
+    ):
+        open_blocks([csv, tmp_path / "y.csv"])
+
+
+def test_damaged_gzip_files_are_named(tmp_path: Path) -> None:
+    path = _three(tmp_path, ".csv.gz")[2]
+    good = path.read_bytes()
+    for bad in (good[: len(good) // 2], b"no gzip", good[:50] + bytes(60) + good[110:]):
+        path.write_bytes(bad)
+        with pytest.raises(ValueError, match=r"c\.csv\.gz is not a whole gzip file: .*\.$"):
+            whole(open_blocks(path))
+
+
+def test_hive_partitions_are_columns(tmp_path: Path) -> None:
+    X = numbers()
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    frame["year"] = 2020 + (np.arange(N) > 40)
+    frame["land"] = np.where(np.arange(N) % 2, "x", "y")
+    frame.to_parquet(tmp_path / "parts", partition_cols=["year", "land"])
+    with pytest.raises(ValueError, match="column 'land' holds string, not numbers; name the col"):
+        open_blocks(tmp_path / "parts")
+    names = ["year", *"abcde"]
+    expected = frame.sort_values(["year", "land"], kind="stable")[names].to_numpy()
+    for given in (tmp_path / "parts", str(tmp_path / "parts/*/*/*.parquet")):
+        source: Any = open_blocks(given, columns=names, block_rows=10)
+        assert source.feature_names == names
+        np.testing.assert_array_equal(whole(source), expected)
+        np.testing.assert_array_equal(whole(pickle.loads(pickle.dumps(source))), expected)
+    del frame["land"]
+    frame.to_parquet(tmp_path / "years", partition_cols=["year"])
+    source = open_blocks(tmp_path / "years")
+    assert source.feature_names == [*"abcde", "year"]
+    np.testing.assert_array_equal(whole(source), frame[source.feature_names].to_numpy())
+    twice = tmp_path / "years" / "year=2022"
+    twice.mkdir()
+    for folder in twice.parent.iterdir():
+        frame.to_parquet(folder / "x.parquet")
+        for file in folder.glob("*.parquet"):
+            if file.name != "x.parquet":
+                file.unlink()
+    with pytest.raises(ValueError, match="column 'year' both in its files and in the names of its"):
+        open_blocks(tmp_path / "years")
 
 
 # columns ------------------------------------------------------------------------------------------

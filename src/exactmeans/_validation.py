@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from exactmeans import _core
-from exactmeans.blocks import BlockSource
+from exactmeans.blocks import BlockSource, names_files, open_blocks
 from exactmeans.blocks._source import CutRows, ReusedRoom
 
 Matrix: TypeAlias = Any  # a two-dimensional float ndarray, or CSR
@@ -62,13 +62,17 @@ def _check_width(estimator: Any, X: Matrix, *, reset: bool) -> None:
 
 def is_source(X: Any) -> bool:
     """Does X come in blocks? Arrays are looked at first: asking a protocol takes long."""
-    return not isinstance(X, np.ndarray) and not sp.issparse(X) and isinstance(X, BlockSource)
+    if isinstance(X, np.ndarray) or sp.issparse(X):
+        return False
+    return isinstance(X, BlockSource) or names_files(X)
 
 
 def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix] | Stream:
     """The blocks of a source, or the only block that an array is."""
     if not is_source(X):
         return [as_matrix(estimator, X, reset=reset, dtype=dtype)]
+    if names_files(X):
+        X = open_blocks(X)
     _check_names(estimator, getattr(X, "feature_names", None), reset=reset)
     if not getattr(X, "in_memory", False):
         return Stream(estimator, X, reset=reset, dtype=dtype)
@@ -220,7 +224,8 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
     except ValueError:
         raise ValueError("X must be two-dimensional, with rows of one length.") from None
     if array.dtype.kind in "US":
-        raise ValueError(f"X must hold numbers, but it holds text (dtype {array.dtype}).")
+        files = " or name files" if array.ndim == 0 else ""
+        raise ValueError(f"X must hold numbers{files}, but it holds text (dtype {array.dtype}).")
     if array.dtype.kind == "c":
         raise ValueError("X must hold real numbers: Complex data not supported.")
     if array.ndim > 2:

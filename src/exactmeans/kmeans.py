@@ -206,8 +206,9 @@ class KMeans(
 
         Parameters
         ----------
-        X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
-            The data. It is used where it is, unless it has to become float64 or CSR first.
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+            The data. It is used where it is, unless it has to become float64 or CSR first. Files
+            (a path, a list of paths, a pattern) are opened by `open_blocks`.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How much each row counts; not used by a callable or given `init`.
@@ -319,7 +320,7 @@ class KMeans(
 
         Parameters
         ----------
-        X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
 
         Returns
         -------
@@ -332,7 +333,7 @@ class KMeans(
 
         Parameters
         ----------
-        X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
 
         Returns
         -------
@@ -349,7 +350,7 @@ class KMeans(
 
         Parameters
         ----------
-        X : array-like, sparse matrix or BlockSource of shape (n_samples, n_features)
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
 

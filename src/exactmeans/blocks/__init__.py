@@ -8,14 +8,15 @@ last bit.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any
 
 from exactmeans.blocks._arrow import IpcRows, ParquetRows
 from exactmeans.blocks._binary import NpyRows, NpzRows
 from exactmeans.blocks._memory import ArrayBlocks, SlicedRows
-from exactmeans.blocks._source import BlockSource, CutRows
+from exactmeans.blocks._source import BlockSource, CutRows, JoinedRows
 from exactmeans.blocks._svmlight import SvmlightRows
 from exactmeans.blocks._text import CsvRows, MtxRows
 
@@ -34,6 +35,7 @@ _FILES: dict[str, Any] = {
     ".feather": IpcRows,
     ".arrow": IpcRows,
 }
+_TEXT = (SvmlightRows, MtxRows, CsvRows)  # also compressed, as .csv.gz
 
 
 def open_blocks(
@@ -48,12 +50,14 @@ def open_blocks(
 
     Parameters
     ----------
-    source : path, list of arrays, or object with `shape` and row slicing
+    source : path, list of paths or arrays, or object with `shape` and row slicing
         A file: .npy; .npz of a CSR matrix (scipy.sparse.save_npz); svmlight (.svm, .svmlight,
         .libsvm); Matrix Market (.mtx) listed by rows; .csv or .tsv; .parquet; Arrow IPC (.arrow,
-        .feather). A folder of .parquet files. A list of arrays or sparse matrices of one width,
-        which are the blocks. Or an object such as an array, a memory map, an h5py or zarr
-        dataset, or AnnData, also backed.
+        .feather); text files also compressed (.csv.gz). A folder of .parquet files, whose hive
+        partitions (year=2024/...) are columns. A list of files of one kind, or a pattern such as
+        "part-*.csv", whose files come in the order of their names. A list of arrays or sparse
+        matrices of one width, which are the blocks. Or an object such as an array, a memory map,
+        an h5py or zarr dataset, or AnnData, also backed.
     columns : names or numbers, default=None
         The columns to use, in this order; None means all.
     block_rows : int, default=None
@@ -92,7 +96,9 @@ def open_blocks(
     options = {"header": header, "zero_based": zero_based}
     _check_options(options)
     if isinstance(source, (str, os.PathLike)):
-        return _open_path(Path(os.fspath(source)), columns, block_rows, options)
+        source = [source]
+    if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
+        return _open_files(_files(source), columns, block_rows, options)
     _refuse_options(options, (), "source is no file")
     if hasattr(source, "shape") and hasattr(source, "__getitem__"):
         return SlicedRows(source, columns, block_rows)
@@ -126,19 +132,60 @@ def _refuse_options(options: dict[str, Any], taken: tuple[str, ...], why: str) -
             raise ValueError(f"{name} must be 'auto', not {value!r}: {why}.")
 
 
-def _open_path(
-    path: Path, columns: Any, block_rows: int | None, options: dict[str, Any]
+def _is_path(thing: Any) -> bool:
+    return isinstance(thing, (str, os.PathLike)) and isinstance(os.fspath(thing), str)
+
+
+def names_files(X: Any) -> bool:
+    """Is X a path, a pattern or a list of them? Strings are if they name or could name a file."""
+    if isinstance(X, (list, tuple)):
+        return bool(X) and all(_is_path(x) and names_files(x) for x in X)
+    if not _is_path(X):
+        return False
+    return not isinstance(X, str) or _kind_of(Path(X)) is not None or os.path.exists(X)
+
+
+def _files(source: Sequence[Any]) -> list[Path]:
+    """Files and folders by their names, and those that patterns stand for."""
+    found: list[Path] = []
+    for given in source:
+        path = Path(os.fspath(given))
+        if path.exists():
+            found.append(path)
+        elif matches := sorted(glob(str(path), recursive=True)):
+            found += map(Path, matches)
+        else:
+            raise FileNotFoundError(f"source must exist, but there is no {path}.")
+    return found
+
+
+def _kind_of(path: Path) -> Any:
+    if os.path.isdir(path):  # False for texts too long for a name, where Path.is_dir raises
+        return ParquetRows
+    compressed = path.suffix.lower() == ".gz"
+    kind = _FILES.get((path.with_suffix("") if compressed else path).suffix.lower())
+    return None if compressed and kind not in _TEXT else kind
+
+
+def _open_files(
+    paths: list[Path], columns: Any, block_rows: int | None, options: dict[str, Any]
 ) -> CutRows:
-    if not path.exists():
-        raise FileNotFoundError(f"source must exist, but there is no {path}.")
-    kind = ParquetRows if path.is_dir() else _FILES.get(path.suffix.lower())
-    if kind is None:
-        raise ValueError(
-            f"source must be a folder of .parquet files or end in {', '.join(_FILES)}, but it is "
-            f"{path}."
-        )
+    for path in paths:
+        if _kind_of(path) is None:
+            raise ValueError(
+                f"source must be a folder of .parquet files or end in {', '.join(_FILES)}, but it "
+                f"is {path}."
+            )
+        if _kind_of(path) is not _kind_of(paths[0]):
+            raise ValueError(
+                f"source must name files of one kind, but {paths[0].name} and {path.name} are not."
+            )
+    kind = _kind_of(paths[0])
     taken = _OPTIONS.get(kind, ())
-    _refuse_options(options, taken, f"{path} has no such choice")
+    _refuse_options(options, taken, f"{paths[0]} has no such choice")
     own = {name: options[name] for name in taken}
-    opened: CutRows = kind(path, columns, block_rows, **own)
-    return opened
+    if kind in (ParquetRows, SvmlightRows):  # which look at all files before the first row
+        opened: CutRows = kind(paths, columns, block_rows, **own)
+        return opened
+    parts = [kind(path, columns, block_rows, **own) for path in paths]
+    return parts[0] if len(parts) == 1 else JoinedRows(parts)

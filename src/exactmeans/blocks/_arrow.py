@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from exactmeans.blocks._source import CutRows, Room, choose_columns, even_edges
 def _pyarrow() -> Any:
     try:
         import pyarrow
+        import pyarrow.dataset
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:
@@ -71,6 +74,9 @@ class _ArrowRows(CutRows):
             self.names = [field.name for field in self._fields]
         self._forget()
 
+    #: Values of columns that a file's folders have, such as year=2024.
+    _partition: Mapping[Path, Mapping[str, Any]] = MappingProxyType({})
+
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._place: tuple[Path, int, int] | None = None  # where the open batches stand
@@ -95,7 +101,7 @@ class _ArrowRows(CutRows):
         return rows
 
     def _forget_batches(self, path: Path, piece: int) -> None:
-        self._batches = self._open(path, piece)
+        self._batches, self._at = self._open(path, piece), path
         self._rest = self._rest[:0]
 
     def _advance(self, count: int) -> NDArray[Any]:
@@ -107,18 +113,23 @@ class _ArrowRows(CutRows):
                 batch = next(self._batches, None)
                 if batch is None:
                     break
-                self._rest = self._matrix(batch)
+                self._rest = self._matrix(batch, self._partition.get(self._at, {}))
             taken = min(count - done, len(self._rest))
             out[done : done + taken] = self._rest[:taken]
             self._rest = self._rest[taken:]
             done += taken
         return out[:done]
 
-    def _matrix(self, batch: Any) -> NDArray[Any]:
+    def _matrix(self, batch: Any, partition: Mapping[str, Any]) -> NDArray[Any]:
         pa = _pyarrow()
         out = np.empty((batch.num_rows, self._d), dtype=self.dtype)
         at = 0
         for field in self._fields:
+            if field.name in partition:
+                value = partition[field.name]
+                out[:, at] = np.nan if value is None else value
+                at += 1
+                continue
             values = batch.column(field.name)
             width = 1
             while pa.types.is_fixed_size_list(values.type):
@@ -132,7 +143,7 @@ class _ArrowRows(CutRows):
         return out
 
     def __getstate__(self) -> dict[str, Any]:
-        fresh = ("_lock", "_place", "_batches", "_rest")
+        fresh = ("_lock", "_place", "_batches", "_rest", "_at")
         return {name: value for name, value in vars(self).items() if name not in fresh}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -141,13 +152,15 @@ class _ArrowRows(CutRows):
 
 
 class ParquetRows(_ArrowRows):
-    """One file, or all .parquet files of a folder in the order of their names."""
+    """Files, and all .parquet files of folders, in the order of their names.
 
-    def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
+    Folders named key=value, below what the files have in common, are columns beside those of the
+    files, as in a dataset of pyarrow.
+    """
+
+    def __init__(self, paths: Sequence[Path], columns: Any, block_rows: int | None) -> None:
         pa = _pyarrow()
-        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-        if not files:
-            raise ValueError(f"{path} holds no .parquet files.")
+        files = [file for path in paths for file in _parquet_files(path)]
         pieces, schema = [], None
         for file in files:
             try:
@@ -161,11 +174,46 @@ class ParquetRows(_ArrowRows):
             schema = own if schema is None else schema
             _refuse_other(schema, own, files[0], file)
             pieces += [(file, g, rows) for g, rows in enumerate(groups)]
-        super().__init__(str(path), schema, pieces, columns, block_rows)
+        name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        schema = self._with_folders(name, schema, files, paths)
+        super().__init__(name, schema, pieces, columns, block_rows)
+
+    def _with_folders(
+        self, name: str, schema: Any, files: list[Path], paths: Sequence[Path]
+    ) -> Any:
+        """The schema with a column for each key of the folders, whose values are kept by file."""
+        pa = _pyarrow()
+        single = len(paths) == 1 and paths[0].is_dir()
+        base = paths[0] if single else Path(os.path.commonpath([file.parent for file in files]))
+        folders = {part for file in files for part in file.relative_to(base).parts[:-1]}
+        keys = {part.partition("=")[0] for part in folders if "=" in part}
+        if not keys:
+            return schema
+        if both := sorted(keys & set(schema.names)):
+            raise ValueError(
+                f"{name} has a column {both[0]!r} both in its files and in the names of its "
+                "folders."
+            )
+        dataset = pa.dataset.dataset(
+            [str(file) for file in files],
+            format="parquet",
+            partitioning="hive",
+            partition_base_dir=str(base),
+        )
+        for field in dataset.partitioning.schema:
+            schema = schema.append(field)
+        values = pa.dataset.get_partition_keys
+        self._partition = {
+            file: dict.fromkeys(dataset.partitioning.schema.names)
+            | values(fragment.partition_expression)
+            for file, fragment in zip(files, dataset.get_fragments(), strict=True)
+        }
+        return schema
 
     def _open(self, path: Path, piece: int) -> Iterator[Any]:
         pa = _pyarrow()
-        names = [field.name for field in self._fields]
+        own = self._partition.get(path, {})
+        names = [field.name for field in self._fields if field.name not in own]
         rows = int(np.diff(self.edges).max())
         # A stream of pages: without it, the whole row group would be in memory.
         with pa.parquet.ParquetFile(path, buffer_size=2**16, pre_buffer=False) as file:
@@ -175,6 +223,20 @@ class ParquetRows(_ArrowRows):
                 )
             except (pa.ArrowInvalid, OSError) as error:
                 raise ValueError(f"{path} is damaged: {error}.") from None
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    """The file, or those of a folder but for what is hidden or temporary."""
+    if not path.is_dir():
+        return [path]
+    files = [
+        file
+        for file in sorted(path.rglob("*.parquet"))
+        if not any(part[0] in "._" for part in file.relative_to(path).parts)
+    ]
+    if not files:
+        raise ValueError(f"{path} holds no .parquet files.")
+    return files
 
 
 def _refuse_other(schema: Any, own: Any, first: Path, file: Path) -> None:

@@ -126,6 +126,36 @@ class CutRows(ABC):
         return f"<{len(self)} blocks, {self.shape[0]} rows x {self.shape[1]} columns>"
 
 
+class JoinedRows(CutRows):
+    """Files of one kind and width, one after the other."""
+
+    def __init__(self, parts: list[CutRows]) -> None:
+        first = parts[0]
+        for part in parts[1:]:
+            if part.shape[1] != first.shape[1]:
+                raise ValueError(
+                    f"source must name files of one width, but {first.name} has {first.shape[1]} "
+                    f"columns and {part.name} has {part.shape[1]}."
+                )
+            if part.feature_names != first.feature_names:
+                raise ValueError(
+                    "source must name files with the same column names in the same order, but "
+                    f"{first.name} and {part.name} differ."
+                )
+        self._parts = parts
+        self._places = [(p, b) for p, part in enumerate(parts) for b in range(len(part))]
+        sizes = np.concatenate([np.diff(part.edges) for part in parts])
+        edges = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        dtype = np.result_type(*(part.dtype for part in parts))
+        name = f"{first.name} and {len(parts) - 1} more"
+        super().__init__(name, edges, first.shape[1], dtype, sparse=first.sparse)
+        self.names = first.feature_names
+
+    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+        p, b = self._places[block]
+        return self._parts[p].read(b, room)
+
+
 def even_edges(n: int, row_bytes: float, block_rows: int | None) -> Edges:
     """Where to cut n rows of about one size."""
     rows = block_rows or max(1, int(BLOCK_BYTES / max(1.0, row_bytes)))

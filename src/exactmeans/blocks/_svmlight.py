@@ -166,39 +166,55 @@ def base_of(zero_based: bool | str, least: int, files: Sequence[SvmlightFile]) -
 
 
 class SvmlightRows(CutRows):
-    """Rows of an svmlight file; targets are ignored.
+    """Rows of svmlight files, one after the other; targets are ignored.
 
-    With `zero_based="auto"`, indices begin at 1 unless the file has a 0 or a header. There are as
+    With `zero_based="auto"`, indices begin at 1 unless a file has a 0 or a header. There are as
     many columns as the header or the largest index says; `columns=range(d)` fixes another number.
     """
 
     def __init__(
-        self, path: Path, columns: Any, block_rows: int | None, zero_based: bool | str = "auto"
+        self,
+        paths: Sequence[Path],
+        columns: Any,
+        block_rows: int | None,
+        zero_based: bool | str = "auto",
     ) -> None:
-        self._file = file = SvmlightFile(path, block_rows)
-        least, most = file.extremes()
-        self._base = base_of(zero_based, least, [file])
-        d = max(file.sizes[1] if file.sizes else 0, most + 1 - self._base)
-        if file.sizes and d > file.sizes[1]:
-            raise ValueError(
-                f"{path} has {file.sizes[1]} features by its header, but it has index {most}."
-            )
+        self._files = files = [SvmlightFile(path, block_rows) for path in paths]
+        self._places = [(file, b) for file in files for b in range(len(file.spans))]
+        name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        extremes = [file.extremes() for file in files]
+        self._base = base_of(zero_based, min(least for least, _ in extremes), files)
+        self._refuse_beyond_header([most for _, most in extremes])
+        d = max(most for _, most in extremes) + 1 - self._base
+        d = max([d, *(file.sizes[1] for file in files if file.sizes)])
         if d < 1:
-            raise ValueError(f"{path} has no entries.")
-        super().__init__(str(path), file.edges, d, np.float64, sparse=True)
-        chosen = choose_columns(columns, None, self._d, str(path), beyond=not file.sizes)
+            raise ValueError(f"{name} has no entries.")
+        sizes = np.concatenate([np.diff(file.edges) for file in files])
+        edges = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        super().__init__(name, edges, d, np.float64, sparse=True)
+        fixed = any(file.sizes for file in files)
+        chosen = choose_columns(columns, None, self._d, name, beyond=not fixed)
         if chosen is not None:
             if zero_based == "auto" and self._base == 1:
                 raise ValueError(
-                    f"zero_based must be True or False where columns are chosen from {path}, which "
+                    f"zero_based must be True or False where columns are chosen from {name}, which "
                     "has no index 0 and so does not tell whether its first column is 0 or 1."
                 )
             self._d = max(self._d, int(chosen.max()) + 1)
         self.select(chosen)
 
+    def _refuse_beyond_header(self, largest: list[int]) -> None:
+        for file, most in zip(self._files, largest, strict=True):
+            if file.sizes and most - self._base >= file.sizes[1]:
+                raise ValueError(
+                    f"{file.path} has {file.sizes[1]} features by its header, but it has index "
+                    f"{most}."
+                )
+
     def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
-        raw = self._file.parse(block)
+        file, b = self._places[block]
+        raw = file.parse(b)
         indices = raw.indices - self._base
         if len(indices) and not (indices.min() >= 0 and indices.max() < self._d):
-            raise ValueError(f"{self.name} has changed since it was opened.")
+            raise ValueError(f"{file.path} has changed since it was opened.")
         return sp.csr_matrix((raw.values, indices, raw.indptr), shape=(end - begin, self._d))
