@@ -506,6 +506,49 @@ def test_rows_that_are_not_canonical() -> None:
     np.testing.assert_array_equal(messy.indices, before)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_more_unseen_centres_than_half_a_batch(metric: str) -> None:
+    """As many as half the batch has rows are put on rows of it; none ends at the origin."""
+    X: Any = sp.random(20, 30, 0.3, format="csr", random_state=0)
+    far = -np.eye(14, 30) if metric == "cosine" else 1e3 + np.eye(14, 30)
+    init = np.vstack([X[:2].toarray(), far])
+    models = [
+        MiniBatchKMeans(16, init=init, n_init=1, random_state=0, metric=metric).partial_fit(rows)
+        for rows in (X.toarray(), Csr(X))
+    ]
+    dense, thin = (cases.dense(model.cluster_centers_) for model in models)
+    np.testing.assert_allclose(thin, dense, atol=1e-12)
+    assert np.linalg.norm(thin, axis=1).min() > 0.1
+    rows = metrics.unit(X) if metric == "cosine" else X.toarray()
+    assert sum(np.isclose(rows, centre).all(axis=1).any() for centre in thin) >= 10
+
+
+@pytest.mark.parametrize("make", [np.asarray, Csr])
+def test_a_centre_without_direction_stays_for_later_batches(make: Any) -> None:
+    """Its rows cancel each other out, so nothing but its last direction is known of it."""
+    model = cosine(2, init=[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], reassignment_ratio=0)
+    model.partial_fit(make([[2.0, 0.0, 0.0], [-3.0, 0.0, 0.0]]))
+    for _ in range(2):
+        model.partial_fit(make([[0.0, 0.0, 1.0]]))
+        np.testing.assert_allclose(model.cluster_centers_, [[0, 1, 0], [0, 0, 1]], atol=1e-15)
+    np.testing.assert_array_equal(model.predict(make(np.eye(3))), [0, 0, 1])
+    model.partial_fit(make([[3.0, 0.0, 0.0]]))  # and any row gives it one
+    np.testing.assert_allclose(model.cluster_centers_, [[1, 0, 0], [0, 0, 1]], atol=1e-15)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_a_batch_of_empty_rows(metric: str) -> None:
+    X = datasets.load("sparse_random").X
+    options: dict[str, Any] = {"metric": metric, "zero_rows": "keep", "reassignment_ratio": 0}
+    models = []
+    for make in (Csr, cases.dense):
+        model = MiniBatchKMeans(4, init=X[:4].toarray(), n_init=1, **options)
+        models.append(model.partial_fit(make(X)).partial_fit(make(Csr((9, X.shape[1])))))
+    thin, dense = models
+    np.testing.assert_allclose(thin.cluster_centers_, dense.cluster_centers_, atol=1e-12)
+    np.testing.assert_array_equal(thin.labels_, dense.labels_)
+
+
 def test_partial_fit_keeps_the_number_of_clusters() -> None:
     X = datasets.blobs(60, 3, 4, seed=21)
     model = MiniBatchKMeans(4, random_state=0).partial_fit(X)

@@ -232,13 +232,15 @@ class ThinSgd(Sgd):
         super().__init__(state, counts, ratio, since)
         self._directed = state.lengths is not None
         self._weight = np.where(counts > 0, counts, 1.0)
-        means = like_rows(state.centres, sparse=False).T.astype(np.float64, order="C")
-        if state.lengths is not None:
-            means *= state.lengths
+        directions = like_rows(state.centres, sparse=False).T.astype(np.float64, order="C")
+        means = directions if state.lengths is None else directions * state.lengths
         self._scale = math.ldexp(1.0, self.frame.exponent)
         self._sums = means * self._scale * self._weight  # feature by feature
         self._norms2 = np.einsum("fj,fj->j", self._sums, self._sums)
-        self._lost: dict[int, check.Double] = {}  # directions of centres whose sums have none
+        # Directions of centres whose sums have none, as partial_fit may find them at its start.
+        self._lost: dict[int, check.Double] = {}
+        if state.lengths is not None:
+            self._lost = {int(j): directions[:, j] for j in np.flatnonzero(state.lengths <= FAINT)}
         self._place = np.empty(len(means), dtype=np.int32)
 
     @property
@@ -270,10 +272,14 @@ class ThinSgd(Sgd):
         seen = np.bincount(labels, weights, k)
         cleared = (self.counts == 0) & (seen > 0)  # initial centres are forgotten
         self.counts += seen
-        after: Any = np.bincount(cells, of_row * values, means.size).reshape(-1, k)
+        # Of no entries, bincount gives integers.
+        after: Any = np.bincount(cells, of_row * values, means.size).astype(np.float64, copy=False)
+        after = after.reshape(-1, k)
         starving, rows = self._fed(batch, rng)
         if len(starving):
-            after[:, starving] = few.take(rows).toarray().T * self._scale * self.counts[starving]
+            # Counts are 0 where other centres that nothing has come to are left without a row.
+            weight = np.where(self.counts[starving] > 0, self.counts[starving], 1.0)
+            after[:, starving] = few.take(rows).toarray().T * self._scale * weight
             cleared[starving] = True
         after += np.where(cleared, 0.0, sums) if cleared.any() else sums
         moved2 = self._put(features, sums, after, cleared)

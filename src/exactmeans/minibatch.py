@@ -296,7 +296,7 @@ class MiniBatchKMeans(KMeans):
             counts, self.n_steps_ = np.zeros(k), 0
         else:
             engine = self._engine(X, sample_weight)
-            engine.examine()
+            engine.examine(to_fit=False)  # rows without direction move nothing
             state = State(self._frame, self._centres(), self._lengths)
             counts = self._counts.copy()
         ratio, since = float(self.reassignment_ratio), getattr(self, "_since", 0)
