@@ -320,6 +320,19 @@ def test_best_run_is_kept() -> None:
     assert model.inertia_ == pytest.approx(last[best], rel=1e-9)
 
 
+def test_elkan_with_one_cluster_warns_and_is_lloyd() -> None:
+    X = datasets.blobs(60, 3, 4, seed=21)
+    with pytest.warns(RuntimeWarning, match="doesn't make sense for a single cluster") as seen:
+        model = KMeans(1, algorithm="elkan", random_state=0).fit(X)
+    assert seen[0].filename == __file__
+    assert (model.algorithm, model.algorithm_) == ("elkan", "lloyd")
+    np.testing.assert_allclose(model.cluster_centers_[0], X.mean(axis=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        KMeans(2, algorithm="elkan", random_state=0).fit(X)
+        KMeans(1, random_state=0).fit(X)
+
+
 @pytest.mark.parametrize("n_init", [2, 10])
 def test_given_centres_and_many_runs_warn(n_init: int) -> None:
     X = blobs()

@@ -90,6 +90,101 @@ def test_sgd_is_as_good_as_scikit_learns(name: str) -> None:
     assert np.mean(ours) <= 1.01 * np.mean(theirs)
 
 
+DRAWS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "random": {"init": "random", "batch_size": 300},
+    "three seedings, tol": {"n_init": 3, "tol": 1e-3, "max_no_improvement": None, "max_iter": 20},
+    "many reassignments": {"reassignment_ratio": 0.9},
+    "all passes": {"batch_size": 700, "max_iter": 3, "max_no_improvement": None},
+    "a small sample": {"init_size": 40},
+    "no labels": {"compute_labels": False},
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("form", ["dense64", "dense32", "csr64"])
+@pytest.mark.parametrize("name", DRAWS)
+def test_fits_are_those_of_scikit_learn(name: str, form: str, weighted: bool) -> None:
+    """The same rows are drawn and the same rules stop the fit, so only roundings differ."""
+    X: Any = blobs(2000, spread=3.0).astype("float32" if form.endswith("32") else "float64")
+    X = Csr(X) if form.startswith("csr") else X
+    rng = np.random.default_rng(0)
+    weight = rng.uniform(0.2, 3, 2000) * (rng.random(2000) < 0.8) if weighted else None
+    options: dict[str, Any] = {"batch_size": 100, "random_state": 2, **DRAWS[name]}
+    ours, theirs = (
+        kind(6, **options).fit(X, sample_weight=weight)
+        for kind in (MiniBatchKMeans, sklearn.cluster.MiniBatchKMeans)
+    )
+    close = 1e-3 if form.endswith("32") else 1e-9
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=close)
+    assert (ours.n_steps_, ours.n_iter_) == (theirs.n_steps_, theirs.n_iter_)
+    assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=close)
+    for model in (ours, theirs):
+        model.partial_fit(X[:500])
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=close)
+
+
+@pytest.mark.parametrize("form", ["dense64", "dense32", "csr64"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"init": "random", "n_init": 10},
+        {"init": "k-means++"},
+        {"init": "random", "init_size": 30},
+        {"init": "random", "batch_size": 20, "reassignment_ratio": 0.7},
+    ],
+    ids=str,
+)
+def test_partial_fit_is_that_of_scikit_learn(form: str, options: dict[str, Any]) -> None:
+    X: Any = blobs(1500, spread=3.0).astype("float32" if form.endswith("32") else "float64")
+    X = Csr(X) if form.startswith("csr") else X
+    weight = np.random.default_rng(0).uniform(0.2, 3, 1500)
+    ours, theirs = (
+        kind(6, random_state=1, **options)
+        for kind in (MiniBatchKMeans, sklearn.cluster.MiniBatchKMeans)
+    )
+    for begin in range(0, 1500, 75):
+        for model in (ours, theirs):
+            model.partial_fit(X[begin : begin + 75], sample_weight=weight[begin : begin + 75])
+    close = 1e-3 if form.endswith("32") else 1e-9
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=close)
+    np.testing.assert_array_equal(ours.labels_, theirs.labels_)
+
+
+def test_a_sample_smaller_than_the_clusters() -> None:
+    X, seen = blobs(500), []
+
+    def init(X: Any, k: int, random_state: Any) -> Any:
+        seen.append(len(X))
+        return X[:k]
+
+    model = MiniBatchKMeans(20, init=init, n_init=1, init_size=10, batch_size=100)
+    for call in (model.fit, MiniBatchKMeans(20, init=init, init_size=10).partial_fit):
+        with pytest.warns(RuntimeWarning, match="should be larger than n_clusters=20") as caught:
+            call(X)
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model.set_params(init_size=20).fit(X)
+        model.set_params(init_size=None).fit(X)
+        model.set_params(batch_size=2).fit(X)
+        model.set_params(method="memoized", init_size=10).fit(X)  # which takes all rows
+    assert seen == [60, 60, 20, 300, 60, 500]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_samples_and_batches_are_drawn_among_rows_that_count(metric: str) -> None:
+    """However few they are: here one row in a hundred."""
+    X, weight = 1e3 * np.ones((5000, 4)), np.zeros(5000)
+    X[::100], weight[::100] = blobs(50) + 20.0, np.linspace(1e-300, 1e-299, 50)
+    options: dict[str, Any] = {"batch_size": 20, "init_size": 40, "init": "random", "n_init": 2}
+    model = MiniBatchKMeans(6, random_state=0, metric=metric, **options)
+    model.fit(X, sample_weight=weight)
+    rows = metrics.unit(X[::100]) if metric == "cosine" else X[::100]
+    assert (model.cluster_centers_ >= rows.min(axis=0) - 1e-9).all()
+    assert (model.cluster_centers_ <= rows.max(axis=0) + 1e-9).all()
+
+
 def test_a_centre_is_the_mean_of_the_rows_it_was_nearest_to() -> None:
     """The definition, followed row by row in float64 by an independent loop."""
     X = blobs(300)
@@ -142,7 +237,7 @@ def test_starving_centres_are_fed() -> None:
 def test_sgd_stops_when_the_inertia_does_not_fall() -> None:
     X = blobs(2000)
     patient = MiniBatchKMeans(6, random_state=0, max_no_improvement=None, max_iter=3).fit(X)
-    assert patient.n_steps_ == 3 * 2
+    assert patient.n_steps_ == 3 * 2000 // 1024
     assert patient.n_iter_ == 3
     hasty = MiniBatchKMeans(6, random_state=0, max_no_improvement=1, batch_size=50).fit(X)
     assert hasty.n_steps_ < 100 * 2000 // 50
@@ -168,9 +263,10 @@ def test_one_batch_is_lloyds_algorithm(method: str, metric: str, make: Any) -> N
 
 
 @pytest.mark.parametrize("n", [1100, 2400])
-def test_all_rows_take_part_in_each_pass(n: int) -> None:
+def test_all_rows_of_blocks_take_part_in_each_pass(n: int) -> None:
     """In batches of one size, as many passes as were asked for."""
-    model = MiniBatchKMeans(6, random_state=0, max_no_improvement=None, max_iter=7).fit(blobs(n))
+    model = MiniBatchKMeans(6, random_state=0, max_no_improvement=None, max_iter=7)
+    model.fit(open_blocks([blobs(n)]))
     assert model.n_iter_ == 7
     batches = -(-n // 1024)
     sizes = [record.distances // 6 for record in model.history_]
@@ -301,10 +397,13 @@ def test_callbacks_and_history(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_labels_on_demand(method: str) -> None:
-    model = MiniBatchKMeans(6, method=method, random_state=0, compute_labels=False).fit(blobs())
+    options: dict[str, Any] = {"method": method, "random_state": 0, "batch_size": 300}
+    model = MiniBatchKMeans(6, compute_labels=False, **options).fit(blobs())
     assert not hasattr(model, "labels_")
-    assert not hasattr(model, "inertia_")
     assert model.predict(blobs()).shape == (900,)
+    assert model.inertia_ == pytest.approx(-model.score(blobs()), rel=0.05)
+    weighted = model.fit(blobs(), sample_weight=np.full(900, 3.0))
+    assert weighted.inertia_ == pytest.approx(-3 * weighted.score(blobs()), rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -487,6 +586,24 @@ def test_steps_in_the_features_of_a_batch_are_those_in_all(
     for model in models:
         model.partial_fit(X[:70])
     np.testing.assert_array_equal(thin.labels_, whole.labels_)
+
+
+@pytest.mark.parametrize("room", [2**29, 0])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_rows_of_the_other_layout(metric: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A centre that has seen no row moves all the way to its first ones, whatever its layout."""
+    monkeypatch.setattr(_sgd, "COMFORTABLE", room)
+    X = metrics.some_rows("csr64")
+    init = np.vstack([X[:5].toarray(), 50 * X[7].toarray()])
+    options: dict[str, Any] = {"init": init, "n_init": 1, "reassignment_ratio": 0}
+    fits = []
+    for first, second in ((Csr, Csr), (Csr, cases.dense), (cases.dense, Csr)):
+        for sparse_centers in (False, True):
+            model = MiniBatchKMeans(6, metric=metric, sparse_centers=sparse_centers, **options)
+            model.partial_fit(first(X[8:80])).partial_fit(second(X[80:] * 30))
+            fits.append(cases.dense(model.cluster_centers_))
+    for fit in fits[1:]:
+        np.testing.assert_allclose(fit, fits[0], atol=1e-10)
 
 
 def test_rows_that_are_not_canonical() -> None:

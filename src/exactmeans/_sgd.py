@@ -20,8 +20,9 @@ from exactmeans._problem import FAINT, Frame, sums_of, unscaled
 from exactmeans.callbacks import Callback, Iteration, Tasks
 from exactmeans.engines.local import LocalEngine
 
-# Smoothed inertia falls if it does so by this share, were it that of the last batch alone: where
-# batches are few, steps get ever shorter, and each lowers it a little.
+# The least share by which the inertia of a batch must fall where batches are cut from blocks. Such
+# batches repeat in every pass, so the smoothed inertia has little noise, and ever shorter steps
+# could lower it by ever less for all of max_iter.
 FALL = 1e-3
 STAGES = [(1, "lloyd", "batch by batch")]  # first iteration, algorithm, why
 
@@ -65,37 +66,75 @@ class State:
 
 
 @dataclass
-class Patience:
-    """When to stop: smoothed inertia that does not fall, or centres that hardly move.
+class EarlyStopping:
+    """Stops when the smoothed inertia no longer falls, or when the centres hardly move.
 
-    The first batch does not count: it moves the initial centres all the way to its means.
+    The rules are scikit-learn's. The first batch does not count: it moves the initial centres all
+    the way to its means.
     """
 
-    smooth: float  # how much the last batch counts
+    smoothing: float  # weight of the last batch in the smoothed inertia
     tolerance: float
-    most: int | None
-    inertia: float = 0.0  # smoothed
-    shift2: float = 0.0
+    max_no_improvement: int | None
+    least_fall: float = 0.0  # share by which the smoothed inertia must fall
+    inertia: float = np.nan  # smoothed
     least: float = np.inf
     steps: int = 0
-    waited: int = 0
+    no_improvement: int = 0
 
-    def stop(self, inertia: float, shift2: float) -> str | None:
+    def reason(self, inertia: float, shift2: float) -> str | None:
+        """Why to stop after a step with this inertia and this movement, or None to go on."""
         self.steps += 1
-        last = 1.0 if self.steps <= 2 else self.smooth
-        self.inertia = (1 - last) * self.inertia + last * inertia
-        self.shift2 = (1 - last) * self.shift2 + last * shift2
+        last = 1.0 if self.steps <= 2 else self.smoothing
+        self.inertia = inertia if last == 1 else (1 - last) * self.inertia + last * inertia
         if self.steps == 1:
             return None
-        if self.tolerance > 0 and self.shift2 <= self.tolerance:
+        if self.tolerance > 0 and shift2 <= self.tolerance:
             return "the centres moved less than tol"
-        if self.inertia < self.least * (1 - FALL * self.smooth):
-            self.least, self.waited = self.inertia, 0
+        if self.inertia < self.least * (1 - self.least_fall):
+            self.least, self.no_improvement = self.inertia, 0
         else:
-            self.waited += 1
-        if self.most is not None and self.waited >= self.most:
+            self.no_improvement += 1
+        if self.max_no_improvement is not None and self.no_improvement >= self.max_no_improvement:
             return "the inertia did not fall any more"
         return None
+
+
+NONE = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+
+
+@dataclass
+class Reassignment:
+    """Puts centres that few rows are nearest to on random rows; draws as scikit-learn."""
+
+    ratio: float  # of the largest count, below which a centre is reassigned
+    batch_size: int
+    since: int = 0  # rows since the last reassignment
+
+    def is_due(self, counts: check.Double, batch: LocalEngine) -> bool:
+        """Every 10 rows per centre, and as long as a centre has no row; called before a step."""
+        self.since += min(batch.n, self.batch_size)
+        if self.since < 10 * len(counts) and counts.all():
+            return False
+        self.since = 0
+        return True
+
+    def draw(
+        self, counts: check.Double, batch: LocalEngine, rng: np.random.RandomState
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Centres, and rows of the batch to put them on: at most half a batch.
+
+        The new count of these centres is the least that any other centre has.
+        """
+        few = np.flatnonzero(counts < self.ratio * counts.max())
+        usable = usable_rows(batch.counted(), 0, batch.n)
+        chosen = few[np.argsort(counts[few], kind="stable")][: len(usable) // 2]
+        if not len(chosen):
+            return NONE
+        rows = rng.choice(usable, len(chosen), replace=False)
+        others = np.setdiff1d(np.arange(len(counts)), chosen)
+        counts[chosen] = counts[others].min() if len(others) else 1.0
+        return np.sort(chosen), rows
 
 
 class Sgd:
@@ -106,20 +145,22 @@ class Sgd:
     """
 
     def __init__(
-        self, state: State, counts: NDArray[np.float64], ratio: float, since: int = 0
+        self, state: State, counts: NDArray[np.float64], reassignment: Reassignment
     ) -> None:
-        self._state, self.counts, self._ratio = state, counts, ratio
-        self.since = since  # rows since starving centres were looked for
+        self._state, self.counts, self._reassignment = state, counts, reassignment
         self.frame = state.frame
 
     @staticmethod
     def of(
-        engine: LocalEngine, state: State, counts: NDArray[np.float64], ratio: float, since: int = 0
+        engine: LocalEngine, state: State, counts: NDArray[np.float64], reassignment: Reassignment
     ) -> Sgd:
         """The way that suits these rows."""
         k, d = state.centres.shape
-        thin = engine.sparse and 24 * k * d <= (engine.room or COMFORTABLE)
-        return (ThinSgd if thin else Sgd)(state, counts, ratio, since)
+        if engine.sparse and 24 * k * d <= (engine.room or COMFORTABLE):
+            return ThinSgd(state, counts, reassignment)
+        # partial_fit may go on with rows of the other layout.
+        centres = like_rows(state.centres, sparse=engine.sparse, n_jobs=engine.n_jobs)
+        return Sgd(replace(state, centres=centres), counts, reassignment)
 
     @property
     def state(self) -> State:
@@ -130,7 +171,7 @@ class Sgd:
         batches: Iterator[LocalEngine],
         steps: int,
         rng: np.random.RandomState,
-        patience: Patience,
+        stopping: EarlyStopping,
         callbacks: Sequence[Callback],
         tasks: Tasks | None,
     ) -> list[Iteration]:
@@ -143,11 +184,11 @@ class Sgd:
                 tasks.begin(frame, lambda: self.state.centres)
             batch = next(batches)
             inertia, shift2 = self.step(batch, rng)
-            stop = patience.stop(inertia, shift2)
+            stop = stopping.reason(inertia, shift2)
             record = Iteration(
                 run=0,
                 iteration=step,
-                inertia=unscaled(patience.inertia, frame.cost_exponent),
+                inertia=unscaled(stopping.inertia, frame.cost_exponent),
                 shift=unscaled(shift2, frame.exponent),
                 changed=0,
                 distances=batch.n * len(self.counts),
@@ -169,38 +210,18 @@ class Sgd:
 
     def step(self, batch: LocalEngine, rng: np.random.RandomState) -> tuple[float, float]:
         """Move the centres; returns inertia per weight before, and squared distances moved."""
-        before = self._state
+        before, reassigning = self._state, self._reassignment.is_due(self.counts, batch)
         cost = before.cost(batch)
         means, weights = _batch_means(batch, len(self.counts))
         self.counts += weights
         pull = np.divide(weights, self.counts, out=np.zeros_like(weights), where=weights > 0)
-        starving, rows = self._fed(batch, rng)
-        if len(starving):
-            pull[starving] = 1.0
-            means = _replaced(means, starving, batch.take(rows))
+        chosen, rows = self._reassignment.draw(self.counts, batch, rng) if reassigning else NONE
+        if len(chosen):
+            pull[chosen] = 1.0
+            means = _replaced(means, chosen, batch.take(rows))
         self._state = before.pulled(means, pull)
         moved2 = _distance2(before.centres, self._state.centres, self.frame.exponent)
         return cost / _total(batch), moved2
-
-    def _fed(self, batch: LocalEngine, rng: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Centres that few rows come to, from time to time, and rows of the batch to put them on.
-
-        At most half a batch of them. They count as if they had seen as much as the least of others.
-        """
-        nobody = np.empty(0, dtype=np.intp)
-        self.since += batch.n
-        if self._ratio <= 0 or (self.since < 10 * len(self.counts) and self.counts.all()):
-            return nobody, nobody
-        self.since = 0
-        starving = np.flatnonzero(self.counts < self._ratio * self.counts.max())
-        usable = usable_rows(batch.counted(), 0, batch.n)
-        starving = starving[np.argsort(self.counts[starving], kind="stable")][: len(usable) // 2]
-        if not len(starving):
-            return nobody, nobody
-        rows = np.sort(rng.choice(usable, len(starving), replace=False))
-        others = np.setdiff1d(np.arange(len(self.counts)), starving)
-        self.counts[starving] = self.counts[others].min() if len(others) else 1.0
-        return np.sort(starving), rows
 
     def outcome(self, engine: LocalEngine, history: list[Iteration], *, label: bool) -> Run:
         inertia, state = np.nan, self.state
@@ -227,9 +248,9 @@ class ThinSgd(Sgd):
     """
 
     def __init__(
-        self, state: State, counts: NDArray[np.float64], ratio: float, since: int = 0
+        self, state: State, counts: NDArray[np.float64], reassignment: Reassignment
     ) -> None:
-        super().__init__(state, counts, ratio, since)
+        super().__init__(state, counts, reassignment)
         self._directed = state.lengths is not None
         self._weight = np.where(counts > 0, counts, 1.0)
         directions = like_rows(state.centres, sparse=False).T.astype(np.float64, order="C")
@@ -250,6 +271,7 @@ class ThinSgd(Sgd):
         return State(self.frame, sp.csr_array(centres), lengths)
 
     def step(self, batch: LocalEngine, rng: np.random.RandomState) -> tuple[float, float]:
+        reassigning = self._reassignment.is_due(self.counts, batch)
         features, few = self._thin(batch)
         block, k = few.whole(), len(self.counts)
         sums = self._sums[features]
@@ -275,12 +297,12 @@ class ThinSgd(Sgd):
         # Of no entries, bincount gives integers.
         after: Any = np.bincount(cells, of_row * values, means.size).astype(np.float64, copy=False)
         after = after.reshape(-1, k)
-        starving, rows = self._fed(batch, rng)
-        if len(starving):
-            # Counts are 0 where other centres that nothing has come to are left without a row.
-            weight = np.where(self.counts[starving] > 0, self.counts[starving], 1.0)
-            after[:, starving] = few.take(rows).toarray().T * self._scale * weight
-            cleared[starving] = True
+        chosen, rows = self._reassignment.draw(self.counts, batch, rng) if reassigning else NONE
+        if len(chosen):
+            # Counts are 0 if centres without any row are left over.
+            weight = np.where(self.counts[chosen] > 0, self.counts[chosen], 1.0)
+            after[:, chosen] = few.take(rows).toarray().T * self._scale * weight
+            cleared[chosen] = True
         after += np.where(cleared, 0.0, sums) if cleared.any() else sums
         moved2 = self._put(features, sums, after, cleared)
         return max(0.0, cost) / _total(batch), moved2
@@ -377,13 +399,39 @@ def usable_rows(counted: check.Double | None, begin: int, end: int) -> NDArray[n
     return begin + np.flatnonzero(counted[begin:end])
 
 
-def batches_of(
+def drawn_batches(
+    engine: LocalEngine, size: int, rng: np.random.RandomState
+) -> Iterator[LocalEngine]:
+    """Endless batches of rows of a matrix, drawn by weight with replacement, as scikit-learn does.
+
+    A row of a batch counts once, since its weight has made its draw more or less likely.
+    """
+    X, cumulated = engine.whole(), _cumulated_probabilities(engine)
+    while True:
+        ids = cumulated.searchsorted(rng.random_sample(size), side="right")
+        yield engine.batch(X[ids], ids, weighted=False)
+
+
+def _cumulated_probabilities(engine: LocalEngine) -> check.Double:
+    """What rng.choice makes of scikit-learn's probabilities, which it computes in X's dtype."""
+    counted = engine.counted()
+    if counted is None:
+        weights = np.ones(engine.n, dtype=engine.dtype)
+    else:  # scaled by a power of 2, so that float32 can hold them
+        exponent = math.frexp(float(counted.max()))[1]
+        weights = np.ldexp(counted, -exponent).astype(engine.dtype)
+    cumulated: check.Double = (weights / weights.sum()).astype(np.float64).cumsum()
+    cumulated /= cumulated[-1]
+    return cumulated
+
+
+def block_batches(
     engine: LocalEngine, cuts: list[int], rng: np.random.RandomState
 ) -> Iterator[LocalEngine]:
-    """Batches for ever: all rows in each pass, block by block, in random order within one.
+    """Endless batches, block by block: all rows in each pass, in random order within a block.
 
-    The batches of a block are of one size, for a short one at the end would tell little of the
-    inertia and count as much as others.
+    The batches of a block have one size: a short one at its end would say little about the inertia
+    and count as much as others.
     """
     counted = engine.counted()
     while True:
@@ -394,14 +442,21 @@ def batches_of(
                 yield engine.batch(part.block[ids - part.begin], ids)
 
 
-def sample_of(engine: LocalEngine, size: int, rng: np.random.RandomState) -> LocalEngine:
-    """Random rows, of those that count if there are enough."""
-    usable = usable_rows(engine.counted(), 0, engine.n)
-    ids = np.sort(rng.choice(usable, min(size, len(usable)), replace=False))
-    if len(ids) < size:
-        rest = np.setdiff1d(np.arange(engine.n), usable)
-        ids = np.sort(np.concatenate([ids, rest[: size - len(ids)]]))
-    return engine.alone(engine.pick(ids), ids)
+def sample_ids(
+    engine: LocalEngine, size: int, k: int, rng: np.random.RandomState
+) -> NDArray[np.intp]:
+    """Rows drawn with replacement, as scikit-learn draws them; at least k of them count."""
+    ids, counted = rng.randint(0, engine.n, size), engine.counted()
+    if counted is not None and np.count_nonzero(counted[ids]) < k:
+        usable = usable_rows(counted, 0, engine.n)
+        ids = usable[rng.randint(0, len(usable), size)]
+    return ids
+
+
+def sample_of(engine: LocalEngine, ids: NDArray[np.intp]) -> LocalEngine:
+    """These rows in this order, copies included."""
+    order = np.argsort(ids, kind="stable")
+    return engine.alone(engine.pick(ids[order])[np.argsort(order)], ids)
 
 
 def _batch_means(batch: LocalEngine, k: int) -> tuple[check.Matrix, NDArray[np.float64]]:

@@ -85,7 +85,8 @@ class KMeans(
         Accepted for compatibility: the data is never modified.
     algorithm : {'auto', 'lloyd', 'elkan', 'hamerly', 'yinyang', 'kdtree', 'products', 'pca', \
             'moving'}, default='auto'
-        How to find the nearest centres. The choice changes time and memory, never the result.
+        How to find the nearest centres. The choice changes time and memory, never the result. For
+        one cluster, 'elkan' warns and runs as 'lloyd', as in scikit-learn.
     metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
         'cosine' and 'angular' look at the directions of rows only; centres are unit vectors,
         directions of means or geodesic means. 'manhattan' makes centres of medians. See
@@ -228,7 +229,7 @@ class KMeans(
         k = check.check_int("n_clusters", self.n_clusters, 1)
         max_iter = check.check_int("max_iter", self.max_iter, 1)
         tol = check.check_real("tol", self.tol, 0)
-        algorithm = check.check_choice("algorithm", self.algorithm, _algorithms.NAMES)
+        algorithm = self._algorithm(k)
         metric = self._metric()
         memory_limit = check.check_memory_limit(self.memory_limit)
         if not isinstance(self.sparse_centers, (bool, np.bool_)):
@@ -418,6 +419,17 @@ class KMeans(
         save(self, path)
 
     # -- parts of fit --------------------------------------------------------------------------
+
+    def _algorithm(self, k: int) -> str:
+        algorithm = check.check_choice("algorithm", self.algorithm, _algorithms.NAMES)
+        if algorithm == "elkan" and k == 1:  # as in scikit-learn
+            warnings.warn(
+                "algorithm='elkan' doesn't make sense for a single cluster, so 'lloyd' is used.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            return "lloyd"
+        return algorithm
 
     def _metric(self) -> _metrics.Metric:
         check.check_choice("zero_rows", self.zero_rows, ("error", "keep"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,19 @@ from exactmeans import _validation as check
 from exactmeans._centres import for_users, from_core
 from exactmeans._fit import Run, first_centroids, is_true, settled_run
 from exactmeans._problem import Problem, analyse, unscaled
-from exactmeans._sgd import STAGES, Patience, Sgd, State, batches_of, sample_of, usable_rows
+from exactmeans._sgd import (
+    FALL,
+    STAGES,
+    EarlyStopping,
+    Reassignment,
+    Sgd,
+    State,
+    block_batches,
+    drawn_batches,
+    sample_ids,
+    sample_of,
+    usable_rows,
+)
 from exactmeans._update import lend_rows
 from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
 from exactmeans.engines.engine import Engine
@@ -33,7 +46,9 @@ class MiniBatchKMeans(KMeans):
     """K-means on a few rows at a time, with scikit-learn's parameters.
 
     `method='sgd'` draws batches and moves each centre towards the rows it is nearest to, the less
-    the more rows it has seen: a good clustering after a fraction of a pass. `method='memoized'`
+    the more rows it has seen: a good clustering after a fraction of a pass. It draws the rows that
+    scikit-learn draws for the same `random_state`, and stops when scikit-learn does.
+    `method='memoized'`
     visits the batches in turn and exchanges what each contributes to the centres' exact sums. It
     refreshes the centres after every batch, never raises the inertia, and ends where Lloyd's
     algorithm would not move either. Where one batch holds all rows, both are Lloyd's algorithm.
@@ -42,29 +57,30 @@ class MiniBatchKMeans(KMeans):
     ----------
     n_clusters : int, default=8
     init : as for `KMeans`, default='k-means++'
-        For 'sgd', chosen from `init_size` random rows.
+        For 'sgd', chosen from `init_size` random rows; a callable gets these rows.
     max_iter : int, default=100
         The most passes over the data.
     batch_size : int, default=1024
         Rows per batch.
     verbose : int, default=0
     compute_labels : bool, default=True
-        Label all rows in the end; otherwise there are no `labels_` and `inertia_`.
+        Label all rows in the end; otherwise there are no `labels_`, and the `inertia_` of 'sgd' is
+        an estimate from the last batches.
     random_state : int, RandomState instance or None, default=None
     tol : float, default=0.0
-        Stop when the squared distances that the centres moved, smoothed over batches or summed up
-        over a pass, are at most `tol` times the mean variance of the features. 0 is off.
+        Stop when the squared distances that the centres moved, in a batch of 'sgd' or summed over a
+        pass, are at most `tol` times the mean variance of the features. 0 is off.
     max_no_improvement : int or None, default=10
         'sgd' stops when this many batches in a row did not lower the smoothed inertia. None: never.
     init_size : int or None, default=None
-        Random rows that 'sgd' chooses initial centres from; None means three batches, or three
-        times `n_clusters` if that is more. 'memoized' uses all rows.
+        Random rows that 'sgd' chooses initial centres from; None means three batches. Three times
+        `n_clusters` where that is fewer than `n_clusters`. 'memoized' uses all rows.
     n_init : 'auto' or int, default='auto'
         Initial centres to try on `init_size` rows, of which the best are used; 'auto' means 3 for
-        random and callable `init`, else 1.
+        random and callable `init`, else 1. `partial_fit` tries 1.
     reassignment_ratio : float, default=0.01
         Centres of 'sgd' that have seen less than this share of the rows that the largest has seen
-        are put on rows of the batch from time to time.
+        are put on random rows of the batch, every 10 * `n_clusters` rows.
     method : {'sgd', 'memoized'}, default='sgd'
     metric : {'euclidean', 'cosine'}, default='euclidean'
         With 'cosine', a centre is the direction of what it would be for rows of length 1.
@@ -77,7 +93,7 @@ class MiniBatchKMeans(KMeans):
     labels_ : ndarray of shape (n_samples,)
     inertia_ : float
     n_iter_ : int
-        Passes over the data.
+        Passes over the data, the last of which may be incomplete.
     n_steps_ : int
         Batches.
     history_ : list of Iteration
@@ -177,14 +193,18 @@ class MiniBatchKMeans(KMeans):
         cuts = self._cuts(engine)
         batches = sum(cuts)
         exact = self.method == "memoized" or batches == 1  # a step that sees all goes all the way
-        progress.rows = engine.n if exact else engine.n // batches
-        most = max_iter if exact else max_iter * batches
+        in_blocks, size = check.is_source(X), min(self.batch_size, engine.n)
+        most = (
+            max_iter if exact else max_iter * batches if in_blocks else max_iter * engine.n // size
+        )
+        progress.rows = engine.n if exact else engine.n // batches if in_blocks else size
         progress.most, progress.relabels = most, exact
         tasks = Tasks.opened(self, most, X, y, sample_weight)
         init, n_init = self._init(k, engine)
         options = check_options(self.init_options, init)
         rng = check_random_state(self.random_state)
 
+        reassignment = Reassignment(float(self.reassignment_ratio), self.batch_size)
         if exact:
             problem = analyse(engine, tol)
             if self.method == "memoized":
@@ -196,29 +216,36 @@ class MiniBatchKMeans(KMeans):
             lengths = _mean_lengths(engine, outcome, counts)
         else:
             start = self._start(engine, init, options, X, k, n_init, rng)
-            tolerance = analyse(engine, tol).tolerance if tol > 0 else 0.0
-            sgd = Sgd.of(engine, start, np.zeros(k), float(self.reassignment_ratio))
-            history = sgd.run(
-                batches_of(engine, cuts, rng),
-                most,
-                rng,
-                Patience(min(1.0, 2.0 / batches), tolerance, self.max_no_improvement),
-                callbacks,
-                tasks,
+            stopping = EarlyStopping(
+                smoothing=min(1.0, 2.0 * size / (engine.n + 1)),
+                tolerance=analyse(engine, tol).tolerance if tol > 0 else 0.0,
+                max_no_improvement=self.max_no_improvement,
             )
+            if in_blocks:
+                stopping.least_fall = FALL * stopping.smoothing
+                source = block_batches(engine, cuts, rng)
+            else:
+                source = drawn_batches(engine, size, rng)
+            sgd = Sgd.of(engine, start, np.zeros(k), reassignment)
+            history = sgd.run(source, most, rng, stopping, callbacks, tasks)
             frame, counts, steps = sgd.frame, sgd.counts, len(history)
             lengths = sgd.state.lengths
             outcome = sgd.outcome(engine, history, label=self.compute_labels)
-        size, width = engine.dtype.itemsize, engine.nonzeros / engine.n
-        work = _algorithms.Workload(engine.n, engine.d, k, engine.sparse, size, width)
+            if not self.compute_labels:
+                outcome.inertia = history[-1].inertia * engine.total_weight()
+        width = engine.nonzeros / engine.n
+        work = _algorithms.Workload(
+            engine.n, engine.d, k, engine.sparse, engine.dtype.itemsize, width
+        )
         choice = _algorithms.Choice("lloyd", "batch by batch", work.bytes_needed("lloyd"))
         self._keep(outcome, frame, choice, engine)
-        self._counts, self._lengths = counts, lengths
-        self._random_state = rng
+        self._counts, self._lengths, self._since = counts, lengths, reassignment.since
+        self.__dict__.pop("_random_state", None)  # as in scikit-learn, partial_fit makes its own
         self.n_steps_ = steps
-        self.n_iter_ = len(outcome.history) if exact else -(-steps // batches)
+        if not exact:
+            self.n_iter_ = -(-steps // batches) if in_blocks else -(-steps * size // engine.n)
         if not self.compute_labels:
-            del self.labels_, self.inertia_
+            del self.labels_
         if tasks is not None:
             tasks.close()
 
@@ -255,22 +282,43 @@ class MiniBatchKMeans(KMeans):
         self, engine: LocalEngine, init: Any, options: Any, X: Any, k: int, n_init: int, rng: Any
     ) -> State:
         """The best of several initial centres, as judged by a sample of the rows."""
-        size = self.init_size or max(3 * self.batch_size, 3 * k)
-        sample = sample_of(engine, min(engine.n, max(size, k)), rng)
+        size = self._sample_size(engine.n, k, stacklevel=5)
+        ids = rng.randint(0, engine.n, size)  # even if not needed: later draws are scikit-learn's
+        best = self._seeded(engine, init, options, X, k, size, rng)
+        if n_init > 1:
+            sample = sample_of(engine, ids)
+            least = best.cost(sample)
+            for _ in range(n_init - 1):
+                state = self._seeded(engine, init, options, X, k, size, rng)
+                inertia = state.cost(sample)
+                if inertia < least:
+                    best, least = state, inertia
+        return best
+
+    def _seeded(
+        self, engine: LocalEngine, init: Any, options: Any, X: Any, k: int, size: int, rng: Any
+    ) -> State:
+        """Initial centres from `size` random rows, or from all rows if there are no more."""
+        few = engine
+        if size < engine.n:
+            few = sample_of(engine, sample_ids(engine, size, k, rng))
+        problem = analyse(few, 0.0)
         largest = engine.survey(weighted=False).largest
         exponent = _core.safe_exponent(largest, engine.dtype == np.float32)
-        best: State | None = None
-        least = np.inf
-        problem = analyse(sample, 0.0)
-        whole = analyse(engine, 0.0) if callable(init) else problem
-        for _ in range(n_init):
-            centres = self._initial_centres(init, options, whole, X, k, rng)
-            state = State.at(problem.frame.scaled(exponent), centres)
-            inertia = state.cost(sample)
-            if best is None or inertia < least:
-                best, least = state, inertia
-        assert best is not None
-        return best
+        centres = self._initial_centres(init, options, problem, X, k, rng)
+        return State.at(problem.frame.scaled(exponent), centres)
+
+    def _sample_size(self, n: int, k: int, stacklevel: int) -> int:
+        """How many rows initial centres are chosen from, by scikit-learn's rules."""
+        size = 3 * min(self.batch_size, n) if self.init_size is None else self.init_size
+        if size < k and self.init_size is not None:
+            warnings.warn(
+                f"init_size={size} should be larger than n_clusters={k}: three times n_clusters "
+                "rows are used, or all if there are fewer.",
+                RuntimeWarning,
+                stacklevel=stacklevel,
+            )
+        return min(size if size >= k else 3 * k, n)
 
     def _cuts(self, engine: LocalEngine) -> list[int]:
         """How many batches each block is cut into."""
@@ -289,22 +337,25 @@ class MiniBatchKMeans(KMeans):
             dtype = check.check_dtype(self.dtype)
             blocks = check.as_blocks(self, X, reset=True, dtype=dtype)
             engine = self._whole_engine(blocks, k, sample_weight)
-            init, n_init = self._init(k, engine)
+            init, _ = self._init(k, engine)  # one seeding, as in scikit-learn
             options = check_options(self.init_options, init)
-            self._random_state = check_random_state(self.random_state)
-            state = self._start(engine, init, options, X, k, n_init, self._random_state)
-            counts, self.n_steps_ = np.zeros(k), 0
+            size = self._sample_size(engine.n, k, stacklevel=4)
+            rng = self._random_state = check_random_state(self.random_state)
+            state = self._seeded(engine, init, options, X, k, size, rng)
+            counts, since, self.n_steps_ = np.zeros(k), 0, 0
         else:
             engine = self._engine(X, sample_weight)
             engine.examine(to_fit=False)  # rows without direction move nothing
+            if not hasattr(self, "_random_state"):
+                self._random_state = check_random_state(self.random_state)
             state = State(self._frame, self._centres(), self._lengths)
-            counts = self._counts.copy()
-        ratio, since = float(self.reassignment_ratio), getattr(self, "_since", 0)
-        sgd = Sgd.of(engine, state, counts, ratio, since)
+            counts, since = self._counts.copy(), self._since
+        reassignment = Reassignment(float(self.reassignment_ratio), self.batch_size, since)
+        sgd = Sgd.of(engine, state, counts, reassignment)
         sgd.step(engine, self._random_state)
         state = sgd.state
         self.cluster_centers_ = for_users(state.centres, self.sparse_centers)
-        self._frame, self._counts, self._since = state.frame, sgd.counts, sgd.since
+        self._frame, self._counts, self._since = state.frame, sgd.counts, reassignment.since
         self._lengths = state.lengths
         self._n_features_out = k
         self.n_steps_ += 1

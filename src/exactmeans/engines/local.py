@@ -514,18 +514,19 @@ class LocalEngine:
         assert self.digest is not None
         return self.digest.word(f"{self.n} {self.d} {self.dtype} {self.sparse}", self.weights)
 
-    def alone(self, rows: Matrix, ids: NDArray[np.intp]) -> LocalEngine:
-        """Some rows as a data set of their own, with their weights."""
-        weights = None if self.weights is None else self.weights[ids]
+    def alone(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
+        """Some rows as a data set of their own, with or without their weights."""
+        weights = None if self.weights is None or not weighted else self.weights[ids]
         few = LocalEngine([rows], weights, self.n_jobs, self.metric, self._zero_rows)
         if few.norms is not None and self.norms is not None:
             few.norms[:] = self.norms[ids]  # where the rows look: 0 for what is too short
         return few
 
-    def batch(self, rows: Matrix, ids: NDArray[np.intp]) -> LocalEngine:
+    def batch(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
         """The same for rows that have been looked at: what is known of all holds for some."""
-        few = self.alone(rows, ids)
-        few._surveys = self._surveys
+        few = self.alone(rows, ids, weighted=weighted)
+        plain = self.survey(weighted=False)
+        few._surveys = {False: plain, True: self.survey(weighted=True) if weighted else plain}
         return few
 
     def whole(self) -> Matrix:
