@@ -172,6 +172,17 @@ def test_a_sample_smaller_than_the_clusters() -> None:
     assert seen == [60, 60, 20, 300, 60, 500]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 7, 1000, 123_457])
+def test_positions_of_even_rows_are_those_that_a_search_finds(n: int, dtype: Any) -> None:
+    cumulated = np.full(n, np.asarray(1, dtype) / np.asarray(n, dtype), dtype="float64").cumsum()
+    cumulated /= cumulated[-1]
+    edges = np.random.default_rng(0).choice(cumulated[:-1], min(n - 1, 500), replace=False)
+    places = np.concatenate([[0.0], edges, np.nextafter(edges, 0), np.nextafter(edges, 1)])
+    found = _sgd._positions(cumulated, places, even=True)
+    np.testing.assert_array_equal(found, cumulated.searchsorted(places, side="right"))
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_samples_and_batches_are_drawn_among_rows_that_count(metric: str) -> None:
     """However few they are: here one row in a hundred."""

@@ -127,6 +127,8 @@ class Reassignment:
         The new count of these centres is the least that any other centre has.
         """
         few = np.flatnonzero(counts < self.ratio * counts.max())
+        if not len(few):
+            return NONE
         usable = usable_rows(batch.counted(), 0, batch.n)
         chosen = few[np.argsort(counts[few], kind="stable")][: len(usable) // 2]
         if not len(chosen):
@@ -407,9 +409,25 @@ def drawn_batches(
     A row of a batch counts once, since its weight has made its draw more or less likely.
     """
     X, cumulated = engine.whole(), _cumulated_probabilities(engine)
+    even = engine.counted() is None
     while True:
-        ids = cumulated.searchsorted(rng.random_sample(size), side="right")
+        ids = _positions(cumulated, rng.random_sample(size), even=even)
         yield engine.batch(X[ids], ids, weighted=False)
+
+
+def _positions(cumulated: check.Double, places: check.Double, *, even: bool) -> NDArray[np.intp]:
+    """The rows in which these places lie: what rng.choice finds by a search.
+
+    Even probabilities need none: the row follows from the place, up to the rounding of the sums.
+    """
+    if not even:
+        return cumulated.searchsorted(places, side="right")
+    ids = np.minimum((places * len(cumulated)).astype(np.intp), len(cumulated) - 1)
+    while True:
+        after, before = places >= cumulated[ids], (ids > 0) & (places < cumulated[ids - 1])
+        if not (after | before).any():
+            return ids
+        ids += after.astype(np.intp) - before
 
 
 def _cumulated_probabilities(engine: LocalEngine) -> check.Double:
