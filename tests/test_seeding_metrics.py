@@ -249,6 +249,31 @@ def test_rows_of_zeros_are_refused_or_never_chosen(name: str, metric: str) -> No
         np.testing.assert_allclose(np.linalg.norm(kept[0], axis=1), 1, rtol=1e-15)
 
 
+@pytest.mark.parametrize("metric", DIRECTED)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("name", METHODS)
+def test_rows_of_zeros_are_not_chosen_when_every_direction_is(
+    name: str, sparse: bool, metric: str
+) -> None:
+    """Nor when fewer rows than centres have a direction: then rows are repeated."""
+    few = np.zeros((9, 3))
+    few[[1, 4, 7]] = np.array([[2, 0, 0], [0, 1, 1], [0, 0.5, 0.5]])
+    for X in (np.vstack([few, 3 * few]), few):
+        rows: Any = sp.csr_matrix(X) if sparse else X
+        options: dict[str, Any] = {"metric": metric, "zero_rows": "keep"}
+        if name == "random" and X is few:
+            with pytest.raises(ValueError, match="at least n_clusters=5 rows that are not zero"):
+                seeds(name, rows, 5, random_state=0, **options)
+            continue
+        for seed in range(5):
+            centres, indices = seeds(name, rows, 5, random_state=seed, **options)
+            assert centres.shape == (5, 3)
+            assert X[indices[indices >= 0]].any(axis=1).all()
+            np.testing.assert_allclose(np.linalg.norm(centres, axis=1), 1, rtol=1e-15)
+            if name != "random":
+                assert len(np.unique(centres, axis=0)) >= 2
+
+
 def test_refusals() -> None:
     X = some_rows("dense64")
     for name in METHODS:

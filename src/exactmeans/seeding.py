@@ -78,7 +78,8 @@ def kmeans_plusplus(
     metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
         Rows are drawn by weight times squared distance, 1 - cos, squared angle or L1 distance.
     zero_rows : {'error', 'keep'}, default='error'
-        As in KMeans: rows of zeros under 'cosine' and 'angular', which are never chosen.
+        As in KMeans: rows of zeros under 'cosine' and 'angular', which are never chosen. Other rows
+        are repeated where there are too few.
 
     Returns
     -------
@@ -389,7 +390,12 @@ def plus_plus(
     first = one_row(engine, rng)
     seeding = engine.seeding(exponent, candidates=k * trials)
     seeding.start(first)
-    return np.array([first, *seeding.greedy(rng.random_sample((k - 1, trials)))], dtype=np.intp)
+    rows = np.array([first, *seeding.greedy(rng.random_sample((k - 1, trials)))], dtype=np.intp)
+    counted = engine.counted() if engine.metric.directed else None
+    if counted is not None and not counted[rows].all():
+        # Every direction is a seed, so the draws gave the first row, which may have none.
+        return filled_up(engine, rows[counted[rows] > 0].tolist(), k)
+    return rows
 
 
 def parallel(
@@ -500,25 +506,38 @@ def farthest_rows(engine: Engine, k: int, exponent: int, mean: Double) -> NDArra
 
 
 def filled_up(engine: Engine, chosen: list[int], k: int) -> NDArray[np.intp]:
-    """As many as asked for: when every row sits on a seed, any row repeats one."""
+    """k rows, of which some are chosen: when every row equals a seed, any other row repeats one.
+
+    Rows of weight 0 come last. Where only directions count, rows that do not count are not used at
+    all, since some have no direction; chosen rows are repeated instead.
+    """
     rows = np.array(chosen, dtype=np.intp)
-    if len(rows) < k:
-        weights = engine.counted()
-        enough = engine.n if weights is not None else min(engine.n, k + len(rows))
-        left = np.setdiff1d(np.arange(enough), rows)
-        if weights is not None:
-            left = left[np.argsort(weights[left] == 0, kind="stable")]
-        rows = np.concatenate([rows, left[: k - len(rows)]])
-    return rows
+    if len(rows) >= k:
+        return rows
+    weights = engine.counted()
+    enough = engine.n if weights is not None else min(engine.n, k + len(rows))
+    left = np.setdiff1d(np.arange(enough), rows)
+    if weights is not None and engine.metric.directed:
+        left = left[weights[left] > 0]
+    elif weights is not None:
+        left = left[np.argsort(weights[left] == 0, kind="stable")]
+    rows = np.concatenate([rows, left[: k - len(rows)]])
+    again = np.resize(rows[rows >= 0], k - len(rows))
+    return np.concatenate([rows, again])
 
 
 def random_rows(engine: Engine, k: int, rng: np.random.RandomState) -> NDArray[np.intp]:
     """Row numbers of k distinct rows, drawn by weight as scikit-learn draws them."""
     weights = engine.counted()
-    if weights is not None and np.count_nonzero(weights) < k:
+    if weights is not None and (found := np.count_nonzero(weights)) < k:
+        if engine.metric.directed:
+            raise ValueError(
+                f"X must have at least n_clusters={k} rows that are not zero and have a positive "
+                f"weight when init='random', but it has {found}."
+            )
         raise ValueError(
             f"sample_weight must be positive for at least n_clusters={k} rows when init='random', "
-            f"but it is for {np.count_nonzero(weights)}."
+            f"but it is for {found}."
         )
     drawn = rng.choice(engine.n, size=k, replace=False, p=probabilities(engine))
     return np.asarray(drawn, dtype=np.intp)
