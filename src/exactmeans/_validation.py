@@ -8,6 +8,7 @@ import math
 import numbers
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -36,6 +37,11 @@ def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matr
     if _usable_as_is(X) and (dtype is None or X.dtype == dtype):
         _check_width(estimator, X, reset=reset)
         return X
+    values = _values_of_frame(X)
+    if values is not None:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)  # names and width
+        own = values.dtype if values.dtype in REALS else REALS[0]
+        return values.astype(own if dtype is None else dtype, copy=False)
     if sp.issparse(X):
         refuse_malformed(X)
     elif _refuse_what_is_no_matrix(X) == np.float32 and dtype is None:
@@ -49,6 +55,20 @@ def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matr
         dtype=list(REALS) if dtype is None else dtype,
         ensure_all_finite=False,
     )
+
+
+def _values_of_frame(X: Any) -> NDArray[Any] | None:
+    """The values of a pandas frame whose columns are all plain numbers; None for anything else.
+
+    scikit-learn's checks take longer than labelling a few rows, and find nothing in such a frame.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None or type(X) is not pandas.DataFrame or not X.size:
+        return None
+    if not all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in X.dtypes):
+        return None
+    values: NDArray[Any] = X.to_numpy()
+    return values
 
 
 def _check_width(estimator: Any, X: Matrix, *, reset: bool) -> None:
