@@ -2,6 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
+#include "exactmeans/checksum.hpp"
 #include "exactmeans/kernels.hpp"
 
 NB_MODULE(_core, m) {
@@ -9,6 +10,14 @@ NB_MODULE(_core, m) {
     m.def("usable_cores", &usable_cores);
     m.def("usable_isas", &usable_isas);
     m.def("active_isa", &active_isa);
+    m.def(
+        "checksum",
+        [](const Array<const std::uint8_t, 1>& bytes, int n_jobs) {
+            return unlocked(n_jobs, [&](const Threads& threads) {
+                return checksum(bytes.data(), std::ptrdiff_t(bytes.size()), threads);
+            });
+        },
+        nb::arg("bytes"), nb::arg("n_jobs"));
     bind_rows(m);
     bind_update(m);
     bind_assign(m);

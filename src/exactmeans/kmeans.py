@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from exactmeans import _algorithms, _core, _metrics
 from exactmeans import _validation as check
 from exactmeans._centres import as_directions, for_users
+from exactmeans._centroids_cache import CentroidsCache
 from exactmeans._checkpoint import Checkpoint, Finished, Place
 from exactmeans._fit import Run, lloyd_loop
 from exactmeans._problem import Frame, Problem, analyse, unscaled
@@ -563,6 +564,7 @@ class KMeans(
         self.algorithm_ = best.stages[-1][1]
         self._n_features_out, self._n_rows = k, engine.n
         self._frame = frame
+        self._centroids_cache = CentroidsCache()
         self._choice = choice
         self._stages = best.stages
         self._stopped = best.stopped
@@ -609,11 +611,18 @@ class KMeans(
         """X, all of it or a part, with every row labelled."""
         check_is_fitted(self)
         engine = self._engine(X, sample_weight, part=part, labelled=True)
-        centres = self._centres()
-        engine.start("lloyd", centres.shape[0])
-        engine.assign(self._frame.centroids(centres, engine))
+        given = self._given_centres()
+        # A new attribute only for models that were loaded or unpickled.
+        cache: CentroidsCache = self.__dict__.setdefault("_centroids_cache", CentroidsCache())
+        centroids = cache.get(given, self._frame, engine, self._centres)
+        engine.start("lloyd", given.shape[0])
+        engine.assign(centroids)
         engine.refuse_doubtful()
         return engine
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_centroids_cache"}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

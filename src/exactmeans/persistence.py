@@ -33,8 +33,8 @@ Tensors: TypeAlias = dict[str, NDArray[Any]]
 
 # The only types that a file can bring back, besides arrays, numbers, text and containers of those.
 _RECORDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Frame, Choice, Iteration)}
-# Of scikit-learn's making: they belong to the process, not to the model.
-_NOT_KEPT = ("_metadata_request", "_skl_callbacks", "_parent_callback_ctx")
+# These belong to the process, not to the model.
+_NOT_KEPT = ("_centroids_cache", "_metadata_request", "_skl_callbacks", "_parent_callback_ctx")
 
 
 def load(path: str | os.PathLike[str]) -> Any:
