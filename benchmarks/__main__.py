@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from . import larger, minibatch, operations, probes, report, seeding, sparse_scale
+from . import (
+    larger,
+    minibatch,
+    operations,
+    predict_latency,
+    probes,
+    report,
+    seeding,
+    sparse_scale,
+)
 from .peers import PEERS
 from .race import Row, race
 from .suites import RACES, Case
@@ -22,6 +31,7 @@ SUITES = (
     "larger_than_memory",
     "minibatch",
     "operations",
+    "predict_latency",
     "sparse_scale",
 )
 
@@ -40,6 +50,9 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield from seeding.quality(options.threads, options.quick)
     elif suite == "operations":
         yield from operations.operations(options.threads, options.quick)
+    elif suite == "predict_latency":
+        only = options.only or ""
+        yield from predict_latency.latency(options.threads, options.rounds, options.quick, only)
     elif suite == "sparse_scale":
         yield from sparse_scale.scale(options.threads, options.quick)
     if suite == "small":

@@ -25,6 +25,7 @@ DENSE: dict[str, tuple[str, int | None]] = {
     "mnist": ("mnist_train.npz", None),
 }
 TEXT = {
+    "20news": "20news.counts.npz",
     "20news_bigram": "20news_bigram.counts.npz",
     "acl": "acl_anthology.counts.npz",
     "cve": "cve.counts.npz",
