@@ -23,6 +23,7 @@ import cases
 import datasets
 from cases import ALGORITHMS, DTYPES, Bits, able, bits, cut, dense, fit, skip_unless_able
 from exactmeans import KMeans, _core
+from exactmeans._generator import FitGenerator
 
 pytestmark = pytest.mark.core
 
@@ -37,6 +38,40 @@ def problem(name: str, dtype: str = "float64", seed: int = 3) -> tuple[Any, Any,
     rng = np.random.default_rng(seed)
     init = dense(X[rng.choice(X.shape[0], data.k, replace=False)])
     return X, init, rng.uniform(0.1, 2, X.shape[0])
+
+
+# Draws --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("init", ["k-means++", "k-means||", "random", ("d", 2.0)], ids=str)
+def test_a_fit_inside_a_callback_does_not_change_the_draws(init: Any) -> None:
+    X = datasets.blobs(300, 4, 12, seed=4)
+    records: dict[bool, list[Any]] = {}
+
+    for nested in (False, True):
+        seen: list[Any] = []
+
+        def report(record: Any, seen: list[Any] = seen, nested: bool = nested) -> None:
+            seen.append(record._replace(seconds=0.0))
+            if nested:
+                KMeans(3, random_state=0).fit(X)
+
+        KMeans(8, init=init, n_init=4, random_state=0, max_iter=5, callbacks=report).fit(X)
+        records[nested] = seen
+    assert {record.run for record in records[True]} == {0, 1, 2, 3}
+    assert records[True] == records[False]
+
+
+def test_generators_that_exist_share_nothing() -> None:
+    expected = [np.random.RandomState(seed).random_sample(5).tolist() for seed in range(4)]
+    for _ in range(3):  # the second time with twisters that were used before
+        some = [FitGenerator.seeded(seed) for seed in range(4)]
+        one_by_one = [[generator.random_sample() for generator in some] for _ in range(5)]
+        assert np.transpose(one_by_one).tolist() == expected
+        del some
+    some = [FitGenerator.seeded(0) for _ in range(200)]
+    del some
+    assert len(FitGenerator._idle) <= 64
 
 
 # Threads, blocks, order, layout -------------------------------------------------------------------

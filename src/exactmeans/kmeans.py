@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from exactmeans._centres import as_directions, for_users
 from exactmeans._centroids_cache import CentroidsCache
 from exactmeans._checkpoint import Checkpoint, Finished, Place
 from exactmeans._fit import Run, lloyd_loop
+from exactmeans._generator import FitGenerator
 from exactmeans._problem import Frame, Problem, analyse, unscaled
 from exactmeans.callbacks import (
     Callback,
@@ -42,8 +42,6 @@ from exactmeans.engines.local import LocalEngine
 from exactmeans.seeding import check_init, check_options, choose
 
 __all__ = ["KMeans"]
-
-_kept = threading.local()
 
 
 class KMeans(
@@ -486,20 +484,15 @@ class KMeans(
         return init, n_init
 
     def _generator(self, init: Any) -> np.random.RandomState:
-        """`random_state` as a generator.
+        """`random_state` as a generator, which nothing else uses during the fit if it is an int.
 
-        Making one takes longer than a small fit, so an int seeds one that is kept per thread. A
-        callable gets its own: it may hold on to it, or call fit itself.
+        A callable may copy its generator and use it after the fit, so it gets a plain one.
         """
         seed = self.random_state
         if seed is None and self.checkpoint is not None:
             seed = np.random.randint(2**31)  # its state can be kept
         if isinstance(seed, (int, np.integer)) and seed >= 0 and not callable(init):
-            rng: np.random.RandomState | None = getattr(_kept, "rng", None)
-            if rng is None:
-                rng = _kept.rng = np.random.RandomState()
-            rng.seed(seed)
-            return rng
+            return FitGenerator.seeded(int(seed))
         own: np.random.RandomState = check_random_state(seed)
         return own
 
