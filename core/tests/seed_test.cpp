@@ -394,6 +394,14 @@ TEST(directions_are_orthonormal_and_lead) {
     CHECK(std::fabs(found[7]) > 0.99);
 }
 
+TEST(rows_beyond_32_bits_keep_their_number) {
+    constexpr Size row = (Size(1) << 33) + 5;
+    Trial trial;
+    trial.begin(1, 1);
+    trial.note(0, 0, {row, 1.0}, Mass{});
+    CHECK_EQ(trial.nearer(0, 0).at(0).row, row);
+}
+
 TEST(coins_are_uniform_and_depend_on_key_and_row_alone) {
     const Coins coins(11), same(11), other(12);
     double sum = 0, both = 0;

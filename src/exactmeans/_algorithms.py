@@ -235,7 +235,8 @@ def _may_project(work: Workload, memory_limit: int | None) -> bool:
 def _best(work: Workload) -> tuple[str, str]:
     """The algorithm that should be fastest in the long run if memory does not matter."""
     n, d, k, size = work.compared, work.d, work.k, work.itemsize
-    tree = not work.reading and d <= TREE_FEATURES and n >= 10_000 and k >= 32
+    # The tree numbers rows by 31 bits.
+    tree = not work.reading and d <= TREE_FEATURES and 10_000 <= n < 2**31 and k >= 32
     if tree and "kdtree" in able(work):
         return "kdtree", f"{d} features, {n:,} rows"
     if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:

@@ -21,6 +21,7 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/groups.hpp"
@@ -36,6 +37,8 @@ public:
     static Size bytes_per_row(Size, Size d, bool) { return d * Size(sizeof(R)) * 5 / 4 + 12; }
 
     Kdtree(Size n, Size k) : n_(n), k_(k) {
+        if (n > Size(std::numeric_limits<std::int32_t>::max()))
+            throw std::invalid_argument("kdtree takes at most 2^31 - 1 rows in a block");
         while (n_ >> depth_ > leaf_rows) ++depth_;
     }
 

@@ -149,7 +149,7 @@ public:
         } else {
             const auto settle_all = [&](Size worker, int) {
                 for (const Trial::Nearer& nearer : trial_.nearer(worker, s))
-                    settle(Size(nearer.row), nearer.d2, std::int32_t(next_seed_));
+                    settle(nearer.row, nearer.d2, std::int32_t(next_seed_));
             };
             // Few rows are not worth waking a thread.
             const bool alone = !ordered() || trial_.kept(s) < 4096;
@@ -207,7 +207,7 @@ protected:
         }
         Mass gain = grid_.split(mass(i));
         gain.take(grid_.split(mass_at(i, d2)));
-        trial_.note(worker, s, {std::uint32_t(i), d2}, gain);
+        trial_.note(worker, s, {i, d2}, gain);
     }
 
     // May several workers settle rows at once? Only if one worker saw all rows of a chunk of

@@ -49,7 +49,7 @@ public:
 private:
     struct Member {
         double d2;
-        std::uint32_t row;
+        Size row;
     };
     struct Cluster {
         std::vector<Member> members;
@@ -63,7 +63,7 @@ private:
 
     void add(Size i, std::int32_t seed, double d2) {
         Cluster& cluster = clusters_[std::size_t(seed)];
-        cluster.members.push_back({d2, std::uint32_t(i)});
+        cluster.members.push_back({d2, i});
         cluster.radius2 = std::max(cluster.radius2, d2);
         cluster.sorted = false;
     }
@@ -123,7 +123,7 @@ private:
             ids.clear();
             for (const Member& m : cluster.members) {
                 if (!within(reach, seed, s, m.d2)) break;
-                if (own[m.row] == seed) ids.push_back(Size(m.row));
+                if (own[m.row] == seed) ids.push_back(m.row);
             }
             if (!ids.empty()) rows(s);
         }

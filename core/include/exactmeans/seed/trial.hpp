@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <vector>
 
 #include "exactmeans/seed/mass.hpp"
@@ -14,7 +13,7 @@ namespace exactmeans {
 class Trial {
 public:
     struct Nearer {
-        std::uint32_t row;
+        Size row;
         double d2;
     };
 
