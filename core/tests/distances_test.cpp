@@ -189,3 +189,38 @@ TEST(transform_gives_distances_in_the_units_of_the_data) {
     check_transform<float>(100);
     check_transform<float>(-100);
 }
+
+// Squares of these distances overflow; the distances do not.
+TEST(rows_far_beyond_the_centres) {
+    const Matrix<double> points(2, 3, [] { return 1.0; });
+    Matrix<double> x(3, 3, [] { return 0.0; });
+    x(0, 1) = 3e160;
+    x(0, 2) = 4e160;
+    x(1, 0) = -1e308;
+    const Csr<double, std::int32_t> csr(x);
+    const Points<double> own(points.values.data(), 2, 3, 0);
+    const Labels labels(3, 1);
+    const std::vector<double> weights{1, 0, 2};
+    const auto check = [&](const auto& rows) {
+        const double inf = std::numeric_limits<double>::infinity();
+        const Scatter all = scatter(rows, own, labels.data(), Threads{2});
+        CHECK_EQ(all.plain.value(), inf);
+        CHECK_EQ(all.weighted.value(), inf);
+        CHECK_EQ(cost(rows, 2, own, 0), 3.0);
+        std::vector<double> out(6);
+        transform(rows, own, nullptr, out.data(), Threads{});
+        CHECK(std::fabs(out[0] / 5e160 - 1) < 1e-15);
+        CHECK(std::fabs(out[3] / 1e308 - 1) < 1e-15);
+        CHECK_EQ(out[4], std::sqrt(3.0));
+    };
+    check(x.rows(weights.data()));
+    check(csr.rows(weights.data()));
+    // A row of weight 0 counts for nothing, however far it is.
+    const std::vector<double> without{0, 0, 2};
+    CHECK_EQ(scatter(csr.rows(without.data()), own, labels.data(), Threads{}).weighted.value(),
+             6.0);
+    // Parts of the sum overflow although the row sits on its point.
+    const Matrix<double> far(1, 3, [] { return 1e200; });
+    const Csr<double, std::int32_t> there(far);
+    CHECK_EQ(cost(there.rows(), 0, Points<double>(far.values.data(), 1, 3, 0), 0), 0.0);
+}

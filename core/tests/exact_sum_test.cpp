@@ -172,6 +172,17 @@ TEST(totals_beyond_the_range_are_infinite_and_come_back) {
     CHECK_EQ(sum.value(), largest);
 }
 
+TEST(infinite_terms_make_the_total_infinite) {
+    const double inf = std::numeric_limits<double>::infinity();
+    ExactSum sum = sum_of({1.0, inf, -largest, 3.0});
+    CHECK_EQ(sum.value(), inf);
+    ExactSum all = sum_of({-largest, -largest});
+    all.add(sum);
+    CHECK_EQ(all.value(), inf);
+    CHECK_EQ(sum_of({largest, -inf}).value(), -inf);
+    CHECK_EQ(sum_of({std::numeric_limits<double>::quiet_NaN()}).value(), inf);
+}
+
 TEST(many_additions_in_a_row) {
     ExactSum sum;
     constexpr std::int64_t count = 3'000'000;

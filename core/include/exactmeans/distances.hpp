@@ -102,7 +102,7 @@ double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points,
     // What is left when a row sits on its point is rounding; such rows must be known to be at
     // distance 0.
     const double d2 = sum.value();
-    return d2 > 0x1p-96 * norm2.value() ? d2 : 0.0;
+    return d2 <= 0x1p-96 * norm2.value() ? 0.0 : d2;
 }
 template <class R, class C, class At>
 double squared_distance(const DenseRows<R>& x, Size i, const Points<C>& points, Size j, At) {
@@ -131,24 +131,51 @@ double manhattan_distance(const Rows& x, Size i, const Points<C>& points, Size j
     }
 }
 
-// What the objective adds up for a row of weight 1 at point j.
+// |x_i - c_j|, not scaled, where its square may overflow.
+template <class Rows, class At>
+double far_distance(const Rows& x, Size i, At at) {
+    std::vector<double> step(static_cast<std::size_t>(x.d));
+    for (Size f = 0; f < x.d; ++f) step[std::size_t(f)] = -at(f);
+    std::vector<typename Rows::Real> buffer;
+    const auto row = stored(x, i, buffer);
+    for (Size t = 0; t < row.nonzeros; ++t)
+        step[std::size_t(row.index ? Size(row.index[t]) : t)] += double(row.value[t]);
+    return length(step.data(), x.d);
+}
+
+// What the objective adds up for a row of weight 1 at point j; infinite where that overflows.
 template <class Rows, class C, class At>
 double cost(const Rows& x, Size i, const Points<C>& points, Size j, At at) {
-    if (points.metric == Metric::euclidean) return squared_distance(x, i, points, j, at);
+    if (points.metric == Metric::euclidean) {
+        const double d2 = squared_distance(x, i, points, j, at);
+        if (std::isfinite(d2)) return d2;
+        // A part of the sum overflowed, which need not be true of the whole.
+        const double distance = far_distance(x, i, at) * points.scale;
+        return distance * distance;
+    }
     if (points.metric == Metric::manhattan) return manhattan_distance(x, i, points, j, at);
     std::vector<typename Rows::Real> buffer;
     const double apart =
         one_minus_cos(stored(x, i, buffer), x.norms[i], at, points.norms[std::size_t(j)]);
     return points.metric == Metric::cosine ? apart : angle_of(apart) * angle_of(apart);
 }
-template <class Rows, class C>
-double cost(const Rows& x, Size i, const Points<C>& points, Size j) {
+// fn(at), where at(f) is the value of feature f of point j.
+template <class C, class Fn>
+double with_values(const Points<C>& points, Size j, Fn fn) {
     if (points.sparse) {
         const SparseVector<C>& c = (*points.sparse)[std::size_t(j)];
-        return cost(x, i, points, j, [&](Size f) { return double(c.at(f)); });
+        return fn([&](Size f) { return double(c.at(f)); });
     }
     const C* c = points.values + j * points.d;
-    return cost(x, i, points, j, [&](Size f) { return double(c[f]); });
+    return fn([&](Size f) { return double(c[f]); });
+}
+template <class Rows, class C>
+double cost(const Rows& x, Size i, const Points<C>& points, Size j) {
+    return with_values(points, j, [&](auto at) { return cost(x, i, points, j, at); });
+}
+template <class Rows, class C>
+double far_distance(const Rows& x, Size i, const Points<C>& points, Size j) {
+    return with_values(points, j, [&](auto at) { return far_distance(x, i, at); });
 }
 
 // A thread spreads out one point at a time and measures the rows that own it.
@@ -204,7 +231,7 @@ Scatter scatter(const Rows& x, const Points<C>& points, const std::int32_t* labe
     for_own_distances(x, points, labels, threads, [&](Size i, double d2, int worker) {
         Scatter& part = parts[std::size_t(worker)];
         part.plain.add(d2);
-        if (x.weights) part.weighted.add(x.weights[i] * d2);
+        if (x.weights && x.weights[i] > 0) part.weighted.add(x.weights[i] * d2);
     });
     Scatter& all = parts.front();
     for (std::size_t p = 1; p < parts.size(); ++p) {
@@ -335,9 +362,11 @@ void transform(const Rows& x, const Points<typename Rows::Real>& points,
             for (Size j = 0; j < k; ++j) {
                 double own = cost_by_score(x, i, norm2, centroids, j,
                                            score[std::size_t((i - begin) * k + j)]);
-                if (own < 0) own = cost(x, i, points, j);
-                out[i * k + j] =
-                    typename Rows::Real(distance_of(points.metric, own) / points.scale);
+                if (!(own >= 0 && std::isfinite(own))) own = cost(x, i, points, j);
+                double distance = distance_of(points.metric, own) / points.scale;
+                if (points.metric == Metric::euclidean && !std::isfinite(own))
+                    distance = far_distance(x, i, points, j);
+                out[i * k + j] = typename Rows::Real(distance);
             }
         }
     });

@@ -16,10 +16,16 @@ public:
     static constexpr int lowest_exponent = -1088;
     static constexpr int digits = 68;
 
+    // Infinity, or NaN, makes the total infinite.
     void add(double value) {
         const std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
         const int biased = int(bits >> 52) & 0x7ff;
         if ((bits << 1) == 0) return;
+        // More than finite terms can make up for: the topmost digit is beyond their sums.
+        if (biased == 0x7ff) {
+            word_[digits - 1] += (bits >> 63) ? -infinite : infinite;
+            return;
+        }
         std::uint64_t mantissa = bits & 0xfffffffffffffULL;
         if (biased) mantissa |= 1ULL << 52;
         const int position = (biased ? biased : 1) - 1075 - lowest_exponent;
@@ -70,6 +76,10 @@ public:
     std::array<std::int64_t, digits>& words() { return word_; }
 
 private:
+    // What infinity adds to the topmost digit: 2^40 rows of finite terms stay below it, and 2^40
+    // infinite terms do not overflow.
+    static constexpr std::int64_t infinite = std::int64_t(1) << 22;
+
     // Brings every digit but the topmost into [0, 2^32): one form per value.
     void carry() {
         std::int64_t over = 0;
