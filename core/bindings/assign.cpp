@@ -236,8 +236,12 @@ void bind_assign(nb::module_& m) {
              [](AnyCentroids& any, Size bytes) { any.visit([&](auto& c) { c.set_room(bytes); }); })
         .def("has_lists",
              [](AnyCentroids& any) {
-                 return any.visit(
-                     [&](const auto& c) { return c.panels(false, Threads{}).postings != nullptr; });
+                 // Whoever holds the lock of the layouts may wait for the interpreter's.
+                 return unlocked(1, [&](const Threads& threads) {
+                     return any.visit([&](const auto& c) {
+                         return c.panels(false, threads).postings != nullptr;
+                     });
+                 });
              })
         .def(
             "first_look",

@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -76,6 +77,18 @@ nb::object to_numpy(const std::vector<T>& values, std::vector<std::size_t> shape
 
 inline void require(bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
+}
+
+// Are all labels in [0, k)? Labels are checked in every iteration, so without a branch: one outside
+// leaves a sign.
+inline void require_labels(const std::int32_t* labels, Size n, Size k) {
+    const auto high = std::uint32_t(std::min(k, largest_k) - 1);
+    std::uint32_t signs = 0;
+    for (Size i = 0; i < n; ++i) {
+        const auto label = std::uint32_t(labels[i]);
+        signs |= label | (high - label);
+    }
+    require(!(signs >> 31), "a label is out of range");
 }
 
 void bind_rows(nb::module_& m);

@@ -107,9 +107,10 @@ auto on_rows(const Block& block, int n_jobs, Fn fn) {
     });
 }
 
-const std::int32_t* labels_of(const std::optional<Labels>& labels, Size n) {
+const std::int32_t* labels_of(const std::optional<Labels>& labels, Size n, Size k) {
     if (!labels) return nullptr;
     require(Size(labels->shape(0)) == n, "there must be one label per row");
+    require_labels(labels->data(), n, k);
     return labels->data();
 }
 
@@ -132,7 +133,7 @@ void lengths(const Block& block, const Array<double, 1>& out, int n_jobs) {
             std::vector<R> buffer;
             for (Size i = begin; i < end; ++i) {
                 const auto row = stored(x, i, buffer);
-                out.data()[i] = length(row.value, row.nonzeros);
+                out.data()[i] = row_length(row.value, row.nonzeros);
             }
         });
         return 0;
@@ -217,8 +218,8 @@ template <class Centres>
 std::pair<ExactSum, ExactSum> scatter_of(const Block& block, const Centres& centres,
                                          const std::optional<Labels>& labels, int exponent,
                                          int n_jobs) {
-    const std::int32_t* own = labels_of(labels, row_count(block.rows));
     return on_points(centres, block, exponent, [&](const auto& points) {
+        const std::int32_t* own = labels_of(labels, row_count(block.rows), points.k);
         const Scatter all = on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
             return scatter(x, points, own, threads);
         });
@@ -230,8 +231,8 @@ template <class Centres>
 void own_distances(const Block& block, const Centres& centres, const Labels& labels, int exponent,
                    const Array<double, 1>& out, int n_jobs) {
     require(Size(out.shape(0)) == row_count(block.rows), "out must have one entry per row");
-    const std::int32_t* own = labels_of(labels, row_count(block.rows));
     on_points(centres, block, exponent, [&](const auto& points) {
+        const std::int32_t* own = labels_of(labels, row_count(block.rows), points.k);
         on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
             for_own_distances(x, points, own, threads,
                               [&](Size i, double d2, int) { out.data()[i] = d2; });

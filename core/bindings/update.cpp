@@ -24,18 +24,6 @@ void require_kind(const Sums& sums, const Block& block) {
     require(!dense || !sums.sparse(), "sparse sums are of CSR rows");
 }
 
-// Are all labels in [0, k)? They are looked at in every iteration, so many at a time: one outside
-// leaves a sign.
-void require_labels(const std::int32_t* labels, Size n, Size k) {
-    const auto high = std::uint32_t(std::min(k, largest_k) - 1);
-    std::uint32_t signs = 0;
-    for (Size i = 0; i < n; ++i) {
-        const auto label = std::uint32_t(labels[i]);
-        signs |= label | (high - label);
-    }
-    require(!(signs >> 31), "a label is out of range");
-}
-
 void relabel(Sums& sums, const Block& block, const std::optional<Labels>& labels,
              const Labels& summed, int n_jobs) {
     const Size n = row_count(block.rows);

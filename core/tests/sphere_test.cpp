@@ -74,7 +74,17 @@ TEST(lengths_at_any_magnitude) {
     }
     const std::vector<double> none(5, 0.0), tiny(5, 0x1p-1060);
     CHECK_EQ(length(none.data(), 5), 0.0);
-    CHECK(length(tiny.data(), 5) < shortest);  // counts as 0, and says so
+    CHECK(length(tiny.data(), 5) < shortest);
+}
+
+// Of a row too short for products of its own dtype nothing is known but that it is short.
+TEST(rows_of_subnormal_length_have_length_0) {
+    const std::vector<double> wide(1, 0x1p-1022), tiny(5, 0x1p-1060);
+    CHECK_EQ(row_length(wide.data(), 1), 0x1p-1022);
+    CHECK_EQ(row_length(tiny.data(), 5), 0.0);
+    const std::vector<float> narrow(1, 0x1p-126f), faint_one(1, 0x1.fffffcp-127f);
+    CHECK_EQ(row_length(narrow.data(), 1), 0x1p-126);
+    CHECK_EQ(row_length(faint_one.data(), 1), 0.0);
 }
 
 TEST(directions_have_length_one) {

@@ -301,8 +301,8 @@ def refuse_nonfinite(survey: _core.Survey, what: str = "X", first_row: int = 0) 
         )
 
 
-# Rows shorter than the smallest normal number count as 0; longer ones than this might overflow.
-_SHORTEST, _LONGEST = 2.0**-1022, 2.0**1000
+# Squares and products of longer rows might overflow.
+_LONGEST = 2.0**1000
 
 
 class Lengths(NamedTuple):
@@ -315,9 +315,8 @@ class Lengths(NamedTuple):
 
     @staticmethod
     def of(norms: Double) -> Lengths:
-        """Sets those of rows without a direction to 0."""
-        zeros = np.flatnonzero(norms < _SHORTEST)
-        norms[zeros] = 0
+        """Rows of length 0 have no direction: the core gives it to all that are too short."""
+        zeros = np.flatnonzero(norms == 0)
         first = int(zeros[0]) if len(zeros) else -1
         return Lengths(float(norms.max()), int(norms.argmax()), len(zeros), first)
 
@@ -329,8 +328,9 @@ class Lengths(NamedTuple):
             )
         if self.zeros and zero_rows == "error":
             raise ValueError(
-                f"X must not have rows of zeros for metric={metric!r}, which have no direction, "
-                f"but it has {self.zeros}, the first of which is row {self.first_zero}; "
+                f"X must not have rows of zeros for metric={metric!r}, nor rows shorter than the "
+                f"smallest normal number of their dtype, which have no direction, but it has "
+                f"{self.zeros}, the first of which is row {self.first_zero}; "
                 "zero_rows='keep' keeps them, in no cluster."
             )
 

@@ -50,6 +50,15 @@ double length(const R* values, Size n) {
     return std::sqrt(kernels<R>().square_sum(values, nullptr, n, scale).value()) / scale;
 }
 
+// The same for a row, of which only the direction counts: 0 if the row is shorter than the smallest
+// normal number of its dtype. Products with such a row lose bits to underflow, or all of them, and
+// weights divided by its length may overflow.
+template <class R>
+double row_length(const R* values, Size n) {
+    const double own = length(values, n);
+    return own < double(std::numeric_limits<R>::min()) ? 0.0 : own;
+}
+
 // v / |v| rounded to R; false, and nothing written, if v is not longer than `least`.
 template <class R>
 bool direction(const double* v, Size d, double least, R* out) {

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from exactmeans import _core
-from exactmeans._validation import Double, Lengths, Matrix
+from exactmeans._validation import Double, Matrix
 from exactmeans.engines.local import LocalEngine
 from exactmeans.engines.seeding import add_weights, weight_sums
 
@@ -121,6 +121,4 @@ class SiteSeeding:
     def _stage(self, rows: Matrix) -> None:
         self._points.unstage()
         few = LocalEngine([rows], None, 1, self._engine.metric)
-        if few.norms is not None:
-            Lengths.of(few.norms)
         self._points.stage(few.loaded(0).rows, list(range(rows.shape[0])))
