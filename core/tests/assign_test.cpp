@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <string_view>
 
 #include "check.hpp"
 #include "exactmeans/assign/registry.hpp"
@@ -355,6 +356,90 @@ TEST(lloyd_gives_the_nearest_centre) {
         }
         CHECK_EQ(labels[std::size_t(i)], best);
     }
+}
+
+namespace {
+
+// Some centres out of range, or so far beyond the rows that no bound could follow them, in a plan
+// that takes them there and back.
+template <class R>
+void check_far(const std::string& name, double far, bool out_of_range, Size d, Frame<R> frame = {},
+               double size = 1) {
+    Random random(9);
+    constexpr Size n = 400, k = 40;
+    Matrix<R> x = blobs<R>(random, n, d, 8, 0.3);
+    for (R& v : x.values) v = random.coin() ? R(double(v) * size) : R(0);
+    const Case<R> c{name, x, first_rows(x, k), frame};
+    // Which centres are far at each step.
+    const std::vector<std::vector<Size>> away{{1},        {1},    {}, {}, {},
+                                              {0, 7, 39}, {0, 7}, {}, {}, {3}};
+    std::vector<Matrix<R>> plan;
+    Matrix<R> near = c.centres;
+    for (const auto& which : away) {
+        for (R& v : near.values) v = R(double(v) * (1 + 0.02 * random.normal()));
+        plan.push_back(near);
+        for (const Size j : which)
+            for (Size f = 0; f < d; ++f)
+                if (f == 0 || random.coin()) plan.back()(j, f) = R(random.coin() ? far : -far);
+    }
+    plan.push_back(near);
+    plan.emplace_back(k, d, [&] { return random.coin() ? far : -far; });
+    plan.push_back(near);
+    const Csr<R, std::int32_t> csr(x);
+    for (const bool dense : {true, false}) {
+        const AnyRows rows = dense ? AnyRows(x.rows()) : AnyRows(csr.rows());
+        const Trace wanted = follow<R>("lloyd", rows, c, plan, 2);
+        // A centre out of range is nobody's label while another is in range.
+        for (std::size_t step = 0; out_of_range && step < away.size(); ++step)
+            for (const std::int32_t label : wanted.labels[step])
+                CHECK(std::find(away[step].begin(), away[step].end(), label) == away[step].end());
+        if (out_of_range) CHECK(wanted.labels[plan.size() - 2] == Labels(std::size_t(n), 0));
+        for (const Registered<R>& entry : registry<R>) {
+            if (!(dense ? entry.traits.dense : entry.traits.csr)) continue;
+            for (const int n_jobs : {1, 3}) {
+                const Trace got = follow<R>(entry.traits.name, rows, c, plan, n_jobs);
+                check_trace(name + (dense ? " dense " : " csr ") + entry.traits.name + ", step",
+                            got, wanted, n * k + n + k * k);
+                // Bounds begin anew and are of use again.
+                const bool bounds = std::string_view(entry.traits.name) == "hamerly";
+                if (bounds && dense && frame.exponent == 0) CHECK(got.tallies[4].distances < n * k);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST(centres_out_of_range_float) {
+    for (const Size d : {2, 30}) {
+        check_far<float>("1e20", 1e20, true, d);
+        check_far<float>("3e38", 3e38, true, d);
+        check_far<float>("tiny rows", 1, true, d, {100, {}}, 1e-38);
+        check_far<float>("shifted", 1e30, true, d, {0, std::vector<float>(std::size_t(d), 0.25f)});
+    }
+}
+TEST(centres_out_of_range_double) {
+    for (const Size d : {2, 30}) {
+        check_far<double>("1e160", 1e160, true, d);
+        check_far<double>("1e308", 1e308, true, d);
+        check_far<double>("tiny rows", 1e100, true, d, {376, {}}, 1e-200);
+        // Packed values overflow although norms do not.
+        check_far<double>("tiniest rows", 0x1p-370, true, d, {700, {}}, 0x1p-980);
+    }
+}
+TEST(centres_far_beyond_the_rows) {
+    for (const Size d : {2, 30}) {
+        check_far<double>("1e40", 1e40, false, d);
+        check_far<double>("1e13", 1e13, false, d);
+        check_far<double>("1e9", 1e9, false, d);
+        check_far<float>("1e13", 1e13, false, d);
+        check_far<float>("1e9", 1e9, false, d);
+        check_far<float>("small rows", 1, false, d, {}, 1e-12);
+    }
+}
+
+TEST(kdtree_refuses_more_rows_than_it_can_number) {
+    CHECK_THROWS(make_assigner<float>("kdtree", Size(1) << 31, 2), std::invalid_argument);
 }
 
 TEST(the_registry_knows_its_algorithms) {

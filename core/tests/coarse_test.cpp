@@ -176,8 +176,8 @@ void check_centres(Size k, bool signs) {
     const Matrix<R> centres = centres_of<R>(k, signs, random);
     const Centroids<R> dense(centres.values.data(), k, d, Frame<R>{}, threads),
         sparse(sparse_of(centres), d, Frame<R>{}, threads);
-    check_scores(Coarse<R>::of(dense, threads), dense, signs, random);
-    check_scores(Coarse<R>::of(sparse, threads), sparse, signs, random);
+    check_scores(*Coarse<R>::of(dense, threads), dense, signs, random);
+    check_scores(*Coarse<R>::of(sparse, threads), sparse, signs, random);
 }
 
 // Centres that moved are put into the layout one by one: of two that share words one, the other, or
@@ -235,7 +235,8 @@ void check_kernels(Size k) {
     const Threads threads{1};
     const Matrix<R> centres = centres_of<R>(k, true, random);
     const Centroids<R> centroids(centres.values.data(), k, d, Frame<R>{}, threads);
-    const Coarse<R>& coarse = Coarse<R>::of(centroids, threads);
+    const auto held = Coarse<R>::of(centroids, threads);
+    const Coarse<R>& coarse = *held;
     constexpr Size n = 40;
     const Csr<R, I> csr(
         Matrix<R>(n, d, [&] { return random.below(4) ? 0.0 : random.uniform(-1, 1); }));
@@ -363,7 +364,8 @@ void check_nearest(Size k, bool signs) {
     Matrix<R> centres = centres_of<R>(k, signs, random);
     for (Size f = 0; f < d; ++f) centres(7, f) = centres(3, f);
     const Centroids<R> centroids(sparse_of(centres), d, Frame<R>{}, threads);
-    const Coarse<R>& coarse = Coarse<R>::of(centroids, threads);
+    const auto held = Coarse<R>::of(centroids, threads);
+    const Coarse<R>& coarse = *held;
     constexpr Size n = 300;
     Matrix<R> x = rows_of<R>(n, signs, random);
     for (Size i = d; i < n; i += 2) {

@@ -41,7 +41,8 @@ bool nearest_in_group(const Grouping& groups, const Centroids<R>& centroids, Siz
 template <class Grouping, class R>
 void check_gaps(const Matrix<R>& centres, Frame<R> frame, double unit, double tight) {
     const Centroids<R> centroids(centres.row(0), centres.n, centres.d, frame, Threads{});
-    const Grouping& groups = Grouping::of(centroids, true, Threads{});
+    const auto held = Grouping::of(centroids, true, Threads{});
+    const Grouping& groups = *held;
     Gaps<R> gaps(centres.n, padded<float>(groups.count()));
     gaps.update(groups, centroids, unit, Threads{2});
     std::vector<float> alone(static_cast<std::size_t>(centres.n));

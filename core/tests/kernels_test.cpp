@@ -3,10 +3,12 @@
 #include "exactmeans/kernels.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "check.hpp"
 #include "exactmeans/centroids.hpp"
+#include "exactmeans/slot_rows.hpp"
 #include "isas.hpp"
 #include "samples.hpp"
 
@@ -278,8 +280,50 @@ void check_extremes() {
     }
 }
 
+// Centres out of range have infinite scores or NaN. Neither wins, wherever in a panel it stands;
+// among nothing else, the first centre does.
+template <class R>
+void check_overflow() {
+    Random random(11);
+    const R far = std::numeric_limits<R>::max() / 4;
+    for (const Size k : every_k)
+        for (const Size d : {3, 40}) {
+            Matrix<R> x(29, d, [&] { return random.normal(); });
+            for (Size f = 0; f < d; ++f) x(0, f) = 0;
+            Matrix<R> centres(k, d, [&] { return random.normal(); });
+            const Size only = random.below(k + 1);  // in range, but k: none
+            for (Size j = 0; j < k; ++j)
+                for (Size f = 0; f < d && j != only; ++f)
+                    centres(j, f) = random.coin() ? far : -far;
+            const Centroids<R> centroids(centres.values.data(), k, d, {}, Threads{});
+            CHECK_EQ(centroids.in_range(), k == 1 && only == 0);
+            std::vector<const R*> rows;
+            for (Size i = 0; i < x.n; ++i) rows.push_back(x.row(i));
+            const Csr<R, std::int32_t> csr(x);
+            for (const Kernels<R>* table : tables<R>()) {
+                Labels label(rows.size(), -1);
+                std::vector<R> score(rows.size());
+                const auto check = [&] {
+                    CHECK(label == Labels(rows.size(), only < k ? std::int32_t(only) : 0));
+                    for (const R own : score) CHECK_EQ(std::isfinite(own), only < k);
+                    std::fill(label.begin(), label.end(), -1);
+                };
+                table->nearest_dense(rows.data(), x.n, nullptr, centroids.panels(true, Threads{}),
+                                     {label.data(), score.data(), nullptr});
+                check();
+                SlotRows<R> slots;
+                const Panels<R> panels = centroids.panels(false, Threads{});
+                table->nearest_csr(slots.load(csr.rows(), panels, 0, nullptr, x.n), x.n, panels,
+                                   {label.data(), score.data(), nullptr});
+                check();
+            }
+        }
+}
+
 }  // namespace
 
+TEST(overflow_float) { check_overflow<float>(); }
+TEST(overflow_double) { check_overflow<double>(); }
 TEST(dense_float) { check_all_shapes<float>(100, false); }
 TEST(dense_double) { check_all_shapes<double>(100, false); }
 TEST(csr_float) { check_all_shapes<float>(100, true); }

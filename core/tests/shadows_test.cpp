@@ -75,13 +75,14 @@ Counts count_axes(Size d, Size rank, double noise) {
 template <class R>
 void check_bounds(const Matrix<R>& x, const Matrix<R>& centres, Frame<R> frame, double tight) {
     const Centroids<R> centroids(centres.row(0), centres.n, centres.d, frame, Threads{});
-    const Groups<R>& groups = Groups<R>::of(centroids, true, Threads{});
+    const auto held = Groups<R>::of(centroids, true, Threads{});
+    const Groups<R>& groups = *held;
     const DenseRows<R> rows = x.rows();
     RowSlacks<R> slacks;
     Work<DenseRows<R>> work(rows, centroids, nullptr, slacks);
     work.look_at_rows(Threads{});
     Shadows<R> shadows(work, slacks.unit(), Threads{2});
-    shadows.update(groups, centroids, Threads{2});
+    shadows.update(held, centroids, Threads{2});
     typename Shadows<R>::Buffers found;
     std::vector<Size> ids;
     for (Size i = x.n - 1; i >= 0; i -= 2) ids.push_back(i);

@@ -64,7 +64,7 @@ void check_reach(bool signs, int exponent) {
     std::iota(slots.rbegin(), slots.rend(), 0u);
     now.set_slots(slots);
     const auto shifts = [&]() -> const Shifts<R>& {
-        return now.template laid_out<Shifts<R>>(false, threads);
+        return *now.template laid_out<Shifts<R>>(false, threads);
     };
     CHECK(!shifts().sifts());  // nothing is known of before
     // Passes over calm rows, of which so few are left over that fewer centres are wild next time.
@@ -146,7 +146,7 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
         for (Size f = 20; f < d; ++f) centres(j, f) = 0;
     Centroids<R> now(centres.values.data(), centres_in_all, d, frame, threads);
     const auto shifts = [&]() -> const Shifts<R>& {
-        return now.template laid_out<Shifts<R>>(false, threads);
+        return *now.template laid_out<Shifts<R>>(false, threads);
     };
     const auto move = [&](Size from, double by) {
         for (Size j = from; j < centres_in_all; ++j)
@@ -244,7 +244,7 @@ void check_wide_table(const Threads& threads) {
     for (Size j = 0; j < centres; j += 5) now[std::size_t(j)] = then[std::size_t(j)];
     Centroids<R> centroids(then, wide, Frame<R>{}, threads);
     const auto shifts = [&]() -> const Shifts<R>& {
-        return centroids.template laid_out<Shifts<R>>(false, threads);
+        return *centroids.template laid_out<Shifts<R>>(false, threads);
     };
     shifts().tell({1000, 40000, 10, 60});
     centroids.move(now, threads);
@@ -296,7 +296,7 @@ TEST(groups_are_of_use_while_few_labels_change_and_few_rows_are_left) {
     Centroids<double> now(centres.values.data(), few, d, Frame<double>{}, threads);
     const auto after = [&](Size changed, Size left) {
         const auto seen = [&]() -> const Shifts<double>& {
-            return now.laid_out<Shifts<double>>(false, threads);
+            return *now.laid_out<Shifts<double>>(false, threads);
         };
         seen().tell({1000, 40000, changed, left});
         for (Size j = 0; j < few; ++j) centres(j, j) += 1e-3;
@@ -322,12 +322,12 @@ TEST(both_layouts_keep_within_the_room) {
         Matrix<double> centres = sparse_matrix<double>(k, random, false, 1.0);
         Centroids<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
         now.set_room(d * (Coarse<double>::bytes(k) + more));
-        now.laid_out<Shifts<double>>(false, threads).tell({1000, 40000, 10, 60});
+        now.laid_out<Shifts<double>>(false, threads)->tell({1000, 40000, 10, 60});
         for (Size j = 0; j < far + near; ++j) centres(j, 0) += 0.5;
         now.move(centres.values.data(), threads);
-        const auto& shifts = now.laid_out<Shifts<double>>(false, threads);
-        CHECK(shifts.sifts());  // by a table alone, if need be
-        CHECK_EQ(shifts.wild().k(), more == room ? Size(64) : Size(0));
+        const auto shifts = now.laid_out<Shifts<double>>(false, threads);
+        CHECK(shifts->sifts());  // by a table alone, if need be
+        CHECK_EQ(shifts->wild().k(), more == room ? Size(64) : Size(0));
     }
 }
 
@@ -338,7 +338,7 @@ TEST(a_table_alone_is_made_where_it_pays) {
     Centroids<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
     const auto after = [&](Size nonzeros, Size changed, Size left) -> const Steps<double>& {
         const auto seen = [&]() -> const Steps<double>& {
-            return now.laid_out<Steps<double>>(false, threads);
+            return *now.laid_out<Steps<double>>(false, threads);
         };
         seen().tell({1000, nonzeros, changed, left});
         for (Size j = 0; j < near; ++j) centres(j, j) += 1e-3;
@@ -379,10 +379,10 @@ TEST(a_table_is_not_longer_than_what_looks_at_it) {
         for (Size j = 0; j < k; ++j) centres[std::size_t(j)].push(j, 1.0);
         Centroids<double> now(centres, columns, Frame<double>{}, threads);
         for (int pass = 0; pass < 2; ++pass) {
-            now.laid_out<Steps<double>>(false, threads).tell({1000, 500, 10, 10});
+            now.laid_out<Steps<double>>(false, threads)->tell({1000, 500, 10, 10});
             centres[0].value[0] += 0.5;
             now.move(centres, threads);
         }
-        CHECK_EQ(now.laid_out<Steps<double>>(false, threads).sifts(), more == 0);
+        CHECK_EQ(now.laid_out<Steps<double>>(false, threads)->sifts(), more == 0);
     }
 }

@@ -14,6 +14,11 @@ namespace exactmeans {
 inline constexpr float up32 = 1 + 0x1p-20f, down32 = 1 - 0x1p-20f;
 // What stands for "no centre there": far beyond all distances, and safe to subtract from.
 inline constexpr float nowhere = 0x1p120f;
+// No lower bound is above this, so that "nowhere" stays apart from all bounds.
+inline constexpr float farthest = 0x1p100f;
+// Bounds are kept while no centre is longer than this, in units: sums of movements then stay below
+// `farthest`, and are not so large that float32 forgets the bounds beside them.
+inline constexpr double longest_bounded = 0x1p40;
 
 // The nearest float32 that is not below (above).
 inline float round_up(double x) { return float(x + (x < 0 ? -x : x) * 0x1p-23); }

@@ -61,7 +61,8 @@ public:
     // decides rows that share no feature with any of them; norm_terms says how many roundings that
     // took (see slack.hpp).
     void set_norms(const double* norms2, Size norm_terms) {
-        for (Size j = 0; j < k_; ++j) start_[std::size_t(j)] = R(0.5 * norms2[j]);
+        for (Size j = 0; j < k_; ++j)
+            if (std::isfinite(start_[std::size_t(j)])) start_[std::size_t(j)] = R(0.5 * norms2[j]);
         norm_terms_ = norm_terms;
         norms_given_ = true;
         ++version_;
@@ -69,8 +70,13 @@ public:
     bool norms_given() const { return norms_given_; }
     Size norm_terms() const { return norm_terms_; }
     const R* start() const { return start_.data(); }
-    // |c|^2 as scores see the centre, in float64.
+    // |c|^2 as scores see the centre, in float64; infinite where that overflows.
     double norm2(Size j) const { return norm2_[std::size_t(j)]; }
+    // Is every score of a row in the frame's range finite? A centre out of range has an infinite
+    // start, and so a score that is infinite or NaN with every row (docs/numerics.md, "Range").
+    bool in_range() const { return in_range_; }
+    // The length of the longest centre.
+    double longest() const { return longest_; }
 
     // Puts the centres elsewhere and says how far each went. next(j, buffer) gives the new place of
     // centre j, in the buffer or not, or null if it stays; then the followers go where leader is.
@@ -131,18 +137,20 @@ public:
     Size version() const { return version_; }
     Size moves(Size j) const { return moves_[std::size_t(j)]; }
 
-    // The centres in another layout (groups.hpp, singles.hpp), made when first asked for, shared by
-    // all blocks and brought up to date. There is one such layout at a time.
+    // The centres in another layout (groups.hpp, singles.hpp), made on first use, shared by all
+    // blocks and brought up to date. One such layout is cached; a layout that another one replaces
+    // lives as long as somebody holds it, but is not updated any more.
     template <class L>
-    const L& laid_out(bool dense, const Threads& threads) const {
+    std::shared_ptr<const L> laid_out(bool dense, const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
-        auto* own = std::any_cast<std::shared_ptr<L>>(&other_layout_);
-        if (!own || (*own)->dense() != dense) {
-            other_layout_ = std::make_shared<L>(*this, dense);
-            own = std::any_cast<std::shared_ptr<L>>(&other_layout_);
+        const auto* cached = std::any_cast<std::shared_ptr<L>>(&other_layout_);
+        std::shared_ptr<L> own = cached ? *cached : nullptr;
+        if (!own || own->dense() != dense) {
+            own = std::make_shared<L>(*this, dense);
+            other_layout_ = own;
         }
-        (*own)->update(*this, threads);
-        return **own;
+        own->update(*this, threads);
+        return own;
     }
 
     // The layout for dense or CSR rows; centres that moved are packed anew.
@@ -157,10 +165,10 @@ public:
     Panels<float> narrow_panels(const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
         if (narrow_version_ != version_) {
-            narrow_version_ = version_;
             narrow_start_.assign(std::size_t(padded<float>(k_)),
                                  std::numeric_limits<float>::infinity());
             std::copy_n(start_.begin(), k_, narrow_start_.begin());
+            narrow_version_ = version_;
         }
         return narrow_.panels(sparse_, d_, frame_, narrow_start_.data(), threads);
     }
@@ -221,6 +229,10 @@ private:
           layout_(k),
           narrow_(k) {
         if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
+        if (frame_.metric == Metric::manhattan) {
+            dense_l1_start_.assign(start_.size(), std::numeric_limits<R>::infinity());
+            std::fill_n(dense_l1_start_.begin(), k_, R(0));
+        }
     }
 
     // Small centres are not worth waking a thread each.
@@ -246,6 +258,7 @@ private:
         for (Size j = 0; j < k_; ++j) journey.movement.add(j, journey.own2[std::size_t(j)]);
         norms_given_ = false;
         norm_terms_ = 1;
+        find_range();
         ++version_;
         return std::move(journey.movement);
     }
@@ -302,6 +315,12 @@ private:
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
             for (Size j = begin; j < end; ++j) set_norm(j, norm2_of(j));
         });
+        find_range();
+    }
+    void find_range() {
+        in_range_ = std::all_of(start_.begin(), start_.begin() + k_,
+                                [](R start) { return std::isfinite(start); });
+        longest_ = std::sqrt(*std::max_element(norm2_.begin(), norm2_.end()));
     }
     double norm2_of(Size j) const {
         if (!sparse())
@@ -314,29 +333,38 @@ private:
             .value();
     }
     void set_norm(Size j, double norm2) {
-        norm2_[std::size_t(j)] = norm2;
-        start_[std::size_t(j)] = start_of(j, norm2);
+        // A compensated sum that overflows is NaN.
+        norm2_[std::size_t(j)] =
+            std::isfinite(norm2) ? norm2 : std::numeric_limits<double>::infinity();
+        start_[std::size_t(j)] = start_of(j, norm2_[std::size_t(j)]);
     }
 
-    // What is added to the chain of a score. Unit vectors differ in nothing but the product.
+    // What is added to the chain of a score; infinite if the centre is out of range. Unit vectors
+    // differ in nothing but the product.
     R start_of(Size j, double norm2) const {
+        constexpr double largest = double(std::numeric_limits<R>::max());
+        constexpr R out_of_range = std::numeric_limits<R>::infinity();
         switch (frame_.metric) {
             case Metric::euclidean:
-                return R(0.5 * norm2);
-            case Metric::manhattan:
-                return sparse() ? R(norm1(sparse_master(j).value.data(), sparse_master(j).size())
-                                        .value())
-                                : R(norm1(master(j), d_).value());
+                // Of a quarter of the largest number the other three are for x.c. Values are
+                // packed times the square of the scale, and none is above the length.
+                return 0.5 * norm2 <= largest / 4 && std::sqrt(norm2) * frame_.scale() <= largest
+                           ? R(0.5 * norm2)
+                           : out_of_range;
+            case Metric::manhattan: {
+                const double sum =
+                    (sparse() ? norm1(sparse_master(j).value.data(), sparse_master(j).size())
+                              : norm1(master(j), d_))
+                        .value();
+                return sum <= largest ? R(sum) : out_of_range;
+            }
             default:
                 return R(0);
         }
     }
-    // Dense rows meet every feature of a centre, so that their L1 distance starts at nothing.
+    // Dense rows meet every feature of a centre, so that their L1 distance starts at 0.
     const R* start_for(bool dense) const {
-        if (!dense || frame_.metric != Metric::manhattan) return start_.data();
-        from_zero_.assign(start_.size(), std::numeric_limits<R>::infinity());
-        std::fill(from_zero_.begin(), from_zero_.begin() + k_, R(0));
-        return from_zero_.data();
+        return dense && frame_.metric == Metric::manhattan ? dense_l1_start_.data() : start_.data();
     }
 
     Size k_, d_;
@@ -344,7 +372,10 @@ private:
     std::vector<R> master_;
     std::vector<SparseVector<R>> sparse_;
     std::vector<R> start_;
+    std::vector<R> dense_l1_start_;  // fixed, since several threads read it
     std::vector<double> norm2_;
+    bool in_range_ = true;
+    double longest_ = 0;
     Size norm_terms_ = 1;
     bool norms_given_ = false;
     Size version_ = 0;
@@ -356,7 +387,6 @@ private:
     mutable Size narrow_version_ = -1;
     mutable std::any other_layout_;
     mutable Spares spares_;
-    mutable std::vector<R> from_zero_;
 };
 
 }  // namespace exactmeans

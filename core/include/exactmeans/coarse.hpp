@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -62,7 +63,7 @@ public:
     // Bytes per feature of so many centres.
     static Size bytes(Size k) { return CoarsePanels::padded(k) + 2 * k; }
 
-    static const Coarse& of(const Centroids<R>& centroids, const Threads& threads) {
+    static std::shared_ptr<const Coarse> of(const Centroids<R>& centroids, const Threads& threads) {
         return centroids.template laid_out<Coarse>(false, threads);
     }
     bool dense() const { return false; }
@@ -94,17 +95,17 @@ public:
     // Brings the layout of all centres up to date.
     void update(const Centroids<R>& centroids, const Threads& threads) {
         if (version_ == centroids.version()) return;
-        version_ = centroids.version();
+        version_ = -1;
         find_steps(centroids, threads);
         pack(centroids, threads);
+        version_ = centroids.version();
     }
     // The same where only some centres have moved, from `then`; all others are up to date.
     void update(const Centroids<R>& centroids, const std::vector<Size>& moved,
                 const std::vector<SparseVector<R>>& then, const Threads& threads) {
-        if (version_ < 0 || !centroids.sparse() || 4 * Size(moved.size()) > k_ ||
-            !make_room(centroids, moved))
-            return update(centroids, threads);
-        version_ = centroids.version();
+        const bool some = version_ >= 0 && centroids.sparse() && 4 * Size(moved.size()) <= k_;
+        version_ = -1;
+        if (!some || !make_room(centroids, moved)) return update(centroids, threads);
         take_starts(centroids);
         std::vector<char> stale(centre_.size());
         for (const Size j : moved) stale[std::size_t(place(j))] = 1;
@@ -115,6 +116,7 @@ public:
                 patch(centroids, then, low, stale[std::size_t(low)],
                       stale[std::size_t(low + half)]);
         });
+        version_ = centroids.version();
     }
 
     // Holds these centres from now on, in this order. Steps are those of another layout, so that

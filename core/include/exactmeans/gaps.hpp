@@ -44,7 +44,7 @@ public:
         kernels<R>().lower_bounds(slacks_.scored(), ids_.data() + begin, score.data(),
                                   Size(score.size()), far.data());
         for (float& x : far)
-            x = x < nowhere ? round_down(std::min(double(x) * units_, 0x1p100)) : nowhere;
+            x = x < nowhere ? round_down(std::min(double(x) * units_, double(farthest))) : nowhere;
     }
 
 private:
@@ -91,8 +91,9 @@ public:
     const float* nearest() const { return nearest_.data(); }
 
     void forget() {
-        if (version_ < 0) return;
+        if (!known_) return;
         version_ = -1;
+        known_ = false;
         std::fill(gap_.begin(), gap_.end(), -nowhere);
         std::fill(nearest_.begin(), nearest_.end(), -nowhere);
     }
@@ -101,7 +102,7 @@ public:
     void update(const Grouping& groups, const Centroids<R>& centroids, double unit,
                 const Threads& threads) {
         if (version_ == centroids.version()) return;
-        version_ = centroids.version();
+        known_ = true;
         CentreRows<R> centres(centroids, unit, threads);
         std::vector<std::int32_t> all(static_cast<std::size_t>(k_));
         std::iota(all.begin(), all.end(), 0);
@@ -121,10 +122,12 @@ public:
         });
         for (Size j = 0; j < k_; ++j)
             nearest_[std::size_t(j)] = *std::min_element(of(j), of(j) + groups.count());
+        version_ = centroids.version();
     }
 
 private:
     Size k_, pitch_, version_ = -1;
+    bool known_ = false;  // has any gap been written?
     std::vector<float> gap_, nearest_;
 };
 

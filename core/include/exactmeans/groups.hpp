@@ -79,7 +79,8 @@ public:
         if (centroids.sparse()) layout_ = Layout<R>(centroids.layout(), centre_, count_);
     }
 
-    static const Groups& of(const Centroids<R>& centroids, bool dense, const Threads& threads) {
+    static std::shared_ptr<const Groups> of(const Centroids<R>& centroids, bool dense,
+                                            const Threads& threads) {
         return centroids.template laid_out<Groups>(dense, threads);
     }
     template <class Scan>
@@ -100,13 +101,13 @@ public:
 
     void update(const Centroids<R>& centroids, const Threads& threads) {
         if (version_ == centroids.version()) return;
-        version_ = centroids.version();
         copy_ = copies_of(centroids);
         threads.ranges(count_, 1, [&](Size p, Size, int) { pack(centroids, p); });
         if (centroids.sparse())
             view_ = layout_.panels(centroids.sparse_master(), d_, centroids.frame(), start_.data(),
                                    threads);
         for (Size j = 0; j < k_; ++j) packed_[std::size_t(j)] = centroids.moves(j);
+        version_ = centroids.version();
     }
 
 private:

@@ -190,17 +190,19 @@ private:
         for (const SparseVector<M>& centre : master) nonzeros += centre.size();
         // What is rare may be a little out of date: lists have whatever has no slot.
         if (rare_below_ >= 0 && 8 * std::abs(nonzeros - chosen_for_) <= chosen_for_) return;
-        chosen_for_ = nonzeros;
-        const Size before = rare_below_;
-        rare_below_ = asked_ >= 0 ? asked_ : best_rare_below(d, nonzeros);
-        if (rare_below_ > 0) {
-            find_frequent(master, d);
+        const Size before = rare_below_,
+                   below = asked_ >= 0 ? asked_ : best_rare_below(d, nonzeros);
+        rare_below_ = -1;  // until the choice is complete
+        if (below > 0) {
+            find_frequent(master, d, below);
             values_.clear();
         } else if (before != 0) {
             places_ = {};
             postings_ = {};
             values_.clear();
         }
+        rare_below_ = below;
+        chosen_for_ = nonzeros;
     }
 
     Size best_rare_below(Size d, Size nonzeros) const {
@@ -211,7 +213,7 @@ private:
 
     // Slots for the features of enough centres, those of most of them first.
     template <class M>
-    void find_frequent(const Sparse<M>& master, Size d) {
+    void find_frequent(const Sparse<M>& master, Size d, Size rare_below) {
         if (d > largest_sparse_d) throw std::invalid_argument("X must have at most 2^31 columns");
         places_.assign(std::size_t(d), 0u);
         for (const SparseVector<M>& centre : master)
@@ -220,11 +222,11 @@ private:
         Size first[magnitudes + 1] = {};
         const auto magnitude = [&](std::uint32_t count) { return 32 - std::bit_width(count); };
         for (const std::uint32_t count : places_)
-            if (Size(count) >= rare_below_) ++first[magnitude(count) + 1];
+            if (Size(count) >= rare_below) ++first[magnitude(count) + 1];
         for (int m = 0; m < magnitudes; ++m) first[m + 1] += first[m];
         frequent_ = first[magnitudes];
         for (std::uint32_t& place : places_)
-            place = Size(place) >= rare_below_ ? std::uint32_t(first[magnitude(place)]++) : no_slot;
+            place = Size(place) >= rare_below ? std::uint32_t(first[magnitude(place)]++) : no_slot;
     }
 
     // Lists the centres of each feature that has no slot in the panels.

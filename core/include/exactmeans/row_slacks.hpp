@@ -45,14 +45,15 @@ public:
     // norms of centres do, once.
     template <class Rows>
     void look(const Rows& x, const Centroids<R>& centroids, const Threads& threads) {
-        if (Size(norm2_.size()) != x.n) measure(x, centroids.frame(), threads);
+        if (!measured_) measure(x, centroids.frame(), threads);
+        measured_ = true;
         if (norm_terms_ != centroids.norm_terms()) allow(x, centroids, threads);
     }
 
     // Has everything been looked at that bounds against these centres need? Slack that was made for
     // more roundings than there are now is enough.
     bool hold_for(const Centroids<R>& centroids) const {
-        return !gamma_.empty() && norm_terms_ >= centroids.norm_terms();
+        return measured_ && norm_terms_ >= centroids.norm_terms();
     }
 
     template <class Rows>
@@ -131,7 +132,7 @@ private:
     template <class Rows>
     void allow(const Rows& x, const Centroids<R>& centroids, const Threads& threads) {
         constexpr float never = std::numeric_limits<float>::infinity();
-        norm_terms_ = centroids.norm_terms();
+        norm_terms_ = 0;  // until all rows are done
         gamma_.resize(norm2_.size());
         threads.ranges(x.n, 16 * rows_per_task, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) {
@@ -140,21 +141,23 @@ private:
             }
         });
         // Underflow hardly ever matters, so that of the longest possible row will do for all.
-        const Slack longest = x.norms
-                                  ? Slack::directed<R>(x.d, x.d, 1, 0)
-                                  : Slack::of<R>(x.d, x.d, norm_terms_, centroids.frame().exponent);
+        const Slack longest =
+            x.norms ? Slack::directed<R>(x.d, x.d, 1, 0)
+                    : Slack::of<R>(x.d, x.d, centroids.norm_terms(), centroids.frame().exponent);
         const auto at_least = [](double value) {
             return std::max(round_up(value), std::numeric_limits<float>::min());
         };
         absolute_ = at_least(longest.underflow(0) * unit_ * unit_);
         lost_ = longest.underflow(1) > longest.underflow(0) ? at_least(longest.underflow(1) * unit_)
                                                             : 0.0f;
+        norm_terms_ = centroids.norm_terms();
     }
 
     std::vector<R> norm2_;   // as scores see the row: shifted and scaled
     std::vector<R> units2_;  // of directions
     double unit_ = 1;
-    Size norm_terms_ = 0;
+    bool measured_ = false;
+    Size norm_terms_ = 0;  // that slack is made for; 0: none yet
     std::vector<float> norm_, gamma_;
     float absolute_ = 0, lost_ = 0;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -96,6 +97,13 @@ public:
         nearest_by(work, begin, ids, count, out);
     }
 
+    // The same for rows [begin, begin + count) without a second, by canonical scores alone.
+    void nearest_in_order(const Work<Rows>& work, Size begin, Size count) {
+        label.resize(std::size_t(count));
+        score.resize(std::size_t(count));
+        nearest_by(work, begin, nullptr, count, {label.data(), score.data(), nullptr});
+    }
+
     // The same for rows [begin, begin + count), and calls keep(t, some, scores) with all scores of
     // `some` rows from begin + t on; they may be loose.
     template <class Keep>
@@ -141,7 +149,10 @@ public:
             }
             bound(work, t, some);
             for (Size r = 0; r < some; ++r) {
-                if (far_[std::size_t(r)] > near_[std::size_t(r)]) continue;
+                // Of rows too long for float32 nothing is certain.
+                if (std::isfinite(error_[std::size_t(r)]) &&
+                    far_[std::size_t(r)] > near_[std::size_t(r)])
+                    continue;
                 ++open;
                 put_in_order(work, t + r, narrow_scores_.data() + r * k, error_[std::size_t(r)]);
             }

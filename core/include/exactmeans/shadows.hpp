@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "exactmeans/axes.hpp"
@@ -53,11 +54,13 @@ public:
 
     static Size bytes_per_row(Size d) { return 4 * (std::min(Axes::most, d) + 4); }
 
-    // Where the centres are now. Their groups stay.
-    void update(const Groups<R>& groups, const Centroids<R>& centroids, const Threads& threads) {
-        if (version_ == centroids.version()) return;
-        version_ = centroids.version();
-        if (panels_.empty()) lay_out(groups, centroids.k());
+    // Where the centres are now, in these groups.
+    void update(const std::shared_ptr<const Groups<R>>& in, const Centroids<R>& centroids,
+                const Threads& threads) {
+        if (version_ == centroids.version() && in == groups_) return;
+        const Groups<R>& groups = *in;
+        if (in != groups_) lay_out(groups, centroids.k());
+        groups_ = in;
         threads.ranges(centroids.k(), 16, [&](Size begin, Size end, int) {
             for (Size j = begin; j < end; ++j) {
                 Place& place = places_[std::size_t(j)];
@@ -66,6 +69,7 @@ public:
                     groups.copy(j) ? std::numeric_limits<float>::infinity() : place.start;
             }
         });
+        version_ = centroids.version();
     }
 
     // Rows against a group of centres.
@@ -125,6 +129,8 @@ private:
 
     // Each group is a layout of one panel.
     void lay_out(const Groups<R>& groups, Size k) {
+        groups_ = nullptr;
+        panels_.clear();
         places_.resize(std::size_t(k));
         std::vector<Size> widths;
         Size lanes = 0;
@@ -165,6 +171,7 @@ private:
     Size m_;
     std::vector<float> rows_, norm2_, norm_, gamma_;
     Size version_ = -1;
+    std::shared_ptr<const Groups<R>> groups_;  // that the panels are laid out for
     std::vector<Place> places_;
     std::vector<Panels<float>> panels_;  // of each group
     std::vector<float> values_, start_;

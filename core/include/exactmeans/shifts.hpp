@@ -30,7 +30,7 @@ public:
           centres_(std::size_t(k_)) {}
 
     void update(const Centroids<R>& centroids, const Threads& threads) {
-        if (!this->is_new(centroids)) return;
+        if (!this->begin(centroids)) return;
         const std::vector<Size> moved = this->moved_centres(centroids);
         const Told last = this->told();
         if (in_groups()) {
@@ -48,6 +48,7 @@ public:
             if (sifts_) divide(centroids, moved, threads);
         }
         this->remember(centroids, moved, threads);
+        this->finish(centroids);
     }
 
     // All centres, as they are.

@@ -23,7 +23,8 @@ public:
           values_(std::size_t(k_ * d_)),
           start_(std::size_t(k_)) {}
 
-    static const Singles& of(const Centroids<R>& centroids, bool dense, const Threads& threads) {
+    static std::shared_ptr<const Singles> of(const Centroids<R>& centroids, bool dense,
+                                             const Threads& threads) {
         return centroids.template laid_out<Singles>(dense, threads);
     }
 
@@ -44,18 +45,18 @@ public:
 
     void update(const Centroids<R>& centroids, const Threads& threads) {
         if (version_ == centroids.version()) return;
-        version_ = centroids.version();
         copy_ = copies_of(centroids);
         threads.ranges(k_, 1, [&](Size j, Size, int) {
             start_[std::size_t(j)] =
                 copy(j) ? std::numeric_limits<R>::infinity() : centroids.start()[j];
             if (packed_[std::size_t(j)] == centroids.moves(j)) return;
-            packed_[std::size_t(j)] = centroids.moves(j);
             R* own = values_.data() + j * d_;
             std::fill(own, own + d_, R(0));
             centroids.for_values(
                 j, [&](Size f, R c) { own[f] = Layout<R>::packed(centroids.frame(), f, c); });
+            packed_[std::size_t(j)] = centroids.moves(j);
         });
+        version_ = centroids.version();
     }
 
 private:

@@ -18,13 +18,14 @@ public:
         : Trail<R>(centroids), rise_(std::size_t(centroids.k())) {}
 
     void update(const Centroids<R>& centroids, const Threads& threads) {
-        if (!this->is_new(centroids)) return;
+        if (!this->begin(centroids)) return;
         const Told last = this->told();
         const std::vector<Size> moved = this->moved_centres(centroids);
         const bool calm = pays_soon(centroids, last);
         sifts_ = calm && this->from() >= 0 && pays_now(last);
         if (sifts_) bound(centroids, moved, std::vector<char>(moved.size(), 1), threads);
         if (calm) this->remember(centroids, moved, threads);
+        this->finish(centroids);
     }
 
     // By feature: how far centres moved, for rows to look at; empty if none did.

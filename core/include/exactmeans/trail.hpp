@@ -63,14 +63,16 @@ protected:
 
     Told told() { return std::exchange(told_, {}); }
 
-    // Takes note of the centres' version; false if it is known.
-    bool is_new(const Centroids<R>& centroids) {
+    // Begins an update; false if there is nothing to do. Until finish(), no version is known: after
+    // an update that was cut short, every centre counts as moved from an unknown place.
+    bool begin(const Centroids<R>& centroids) {
         if (version_ == centroids.version()) return false;
-        from_ = remembered_;
-        version_ = centroids.version();
-        remembered_ = -1;
+        if (version_ < 0) std::fill(moves_.begin(), moves_.end(), Size(-1));
+        from_ = version_ < 0 ? -1 : remembered_;
+        version_ = remembered_ = -1;
         return true;
     }
+    void finish(const Centroids<R>& centroids) { version_ = centroids.version(); }
     std::vector<Size> moved_centres(const Centroids<R>& centroids) {
         std::vector<Size> moved;
         for (Size j = 0; j < k_; ++j) {
@@ -94,7 +96,7 @@ protected:
             moves_[std::size_t(j)] = centroids.moves(j);
         });
         std::copy_n(centroids.start(), k_, start_.begin());
-        remembered_ = version_;
+        remembered_ = centroids.version();
     }
     // By how much the start of a centre's scores rose.
     double started(const Centroids<R>& centroids, Size j) const {

@@ -131,8 +131,9 @@ struct Lanes {
     static Lanes select(const Mask& m, const Lanes& a, const Lanes& b) {
         return each([&](int l) { return m.v[l] ? a.v[l] : b.v[l]; });
     }
-    static Lanes min(const Lanes& a, const Lanes& b) { return select(less(b, a), b, a); }
-    static Lanes max(const Lanes& a, const Lanes& b) { return select(less(a, b), b, a); }
+    // Of NaN and a number, the second, as x86 has it: a best score must not become NaN.
+    static Lanes min(const Lanes& a, const Lanes& b) { return select(less(a, b), a, b); }
+    static Lanes max(const Lanes& a, const Lanes& b) { return select(less(b, a), a, b); }
     static R lowest(const Lanes& a) {
         R low = a.v[0];
         for (int l = 1; l < lanes; ++l) low = a.v[l] < low ? a.v[l] : low;

@@ -42,7 +42,7 @@ Size unsettled(const BoundRows& rows, Size begin, Size end, Size* out) {
         for (Size t = 0; t < count; ++t) {
             const Size i = first + t;
             float u = (rows.upper[i] + near[t]) * up32;
-            u = u > 0 ? u : 0;
+            u = u < 0 ? 0 : u;  // NaN stays, and tells nothing apart
             const float kept = rows.lower[i] - far[t], gap = next[t] - u,
                         l = kept > gap ? kept : gap;
             const float norm = margins.norm[i], underflow = margins.absolute + margins.lost * norm;
@@ -144,7 +144,7 @@ void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
         for (Size t = 0; t < count; ++t) {
             const R s = score[first + t];
             R d2 = (norm2[t] + 2 * s) * unit2[t];
-            d2 = d2 > 0 ? d2 : R(0);
+            d2 = d2 < 0 ? R(0) : d2;
             const R both = norm[t] + root<V>(d2);
             const R slack =
                 4 * gamma[t] * (both * both) + (R(margins.absolute) + R(margins.lost) * norm[t]);
@@ -153,8 +153,10 @@ void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
             } else {
                 R low2 = d2 - slack;
                 low2 = low2 > 0 ? low2 : R(0);
-                const float low = float(root<V>(low2)) * down32;
-                out[first + t] = s < infinity ? low : nowhere;
+                float low = float(root<V>(low2)) * down32;
+                low = low < farthest ? low : farthest;
+                // An infinite score is that of no centre, unless the row itself may overflow.
+                out[first + t] = s < infinity ? low : norm2[t] < infinity ? nowhere : 0.0f;
             }
         }
     }

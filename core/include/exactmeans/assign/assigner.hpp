@@ -14,10 +14,16 @@
 //     bool settled(const Centroids&, const RowSlacks&, labels, const Threads&)
 //     can no label change? Then this pass need not read the block at all
 // assign is called at once on disjoint ranges and writes nothing that ranges share.
+//
+// No algorithm sees centres out of range, nor bounds centres far beyond the rows: such a pass
+// compares every row with every centre in the contract's order, and bounds begin anew after it.
+// They also do after a pass that was cut short by an exception.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <variant>
 #include <vector>
@@ -69,24 +75,56 @@ public:
     using R = typename A::Real;
 
     Running(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks)
-        : algorithm_(n, k), slacks_(std::move(slacks)) {}
+        : n_(n), k_(k), algorithm_(std::in_place, n, k), slacks_(std::move(slacks)) {}
 
     Tally assign(const AnyRows& rows, const Centroids<R>& centroids, std::int32_t* labels,
                  const Threads& threads) override {
         return std::visit([&](const auto& x) { return assign_rows(x, centroids, labels, threads); },
                           rows);
     }
-    void moved(const Movement& movement) override { algorithm_.moved(movement); }
+    void moved(const Movement& movement) override {
+        if (!algorithm_) return;
+        // Between two places in range no centre goes farther.
+        if (keeps_bounds && !(movement.farthest.first * slacks_->unit() <= 2 * longest_bounded))
+            algorithm_.reset();
+        else
+            algorithm_->moved(movement);
+    }
     bool settled(const Centroids<R>& centroids, const std::int32_t* labels,
                  const Threads& threads) override {
-        if constexpr (requires { algorithm_.settled(centroids, *slacks_, labels, threads); })
-            return slacks_->hold_for(centroids) &&
-                   algorithm_.settled(centroids, *slacks_, labels, threads);
-        else
+        if constexpr (keeps_bounds) {
+            if (!algorithm_ || !slacks_->hold_for(centroids) || !is_bounded(centroids))
+                return false;
+            return or_forget(
+                [&] { return algorithm_->settled(centroids, *slacks_, labels, threads); });
+        } else {
             return false;
+        }
     }
 
 private:
+    static constexpr bool keeps_bounds =
+        requires(A& algorithm, const Centroids<R>& centroids, const RowSlacks<R>& slacks,
+                 const std::int32_t* labels,
+                 const Threads& threads) { algorithm.settled(centroids, slacks, labels, threads); };
+
+    // Can bounds of rows that have been looked at hold for these centres?
+    bool is_bounded(const Centroids<R>& centroids) const {
+        return centroids.in_range() && centroids.longest() * slacks_->unit() <= longest_bounded;
+    }
+
+    // What fn() gives. If it throws, the algorithm may be half-way between two passes, and what it
+    // knows of the rows is dropped.
+    template <class Fn>
+    auto or_forget(Fn fn) {
+        try {
+            return fn();
+        } catch (...) {
+            algorithm_.reset();
+            throw;
+        }
+    }
+
     template <class Rows>
     Tally assign_rows(const Rows& x, const Centroids<R>& centroids, std::int32_t* labels,
                       const Threads& threads) {
@@ -96,32 +134,72 @@ private:
             throw std::invalid_argument(std::string(A::traits.name) +
                                         " cannot work on rows of this kind");
         } else {
+            if (x.n != n_ || centroids.k() != k_)
+                throw std::invalid_argument("the assigner is for other rows or centres");
             Work<Rows> work(x, centroids, labels, *slacks_);
-            algorithm_.start(work, threads);
-            const Size step = range_rows(x, centroids.k(), threads.n_jobs);
-            auto scans = centroids.spares().template take<std::vector<Scan<Rows>>>();
-            scans.resize(static_cast<std::size_t>(threads.n_jobs));
-            std::vector<Tally> tallies(scans.size());
-            threads.ranges(x.n, step, [&](Size begin, Size end, int worker) {
-                tallies[std::size_t(worker)] +=
-                    algorithm_.assign(work, scans[std::size_t(worker)], begin, end);
+            bool in_range = centroids.in_range();
+            if (keeps_bounds && in_range) {
+                work.look_at_rows(threads);
+                in_range = is_bounded(centroids);
+            }
+            if (!in_range) return assign_in_order(work, threads);
+            return or_forget([&] {
+                if (!algorithm_) algorithm_.emplace(n_, k_);
+                algorithm_->start(work, threads);
+                return for_ranges(work, range_rows(x, k_, threads.n_jobs), threads,
+                                  [&](Scan<Rows>& scan, Size begin, Size end) {
+                                      return algorithm_->assign(work, scan, begin, end);
+                                  });
             });
-            Tally all;
-            for (const Tally& tally : tallies) all += tally;
-            centroids.spares().give(std::move(scans));
-            return all;
         }
+    }
+
+    // Every row against every centre, by canonical scores alone, whatever the algorithm.
+    template <class Rows>
+    Tally assign_in_order(Work<Rows>& work, const Threads& threads) {
+        algorithm_.reset();
+        work.pack_centres(threads);
+        return for_ranges(work, chunk_rows(work.x, k_, threads.n_jobs), threads,
+                          [&](Scan<Rows>& scan, Size begin, Size end) {
+                              scan.nearest_in_order(work, begin, end - begin);
+                              Tally tally;
+                              tally.distances = (end - begin) * k_;
+                              for (Size i = begin; i < end; ++i) {
+                                  const std::size_t t = std::size_t(i - begin);
+                                  tally.changed += work.labels[i] != scan.label[t];
+                                  work.labels[i] = scan.label[t];
+                                  tally.doubtful += is_dense<Rows> && !std::isfinite(scan.score[t]);
+                              }
+                              return tally;
+                          });
+    }
+
+    // Adds up what fn(scan, begin, end) says of ranges of `step` rows.
+    template <class Rows, class Fn>
+    static Tally for_ranges(const Work<Rows>& work, Size step, const Threads& threads, Fn fn) {
+        Spares& spares = work.centroids.spares();
+        auto scans = spares.template take<std::vector<Scan<Rows>>>();
+        scans.resize(static_cast<std::size_t>(threads.n_jobs));
+        std::vector<Tally> tallies(scans.size());
+        threads.ranges(work.x.n, step, [&](Size begin, Size end, int worker) {
+            tallies[std::size_t(worker)] += fn(scans[std::size_t(worker)], begin, end);
+        });
+        Tally all;
+        for (const Tally& tally : tallies) all += tally;
+        spares.give(std::move(scans));
+        return all;
     }
 
     template <class Rows>
     Size range_rows(const Rows& x, Size k, int n_jobs) const {
-        if constexpr (requires { algorithm_.range_rows(x, k, n_jobs); })
-            return algorithm_.range_rows(x, k, n_jobs);
+        if constexpr (requires { algorithm_->range_rows(x, k, n_jobs); })
+            return algorithm_->range_rows(x, k, n_jobs);
         else
             return chunk_rows(x, k, n_jobs);
     }
 
-    A algorithm_;
+    Size n_, k_;
+    std::optional<A> algorithm_;  // none: nothing is known of the rows
     std::shared_ptr<RowSlacks<R>> slacks_;
 };
 

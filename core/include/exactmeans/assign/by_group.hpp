@@ -39,7 +39,7 @@ public:
         gaps_pay_ = pay;
         if constexpr (Sifted) {
             if (!shadows_) shadows_ = std::make_unique<Shadows<R>>(work, unit_, threads);
-            shadows_->update(bounds_.groups(), work.centroids, threads);
+            shadows_->update(bounds_.shared_groups(), work.centroids, threads);
         }
     }
 

@@ -37,13 +37,16 @@ public:
     // Entries of a row: groups, and what fills whole vectors.
     Size pitch() const { return pitch_; }
     const Grouping& groups() const { return *groups_; }
+    const std::shared_ptr<const Grouping>& shared_groups() const { return groups_; }
     const Gaps<R>& gaps() const { return *gaps_; }
     static Size bytes_per_row(Size groups) { return 4 * padded<float>(groups) + 8; }
 
     void look_at_centres(const Centroids<R>& centroids, double unit, bool dense, bool with_gaps,
                          const Threads& threads) {
-        groups_ = &Grouping::of(centroids, dense, threads);
-        fresh_ = empty();
+        std::shared_ptr<const Grouping> groups = Grouping::of(centroids, dense, threads);
+        // Bounds belong to groups, and a grouping that was made anew is another one.
+        fresh_ = empty() || groups != groups_;
+        groups_ = std::move(groups);
         if (fresh_)
             begin();
         else
@@ -91,7 +94,8 @@ public:
     }
     // How far row i may be from its own centre j.
     float upper(Size i, Size j) const {
-        return std::max(0.0f, (upper_[std::size_t(i)] + own_.sums()[j]) * up32);
+        const float bound = (upper_[std::size_t(i)] + own_.sums()[j]) * up32;
+        return bound < 0 ? 0.0f : bound;
     }
     // Of row i, which is at most `near` away from centre j, per group.
     Lowers lowers(Size i, Size j, float near) const {
@@ -112,6 +116,8 @@ public:
 private:
     void begin() {
         pitch_ = padded<float>(groups_->count());
+        std::fill(upper_.begin(), upper_.end(), std::numeric_limits<float>::infinity());
+        std::fill(least_.begin(), least_.end(), 0.0f);
         // Nothing is known of groups, and nothing is where entries only fill vectors.
         lower_.assign(std::size_t(n_ * pitch_), nowhere);
         for (Size i = 0; i < n_; ++i)
@@ -142,7 +148,7 @@ private:
 
     Size n_, k_, pitch_ = 0;
     bool fresh_ = true;
-    const Grouping* groups_ = nullptr;
+    std::shared_ptr<const Grouping> groups_;
     std::vector<float> lower_, upper_, least_;
     Drift own_, others_, drift_{0};
     std::unique_ptr<Gaps<R>> gaps_;

@@ -46,7 +46,8 @@ struct GroupRange : Unsettled<typename Rows::Real, Grouping> {
         scan.load(work, groups().panels(), 0, id.data(), Size(count));
         score.assign(count, std::numeric_limits<R>::infinity());
         second.assign(count, std::numeric_limits<R>::infinity());
-        label.assign(count, std::numeric_limits<std::int32_t>::max());
+        // A row without a finite score has label 0, the lowest of equals.
+        label.assign(count, 0);
         home.resize(count);
         left.clear();
         picks.resize(std::size_t(groups().count()));
@@ -165,6 +166,7 @@ private:
             measure(Size(g), picks[g]);
             for (std::size_t t = 0; t < picks[g].size(); ++t) {
                 const std::size_t at = std::size_t(picks[g][t]);
+                if (!(scan.score[t] < score[at])) continue;
                 score[at] = scan.score[t];
                 second[at] = scan.second[t];
                 label[at] = groups().centre(scan.label[t]);

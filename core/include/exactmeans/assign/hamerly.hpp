@@ -104,8 +104,8 @@ public:
 private:
     void find_gaps(const Centroids<R>& centroids, const Threads& threads) {
         if (!gaps_pay_ || gaps_version_ == centroids.version()) return;
-        gaps_version_ = centroids.version();
         nearest_gaps(centroids, unit_, nearest_, threads);
+        gaps_version_ = centroids.version();
     }
 
     // Measures the distance to the own centre; rows that this settles are no longer open.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
@@ -33,9 +34,9 @@ public:
         coarse_ = nullptr;
         if constexpr (!is_dense<Rows>) {
             if (look_.possible(work.centroids)) {
-                const Coarse<R>& coarse = Coarse<R>::of(work.centroids, threads);
-                if (look_.pays(work.x, work.centroids, coarse)) {
-                    coarse_ = &coarse;
+                std::shared_ptr<const Coarse<R>> coarse = Coarse<R>::of(work.centroids, threads);
+                if (look_.pays(work.x, work.centroids, *coarse)) {
+                    coarse_ = std::move(coarse);
                     return;
                 }
             }
@@ -80,7 +81,7 @@ public:
     void moved(const Movement&) {}
 
 private:
-    const Coarse<R>* coarse_ = nullptr;  // null: no first look in this pass
+    std::shared_ptr<const Coarse<R>> coarse_;  // null: no first look in this pass
     FirstLook<R> look_;
     Narrow narrow_;
 };

@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
@@ -42,12 +44,12 @@ public:
         steps_ = nullptr;
         if (!FirstLook<R>::fits(work.centroids)) return start_without(work, threads);
         if (look_.possible(work.centroids)) {
-            const auto& shifts = work.centroids.template laid_out<Shifts<R>>(false, threads);
-            if (look_.pays(work.x, work.centroids, shifts.all())) {
+            auto shifts = work.centroids.template laid_out<Shifts<R>>(false, threads);
+            if (look_.pays(work.x, work.centroids, shifts->all())) {
                 if (seen_ == unseen) any_below_ = has_below(work.x);
-                sifts_ = shifts.sifts() && shifts.from() == seen_;
-                seen_ = shifts.version();
-                shifts_ = &shifts;
+                sifts_ = shifts->sifts() && shifts->from() == seen_;
+                seen_ = shifts->version();
+                shifts_ = std::move(shifts);
                 return;
             }
         }
@@ -169,7 +171,7 @@ private:
     // A pass over centres that are not for a first look.
     template <class Rows>
     void start_without(Work<Rows>& work, const Threads& threads) {
-        steps_ = &work.centroids.template laid_out<Steps<R>>(false, threads);
+        steps_ = work.centroids.template laid_out<Steps<R>>(false, threads);
         sifts_ = steps_->sifts() && steps_->from() == seen_;
         seen_ = steps_->version();
         error_ = ScoreError(work.centroids);
@@ -289,10 +291,10 @@ private:
     // All centres are one group.
     void keep(Size i, double high, double low) { keep(i, high, {low, low, low, low}); }
 
-    const Shifts<R>* shifts_ = nullptr;  // null: no first look in this pass
+    std::shared_ptr<const Shifts<R>> shifts_;  // null: no first look in this pass
     // For centres that are not for a first look: how they moved, and rows to be compared with all
     // of them, and with their own.
-    const Steps<R>* steps_ = nullptr;
+    std::shared_ptr<const Steps<R>> steps_;
     std::vector<Size> open_, asked_;
     ScoreError error_;
     SpreadScores<R> measured_;
