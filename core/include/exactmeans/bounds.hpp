@@ -15,9 +15,9 @@ inline constexpr float up32 = 1 + 0x1p-20f, down32 = 1 - 0x1p-20f;
 // What stands for "no centre there": far beyond all distances, and safe to subtract from.
 inline constexpr float nowhere = 0x1p120f;
 // No lower bound is above this, so that "nowhere" stays apart from all bounds.
-inline constexpr float farthest = 0x1p100f;
+inline constexpr float farthest_bound = 0x1p100f;
 // Bounds are kept while no centre is longer than this, in units: sums of movements then stay below
-// `farthest`, and are not so large that float32 forgets the bounds beside them.
+// `farthest_bound`, and are not so large that float32 forgets the bounds beside them.
 inline constexpr double longest_bounded = 0x1p40;
 
 // The nearest float32 that is not below (above).

@@ -44,7 +44,8 @@ public:
         kernels<R>().lower_bounds(slacks_.scored(), ids_.data() + begin, score.data(),
                                   Size(score.size()), far.data());
         for (float& x : far)
-            x = x < nowhere ? round_down(std::min(double(x) * units_, double(farthest))) : nowhere;
+            x = x < nowhere ? round_down(std::min(double(x) * units_, double(farthest_bound)))
+                            : nowhere;
     }
 
 private:

@@ -154,7 +154,7 @@ void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
                 R low2 = d2 - slack;
                 low2 = low2 > 0 ? low2 : R(0);
                 float low = float(root<V>(low2)) * down32;
-                low = low < farthest ? low : farthest;
+                low = low < farthest_bound ? low : farthest_bound;
                 // An infinite score is that of no centre, unless the row itself may overflow.
                 out[first + t] = s < infinity ? low : norm2[t] < infinity ? nowhere : 0.0f;
             }

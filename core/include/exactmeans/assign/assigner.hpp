@@ -25,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -137,21 +138,37 @@ private:
             if (x.n != n_ || centroids.k() != k_)
                 throw std::invalid_argument("the assigner is for other rows or centres");
             Work<Rows> work(x, centroids, labels, *slacks_);
-            bool in_range = centroids.in_range();
-            if (keeps_bounds && in_range) {
-                work.look_at_rows(threads);
-                in_range = is_bounded(centroids);
+            if (!x.norms) return assign_all(work, threads);
+            // Rows without a direction have label 0, whatever is left of their products. They are
+            // never pruned, so that nothing is lost by putting it back in every pass.
+            std::vector<std::pair<Size, std::int32_t>> undirected;
+            for (Size i = 0; i < x.n; ++i)
+                if (!(x.norms[i] > 0)) undirected.emplace_back(i, labels[i]);
+            Tally tally = assign_all(work, threads);
+            for (const auto& [i, before] : undirected) {
+                tally.changed += Size(before != 0) - Size(before != labels[i]);
+                labels[i] = 0;
             }
-            if (!in_range) return assign_in_order(work, threads);
-            return or_forget([&] {
-                if (!algorithm_) algorithm_.emplace(n_, k_);
-                algorithm_->start(work, threads);
-                return for_ranges(work, range_rows(x, k_, threads.n_jobs), threads,
-                                  [&](Scan<Rows>& scan, Size begin, Size end) {
-                                      return algorithm_->assign(work, scan, begin, end);
-                                  });
-            });
+            return tally;
         }
+    }
+
+    template <class Rows>
+    Tally assign_all(Work<Rows>& work, const Threads& threads) {
+        bool in_range = work.centroids.in_range();
+        if (keeps_bounds && in_range) {
+            work.look_at_rows(threads);
+            in_range = is_bounded(work.centroids);
+        }
+        if (!in_range) return assign_in_order(work, threads);
+        return or_forget([&] {
+            if (!algorithm_) algorithm_.emplace(n_, k_);
+            algorithm_->start(work, threads);
+            return for_ranges(work, range_rows(work.x, k_, threads.n_jobs), threads,
+                              [&](Scan<Rows>& scan, Size begin, Size end) {
+                                  return algorithm_->assign(work, scan, begin, end);
+                              });
+        });
     }
 
     // Every row against every centre, by canonical scores alone, whatever the algorithm.
