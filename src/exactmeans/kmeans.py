@@ -105,9 +105,9 @@ class KMeans(
         Whether `cluster_centers_` is a CSR array. 'auto' makes it one if X is sparse and an ndarray
         would take more than half a gigabyte.
     zero_rows : {'error', 'keep'}, default='error'
-        What to do with rows of zeros, which have no direction, under 'cosine' and 'angular'. Those
-        that are kept belong to no cluster: their label is -1, they move no centre, and their
-        similarity to every centre is 0.
+        What to do with rows of zeros, or shorter than the smallest normal number of their dtype,
+        which have no direction, under 'cosine' and 'angular'. Those that are kept belong to no
+        cluster: their label is -1, they move no centre, and their similarity to every centre is 0.
     init_options : dict or None, default=None
         What `init` takes besides: `oversampling` (2.0) and `rounds` (5) for 'k-means||',
         `n_local_trials` for 'k-means++'.
