@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import pickle
 import secrets
@@ -23,8 +24,10 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+import cases
 import exactmeans
-from exactmeans import _core
+from exactmeans import _algorithms, _core, seeding
+from exactmeans._metrics import METRICS
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -32,9 +35,11 @@ distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
 from exactmeans.dask import KMeans  # noqa: E402
 from exactmeans.engines import site, sites  # noqa: E402
+from exactmeans.engines.dask_seeding import DaskSeeding  # noqa: E402
 from exactmeans.engines.line import TOKEN_BYTES, Line, listen  # noqa: E402
 from exactmeans.engines.local import LocalEngine  # noqa: E402
 from exactmeans.engines.merge import merged  # noqa: E402
+from exactmeans.engines.seeding import LocalSeeding, Seeding  # noqa: E402
 from exactmeans.engines.site import Centres, Reply, put  # noqa: E402
 from exactmeans.engines.sites import FAN_IN, Sites, _by_worker  # noqa: E402
 
@@ -127,10 +132,14 @@ def same(model: KMeans, local: exactmeans.KMeans) -> None:
 # the same bits ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ["lloyd", "elkan", "hamerly", "yinyang", "kdtree", "auto"])
+@pytest.mark.parametrize("algorithm", _algorithms.NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bits_of_the_local_estimator(client: Any, algorithm: str, dtype: str) -> None:
     X = rows(dtype=dtype)
+    if algorithm not in (*cases.able(X), "auto"):
+        with pytest.raises(ValueError, match=f"for dense X .* but it is {algorithm!r}"):
+            KMeans(K, init=X[:K], algorithm=algorithm).fit(da.from_array(X, chunks=(400, 5)))
+        return
     local = exactmeans.KMeans(K, init=X[:K]).fit(X)
     model = KMeans(K, init=X[:K], algorithm=algorithm).fit(da.from_array(X, chunks=(400, 5)))
     same(model, local)
@@ -148,19 +157,51 @@ def test_sparse_chunks(client: Any, lengths: tuple[int, ...]) -> None:
     assert model.labels_.chunks == (lengths,)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("init", ["k-means||", "k-means++", "random", "furthest", ("d", 1.5)])
-def test_seeds_of_the_local_estimator(client: Any, init: Any, weighted: bool) -> None:
-    X = rows()
-    rng = np.random.default_rng(0)
-    weights = rng.random(len(X)) * (rng.random(len(X)) < 0.8) if weighted else None
+@pytest.mark.parametrize("algorithm", _algorithms.NAMES)
+def test_sparse_bits_of_the_local_estimator(client: Any, algorithm: str) -> None:
+    X = texts()
+    if algorithm not in (*cases.able(X), "auto"):
+        with pytest.raises(ValueError, match=f"for sparse X .* but it is {algorithm!r}"):
+            KMeans(K, random_state=3, algorithm=algorithm).fit(in_chunks(X, 500, 400))
+        return
+    local = exactmeans.KMeans(K, init="k-means||", random_state=3).fit(X)
+    same(KMeans(K, random_state=3, algorithm=algorithm).fit(in_chunks(X, 500, 400)), local)
+
+
+INITS = [*seeding.NAMES, *(("d", alpha) for alpha in (0, 1, 1.5, 2, math.inf))]
+SUMMED = [metric.name for metric in METRICS.values() if metric.summed]
+
+
+@pytest.mark.parametrize("metric", SUMMED)
+@pytest.mark.parametrize("form", ["dense", "weighted", "csr"])
+@pytest.mark.parametrize("init", INITS, ids=str)
+def test_seeds_of_the_local_estimator(client: Any, init: Any, form: str, metric: str) -> None:
+    X: Any = rows(900)
+    X[[5, 700]] = 0
+    rng, weights = np.random.default_rng(0), None
+    if form == "weighted":
+        weights = rng.random(900) * (rng.random(900) < 0.8)
+    if form == "csr":
+        X = sp.csr_array(X * (abs(X) > 2))
+    chunks = in_chunks(X, 200, 700) if form == "csr" else da.from_array(X, chunks=(290, 5))
     runs = 2 if init == "random" else 1
-    local = exactmeans.KMeans(K, init=init, n_init=runs, random_state=1, max_iter=5)
-    model = KMeans(K, init=init, n_init=runs, random_state=1, max_iter=5)
-    chunks = da.from_array(X, chunks=(500, 5))
+    options: dict[str, Any] = {"init": init, "n_init": runs, "random_state": 1, "max_iter": 5}
+    options |= {"metric": metric, "zero_rows": "keep"}
+    # Enough centres that rejection draws catch up with deferred seeds several times.
+    k = 60 if isinstance(init, tuple) else K
+    local, model = exactmeans.KMeans(k, **options), KMeans(k, **options)
     same(model.fit(chunks, sample_weight=weights), local.fit(X, sample_weight=weights))
     own = None if weights is None else da.from_array(weights, chunks=700)
     assert model.score(chunks, sample_weight=own) == local.score(X, sample_weight=weights)
+    np.testing.assert_array_equal(model.predict(chunks).compute(), local.labels_)
+
+
+def test_both_seedings_offer_every_operation() -> None:
+    """mypy checks that methods of seeding use no other."""
+    assert Seeding.__abstractmethods__ >= {"draw", "greedy", "refresh", "catch_up", "followers"}
+    for kind in (LocalSeeding, DaskSeeding):
+        assert issubclass(kind, Seeding)
+        assert not kind.__abstractmethods__
 
 
 def test_saved_models_are_local_ones(client: Any, tmp_path: Path) -> None:
@@ -196,25 +237,6 @@ def test_data_far_from_the_origin(client: Any) -> None:
     X = rows() * 1e-3 + 1e4
     local = exactmeans.KMeans(K, init=X[:K]).fit(X)
     same(KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(333, 5))), local)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("init", ["k-means||", "furthest", "random"])
-def test_cosine(client: Any, sparse: bool, weighted: bool, init: str) -> None:
-    X: Any = rows(900)
-    X[[5, 700]] = 0
-    if sparse:
-        X = sp.csr_array(X * (abs(X) > 2))
-    weights = np.random.default_rng(0).random(900) if weighted else None
-    options: dict[str, Any] = {"init": init, "random_state": 0, "n_init": 1, "metric": "cosine"}
-    options["zero_rows"] = "keep"
-    local = exactmeans.KMeans(K, **options).fit(X, sample_weight=weights)
-    chunks = in_chunks(X, 200, 700) if sparse else da.from_array(X, chunks=(290, 5))
-    model = KMeans(K, **options).fit(chunks, sample_weight=weights)
-    same(model, local)
-    np.testing.assert_array_equal(model.predict(chunks).compute(), local.labels_)
-    assert model.score(chunks) == local.score(X)
 
 
 @pytest.mark.parametrize("cluster", [False, True])
@@ -560,7 +582,10 @@ def test_strangers_are_not_listened_to() -> None:
     assert asked == [b"abc", b"", bytes(10**6)]
 
 
-def test_state_that_is_gone_is_made_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("init", ["k-means||", ("d", 2)], ids=str)
+def test_state_that_is_gone_is_made_again(
+    client: Any, monkeypatch: pytest.MonkeyPatch, init: Any
+) -> None:
     """Sites forget all they know before every question: seeding and loop alike."""
     put_question = Sites.put
 
@@ -569,9 +594,10 @@ def test_state_that_is_gone_is_made_again(client: Any, monkeypatch: pytest.Monke
         return put_question(self, *arguments)
 
     X = rows(400)
-    local = exactmeans.KMeans(5, init="k-means||", random_state=0).fit(X)
+    local = exactmeans.KMeans(8, init=init, random_state=0, max_iter=4).fit(X)
     monkeypatch.setattr(Sites, "put", forgetful)
-    same(KMeans(5, random_state=0).fit(da.from_array(X, chunks=(150, 5))), local)
+    model = KMeans(8, init=init, random_state=0, max_iter=4)
+    same(model.fit(da.from_array(X, chunks=(150, 5))), local)
 
 
 def _forget(site: Any) -> None:

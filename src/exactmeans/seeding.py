@@ -37,7 +37,7 @@ from exactmeans._validation import (
 )
 from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
-from exactmeans.engines.seeding import LocalSeeding
+from exactmeans.engines.seeding import Seeding
 
 __all__ = ["d_sampling", "furthest", "kmeans_parallel", "kmeans_plusplus", "random"]
 
@@ -467,7 +467,7 @@ def d_alpha(
 
 
 def _by_rejection(
-    seeding: LocalSeeding, chosen: list[int], k: int, rng: np.random.RandomState
+    seeding: Seeding, chosen: list[int], k: int, rng: np.random.RandomState
 ) -> list[int]:
     """Propose by masses that may be out of date, accept with the share that is left of them.
 
@@ -491,7 +491,7 @@ def _by_rejection(
     return chosen
 
 
-def _by_distance(seeding: LocalSeeding, chosen: list[int], k: int) -> list[int]:
+def _by_distance(seeding: Seeding, chosen: list[int], k: int) -> list[int]:
     while len(chosen) < k and (row := seeding.farthest()) >= 0:
         seeding.absorb([row])
         chosen.append(row)

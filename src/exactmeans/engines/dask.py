@@ -235,7 +235,7 @@ class DaskEngine:
 
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> DaskSeeding:
         self._forget()
-        return DaskSeeding(self, exponent, alpha)
+        return DaskSeeding(self, exponent, alpha, width=self.nonzeros / self.n)
 
     # -- an iteration --------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans._validation import Double, Matrix
-from exactmeans.engines.seeding import FALL, best_of_drawn
+from exactmeans.engines.seeding import FALL, Seeding, best_of_drawn
 
 Words = tuple[float, float]
 
@@ -25,30 +25,28 @@ class _Engine(Protocol):
     def pick(self, ids: NDArray[np.intp]) -> Matrix: ...
 
 
-class DaskSeeding:
-    """Rows, the distance of each to its nearest seed, and its mass: weight * distance**alpha."""
+class DaskSeeding(Seeding):
+    """The same for rows on the workers of a cluster."""
 
-    def __init__(self, engine: _Engine, exponent: int, alpha: float) -> None:
+    def __init__(self, engine: _Engine, exponent: int, alpha: float, *, width: float) -> None:
+        self.n, self.width = engine.n, width
         self._engine, self._alpha = engine, alpha
         self._bound = 0.0
         self._totals: list[tuple[int, Words]] = []  # by block
-        self._drawn: list[int] = []
         self.seeds = 0
+        self._deferred = 0
         engine.tell("seed", "open", alpha, exponent)
 
     @property
     def potential(self) -> float:
-        """The mass of all rows."""
         return sum(high for _, (high, _) in self._totals) + sum(low for _, (_, low) in self._totals)
 
     def start(self, seed: int | Double) -> None:
-        """The first seed: a row, or any point."""
         point = seed if isinstance(seed, np.ndarray) else self._rows([seed])
         self._first_grid(self._engine.tell("seed", "start", point))
         self.seeds = 1
 
     def draw(self, places: Double) -> list[int]:
-        """Rows at which the running total of masses reaches these shares of the potential."""
         targets = (places * self.potential).tolist()
         befores, before = {}, (0.0, 0.0)
         for block, total in sorted(self._totals):
@@ -62,10 +60,9 @@ class DaskSeeding:
                 begin + row if so_far == begin else so_far
                 for so_far, row in zip(drawn, found, strict=True)
             ]
-        return [min(row, self._engine.n - 1) for row in drawn]
+        return [min(row, self.n - 1) for row in drawn]
 
     def potentials(self, rows: list[int]) -> list[float]:
-        """What each of these rows would leave of the potential; `accept` takes one of them."""
         left = self._engine.tell("seed", "potentials", self._rows(rows))
         return [high + low for high, low in left]
 
@@ -75,33 +72,47 @@ class DaskSeeding:
         self._refine_grid()
 
     def greedy(self, places: Double) -> list[int]:
-        """Draw candidates, make a seed of the one that leaves least, and so on; says which rows."""
         return [best_of_drawn(self, own) for own in places]
 
     def absorb(self, rows: list[int]) -> None:
-        """All of these rows become seeds."""
         if rows:
             self._totals = self._engine.tell("seed", "absorb", self._rows(rows))
             self.seeds += len(rows)
         self._refine_grid()
 
     def farthest(self) -> int:
-        """The row farthest from its nearest seed, the first of several; -1 if none is apart."""
         minus, row = self._engine.ask("seed", "farthest")
         return int(row) if minus < 0 else -1
 
     def toss(self, key: int, expected: float) -> list[int]:
-        """Rows kept by independent coins, about `expected` of them, by their share of the mass."""
         return sorted(self._engine.ask("seed", "toss", key, expected / self.potential))
 
     def followers(self) -> Double:
-        """The weight of the rows that are nearest to each seed, to the last bit."""
         blank, exported = self._engine.ask(
             "seed", "followers", self.seeds, self._engine.weight_grid()
         )
         sums = _core.Sums(*blank)
         sums.absorb(exported)
         return sums.weights
+
+    @property
+    def pending(self) -> int:
+        return self._deferred
+
+    def put_off(self, row: int) -> None:
+        self._engine.tell("seed", "put_off", self._rows([row]))
+        self._deferred += 1
+
+    def refresh(self, row: int) -> tuple[float, float]:
+        ((place, total, before, now),) = self._engine.tell("seed", "refresh", row)
+        self._totals = [(block, total if block == place else own) for block, own in self._totals]
+        return before, now
+
+    def catch_up(self) -> None:
+        self._totals = self._engine.tell("seed", "catch_up")
+        self.seeds += self._deferred
+        self._deferred = 0
+        self._refine_grid()
 
     def _rows(self, rows: list[int]) -> Matrix:
         """In the order asked for, copies too."""
@@ -110,12 +121,12 @@ class DaskSeeding:
 
     def _lay_grid(self, bound: float) -> None:
         self._bound = bound
-        self._totals = self._engine.tell("seed", "lay_grid", bound, self._engine.n)
+        self._totals = self._engine.tell("seed", "lay_grid", bound, self.n)
 
     def _first_grid(self, largest: tuple[float, float]) -> None:
         if self._alpha not in (1.0, 2.0):
             largest = self._engine.tell("seed", "set_unit2", largest[1] or 1.0)
-        self._lay_grid(self._engine.n * largest[0])
+        self._lay_grid(self.n * largest[0])
         if 0 < self.potential < self._bound * FALL:
             self._lay_grid(2 * self.potential)
 

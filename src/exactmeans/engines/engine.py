@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans._metrics import Metric
 from exactmeans._validation import Double, Matrix
+from exactmeans.engines.seeding import Seeding
 
 
 class Tally(NamedTuple):
@@ -101,8 +102,8 @@ class Engine(Protocol):
     def whole(self) -> Matrix:
         """The data as one matrix; only for data that came as one."""
 
-    def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> Any:
-        """The rows as seeding sees them: engines/seeding.py lists what that offers."""
+    def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> Seeding:
+        """The rows as seeding sees them."""
 
     def merge_copies(self) -> int | None:
         """Permission to compare one row for all that equal it; how many are left, if it is used."""

@@ -1,4 +1,4 @@
-"""What seeding asks of the rows of a LocalEngine: draws, potentials, nearest seeds.
+"""What seeding asks of the rows of an engine, and how a LocalEngine does it.
 
 Every answer is the same however the rows are cut: distances are per row, and masses are added up
 exactly (docs/numerics.md, "Seeding").
@@ -6,6 +6,7 @@ exactly (docs/numerics.md, "Seeding").
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -63,8 +64,80 @@ class _Part:
     rows: _core.Rows | None  # those that are always in memory
 
 
-class LocalSeeding:
-    """Rows, the distance of each to its nearest seed, and its mass: weight * distance**alpha."""
+class Seeding(ABC):
+    """Rows, the distance of each to its nearest seed, and its mass: weight * distance**alpha.
+
+    What seeding methods call, wherever the rows are. A class that lacks an operation cannot be
+    instantiated.
+    """
+
+    n: int
+    width: float  # entries per row
+
+    @property
+    @abstractmethod
+    def potential(self) -> float:
+        """The mass of all rows."""
+
+    @abstractmethod
+    def start(self, seed: int | Double) -> None:
+        """The first seed: a row, or any point."""
+
+    @abstractmethod
+    def draw(self, places: Double) -> list[int]:
+        """Rows at which the running total of masses reaches these shares of the potential."""
+
+    @abstractmethod
+    def potentials(self, rows: list[int]) -> list[float]:
+        """What each of these rows would leave of the potential; `accept` takes one of them."""
+
+    @abstractmethod
+    def accept(self, candidate: int) -> None:
+        """Make a seed of one of the rows that `potentials` was given."""
+
+    @abstractmethod
+    def greedy(self, places: Double) -> list[int]:
+        """Draw candidates, make a seed of the one that leaves least, and so on; says which rows."""
+
+    @abstractmethod
+    def absorb(self, rows: list[int]) -> None:
+        """All of these rows become seeds."""
+
+    @abstractmethod
+    def farthest(self) -> int:
+        """The row farthest from its nearest seed, the first of several; -1 if none is apart."""
+
+    @abstractmethod
+    def toss(self, key: int, expected: float) -> list[int]:
+        """Rows kept by independent coins, about `expected` of them, by their share of the mass."""
+
+    @abstractmethod
+    def followers(self) -> Double:
+        """The weight of the rows that are nearest to each seed, to the last bit."""
+
+    # Draws by rejection: deferred seeds do not change the listed mass of a row before `refresh` of
+    # that row or `catch_up`, so listed masses may be too large.
+
+    @property
+    @abstractmethod
+    def pending(self) -> int:
+        """Deferred seeds."""
+
+    @abstractmethod
+    def put_off(self, row: int) -> None:
+        """Make this row a deferred seed."""
+
+    @abstractmethod
+    def refresh(self, row: int) -> tuple[float, float]:
+        """The listed mass of a row, and its mass now, which is listed from now on."""
+
+    @abstractmethod
+    def catch_up(self) -> None:
+        """Make plain seeds of the deferred ones."""
+
+
+class LocalSeeding(Seeding):
+    """The same for rows in this process."""
 
     def __init__(
         self,
@@ -110,11 +183,9 @@ class LocalSeeding:
 
     @property
     def potential(self) -> float:
-        """The mass of all rows."""
         return self._total[0] + self._total[1]
 
     def start(self, seed: int | Double) -> None:
-        """The first seed: a row, or any point."""
         if isinstance(seed, np.ndarray):
             self._points.unstage()
             self._points.stage_point(seed)
@@ -131,7 +202,6 @@ class LocalSeeding:
         self._first_grid()
 
     def draw(self, places: Double) -> list[int]:
-        """Rows at which the running total of masses reaches these shares of the potential."""
         targets = (places * self.potential).tolist()
         drawn, before = [0] * len(targets), (0.0, 0.0)
         for part in self._parts:
@@ -145,7 +215,6 @@ class LocalSeeding:
         return [min(row, self.n - 1) for row in drawn]
 
     def potentials(self, rows: list[int]) -> list[float]:
-        """What each of these rows would leave of the potential; `accept` takes one of them."""
         self._stage(rows)
         self._consider_projection(rows)
         self._seen = self.distances()
@@ -165,7 +234,6 @@ class LocalSeeding:
         self._refine_grid()
 
     def greedy(self, places: Double) -> list[int]:
-        """Draw candidates, make a seed of the one that leaves least, and so on; says which rows."""
         part, chosen = self._parts[0], list[int]()
         while len(chosen) < len(places):
             to_come = places[len(chosen) :]
@@ -182,7 +250,6 @@ class LocalSeeding:
         return chosen
 
     def absorb(self, rows: list[int]) -> None:
-        """All of these rows become seeds."""
         if self._engine.streamed and rows:
             self._absorb_in_one_pass(rows)
             return
@@ -214,7 +281,6 @@ class LocalSeeding:
         self._refine_grid()
 
     def farthest(self) -> int:
-        """The row farthest from its nearest seed, the first of several; -1 if none is apart."""
         best, most = -1, 0.0
         for part in self._parts:
             row, d2 = part.block.farthest()
@@ -223,7 +289,6 @@ class LocalSeeding:
         return best
 
     def toss(self, key: int, expected: float) -> list[int]:
-        """Rows kept by independent coins, about `expected` of them, by their share of the mass."""
         factor = expected / self.potential
         return [
             part.begin + row
@@ -231,15 +296,11 @@ class LocalSeeding:
             for row in part.block.toss(key, part.begin, factor)
         ]
 
-    # Draws by rejection: seeds that have been put off are not yet known to the rows, whose masses
-    # are therefore too large, until a row is asked for.
-
     @property
     def pending(self) -> int:
         return self._late.seeds
 
     def put_off(self, row: int) -> None:
-        """Make this row a seed without telling the others."""
         part = self._engine.loaded(row)
         self._late.unstage()
         self._late.stage(part.rows, [row - part.begin])
@@ -247,7 +308,6 @@ class LocalSeeding:
         self._late_rows.append(row)
 
     def refresh(self, row: int) -> tuple[float, float]:
-        """The mass of a row as it is listed, and what it is now, which is listed from now on."""
         held = self._engine.loaded(row)
         block, i = self._parts[held.number].block, row - held.begin
         before = block.mass(i)
@@ -257,7 +317,6 @@ class LocalSeeding:
         return before, now
 
     def catch_up(self) -> None:
-        """Tell all rows of the seeds that were put off."""
         rows, self._late_rows = self._late_rows, []
         self._late = self._new_points()
         self.absorb(rows)
@@ -271,7 +330,6 @@ class LocalSeeding:
         return np.concatenate([part.block.own for part in self._parts])
 
     def followers(self) -> Double:
-        """The weight of the rows that are nearest to each seed, to the last bit."""
         sums = _core.Sums(*weight_sums(self.seeds, self._engine.weight_grid()))
         add_weights(sums, self.owners(), self.n, self._engine.counted(), self.n_jobs)
         return sums.weights
@@ -367,15 +425,7 @@ class LocalSeeding:
             self._total = _plus(self._total, part.block.total)
 
 
-class Draws(Protocol):
-    """What a step of greedy k-means++ takes."""
-
-    def draw(self, places: Double) -> list[int]: ...
-    def potentials(self, rows: list[int]) -> list[float]: ...
-    def accept(self, candidate: int) -> None: ...
-
-
-def best_of_drawn(seeding: Draws, places: Double) -> int:
+def best_of_drawn(seeding: Seeding, places: Double) -> int:
     """`greedy` by steps, wherever the rows are."""
     drawn = seeding.draw(places)
     left = seeding.potentials(drawn)

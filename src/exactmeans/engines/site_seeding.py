@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from exactmeans import _core
 from exactmeans._validation import Double, Matrix
@@ -22,7 +23,9 @@ class SiteSeeding:
         self, engine: LocalEngine, begins: list[int], places: list[int], alpha: float, exponent: int
     ) -> None:
         self._engine, self._begins, self._places = engine, begins, places
-        self._points = _core.SeedPoints(engine.d, exponent, engine.sparse, engine.metric.directed)
+        self._exponent = exponent
+        self._points, self._deferred = self._new_points(), self._new_points()
+        self._deferred_rows: list[Matrix] = []
         self._blocks = [
             _core.SeedBlock.make(part.rows, alpha, exponent, engine.n_jobs)
             for part in engine.walk()
@@ -92,6 +95,33 @@ class SiteSeeding:
                 self._points.accept(candidate)
         return self._totals()
 
+    def put_off(self, row: Matrix) -> None:
+        """One row becomes a deferred seed."""
+        self._stage(row, self._deferred)
+        self._deferred.accept(0)
+        self._deferred_rows.append(row)
+
+    def refresh(self, row: int) -> list[tuple[int, Words, float, float]]:
+        """If the row is here: its block, the block's new mass, the row's mass before and now."""
+        for begin, place, block, part in zip(
+            self._begins, self._places, self._blocks, self._engine.walk(), strict=True
+        ):
+            if begin <= row < begin + part.n:
+                before = block.mass(row - begin)
+                now = block.refresh(self._deferred, row - begin)
+                return [(place, block.total, before, now)]
+        return []
+
+    def catch_up(self) -> list[tuple[int, Words]]:
+        """Deferred seeds become plain ones."""
+        rows, self._deferred_rows = self._deferred_rows, []
+        self._deferred = self._new_points()
+        if not rows:
+            return self._totals()
+        return self.absorb(
+            sp.vstack(rows, format="csr") if self._engine.sparse else np.vstack(rows)
+        )
+
     def toss(self, key: int, factor: float) -> list[int]:
         return [
             begin + row
@@ -118,7 +148,12 @@ class SiteSeeding:
         add_weights(sums, owners, engine.n, engine.counted(), engine.n_jobs)
         return blank, sums.export()
 
-    def _stage(self, rows: Matrix) -> None:
-        self._points.unstage()
+    def _new_points(self) -> _core.SeedPoints:
+        engine = self._engine
+        return _core.SeedPoints(engine.d, self._exponent, engine.sparse, engine.metric.directed)
+
+    def _stage(self, rows: Matrix, points: _core.SeedPoints | None = None) -> None:
+        points = self._points if points is None else points
+        points.unstage()
         few = LocalEngine([rows], None, 1, self._engine.metric)
-        self._points.stage(few.loaded(0).rows, list(range(rows.shape[0])))
+        points.stage(few.loaded(0).rows, list(range(rows.shape[0])))
