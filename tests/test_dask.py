@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -420,6 +421,72 @@ def test_dataframes(client: Any) -> None:
     other = dd.from_pandas(frame[list("bacde")], npartitions=2)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(other)
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_dataframes_do_not_warn_about_names(client: Any, cluster: bool) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    frame = dd.from_pandas(pd.DataFrame(rows(600), columns=list("abcde")), npartitions=3)
+    with (
+        dask.config.set(scheduler="distributed" if cluster else "sync"),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        model = KMeans(3, random_state=0).fit(frame).fit(frame)
+        model.predict(frame).compute()
+        model.transform(frame).compute()
+        model.score(frame)
+    assert list(model.feature_names_in_) == list("abcde")
+    assert not [warning for warning in caught if "feature names" in str(warning.message)]
+
+
+class PydataSparse:
+    """As arrays of the sparse package: no SciPy matrix, and refuses to become an array."""
+
+    def __init__(self, block: Any) -> None:
+        self.shape, self.ndim, self.dtype = block.shape, block.ndim, block.dtype
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Cannot convert a sparse array to dense automatically.")
+
+    def to_scipy_sparse(self) -> None: ...
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_chunks_of_pydata_sparse_are_refused_in_a_sentence(client: Any, cluster: bool) -> None:
+    chunks = [dask.delayed(PydataSparse)(rows(30)) for _ in range(2)]
+    model = KMeans(3, init=rows(3)).fit(rows(30))
+    with dask.config.set(scheduler="distributed" if cluster else "sync"):
+        for call in (
+            lambda: KMeans(3).fit(chunks),
+            lambda: model.predict(chunks).compute(),
+            lambda: model.score(chunks),
+        ):
+            with pytest.raises(ValueError, match=r"is a PydataSparse of .* X\.to_scipy_sparse\(\)"):
+                call()
+
+
+def test_models_with_the_same_centres_are_not_mixed_up(client: Any) -> None:
+    """Tasks of equal keys are computed once: keys must depend on all that results depend on."""
+    X = np.array([[1.0, 0.1], [9.0, 9.5], [0.1, 0.3], [6.0, 0.0]])
+    centres, chunks = np.eye(2), da.from_array(X, chunks=(2, 2))
+    models = [
+        KMeans(2, init=centres, n_init=1, max_iter=1, metric=metric, zero_rows=zero_rows)
+        for metric in ("euclidean", "cosine")
+        for zero_rows in ("keep", "error")
+    ]
+    locals_ = [exactmeans.KMeans(**{**model.get_params(), "n_jobs": 1}) for model in models]
+    for model in (*models, *locals_):
+        model.fit(X).cluster_centers_ = centres
+    lazy = [model.transform(chunks) for model in models]
+    for got, local in zip(dask.compute(*lazy), locals_, strict=True):
+        np.testing.assert_array_equal(got, local.transform(X))
+    zeros = da.zeros((4, 2), chunks=(2, 2))
+    kept, refused = models[2].predict(zeros), models[3].predict(zeros)
+    assert not kept.compute().any()
+    with pytest.raises(ValueError, match="rows of zeros"):
+        dask.compute(kept, refused)
 
 
 def test_lists_of_delayed_and_of_futures(client: Any) -> None:

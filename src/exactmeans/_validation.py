@@ -243,6 +243,14 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
         array = np.asarray(X)
     except ValueError:
         raise ValueError("X must be two-dimensional, with rows of one length.") from None
+    except RuntimeError:  # arrays of pydata-sparse refuse to become dense
+        if not hasattr(X, "to_scipy_sparse"):
+            raise
+        raise ValueError(
+            f"X must be an array or a SciPy sparse matrix, but it is a {type(X).__name__} of the "
+            "sparse package: X.to_scipy_sparse() converts it, and in a Dask array "
+            "X.map_blocks(lambda block: block.to_scipy_sparse()) its chunks."
+        ) from None
     if array.dtype.kind in "US":
         files = " or name files" if array.ndim == 0 else ""
         raise ValueError(f"X must hold numbers{files}, but it holds text (dtype {array.dtype}).")

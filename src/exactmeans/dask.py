@@ -216,7 +216,9 @@ class KMeans(kmeans.KMeans):
         """Without a cluster, blocks are computed when they are needed, and kept while they fit."""
         source = _Source(blocks)
         self._lengths = source.lengths
-        stream = check.Stream(self, source, reset=False, dtype=dtype)
+        # Names were checked with the collection: its blocks are arrays, which have none.
+        nameless = kmeans.KMeans()
+        stream = check.Stream(nameless, source, reset=True, dtype=dtype)
         weights = blocks.weights(sample_weight)
         if weights is not None and not isinstance(sample_weight, numbers.Real):
             sample_weight = np.concatenate(dask.compute(*weights))
@@ -250,7 +252,10 @@ class KMeans(kmeans.KMeans):
         model = kmeans.KMeans(n_jobs=1, zero_rows=self.zero_rows)
         for name in ("cluster_centers_", "n_features_in_", "_n_features_out", "_frame"):
             setattr(model, name, getattr(self, name))
-        return dask.delayed(model, name=f"kmeans-{tokenize(self.cluster_centers_)}")
+        # All that labels and distances depend on: tasks of equal keys share one result.
+        frame = self._frame
+        parts = (frame.exponent, frame.shift, frame.metric, frame.packing, self.zero_rows)
+        return dask.delayed(model, name=f"kmeans-{tokenize(self.cluster_centers_, *parts)}")
 
     def _lazily(self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: Any) -> Any:
         check_is_fitted(self)
