@@ -22,7 +22,7 @@ CLOSE = 1.01  # the mean inertia over the mean of scikit-learn's
 
 
 def minibatch(threads: int, quick: bool, only: str = "") -> Iterator[list[Row]]:
-    """Everything as it is by default, but one set of initial centres, each side drawing its own."""
+    """Defaults, but one set of initial centres; both sides draw the same rows."""
     seeds, rows = (2, 2000) if quick else (SEEDS, None)
     for name, k in (case for case in CASES if only in case[0]):
         case = f"{name} k={k} float32, {seeds} seeds"
