@@ -174,6 +174,12 @@ def _lattice() -> Any:
     return np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
+@_set(8)
+def _one_hot() -> Any:
+    """Six categories of four values each as 24 columns of 0 and 1: exact ties everywhere."""
+    return np.eye(4)[_rng(16).integers(4, size=(1000, 6))].reshape(1000, 24)
+
+
 def _random_csr(n: int, d: int, density: float, seed: int) -> Any:
     rng = _rng(seed)
     X = rng.random((n, d)) * (rng.random((n, d)) < density)
@@ -256,11 +262,24 @@ def _letter() -> Any:
     return _table("letter", 3000)
 
 
+@_set(10, real=True)
+def _covtype() -> Any:
+    """Integers of many sizes beside 44 columns of 0 and 1."""
+    return _table("covtype", 3000)
+
+
+@_set(10, real=True)
+def _w8a() -> Any:
+    """300 columns of 0 and 1, a dozen ones a row: rows without any, duplicates, exact ties."""
+    X, _ = toy.load_svmlight_file(str(data_file("small/w8a.svm")), n_features=300)
+    return sp.csr_matrix(X[_sample(X.shape[0], 3000, 17)])
+
+
 @_set(12, real=True)
 def _kdd() -> Any:
     """Columns of wildly different scales, masses of duplicates."""
     return _table("kddcup99_10pct_num38", 3000)
 
 
-SPARSE = frozenset({"sparse_random", "sparse_counts", "sparse_unit", "news", "titles"})
+SPARSE = frozenset({"sparse_random", "sparse_counts", "sparse_unit", "news", "titles", "w8a"})
 EXTREME = frozenset({"magnitude_1e200", "magnitude_1e_200"})  # squares overflow or vanish

@@ -56,7 +56,8 @@ class KMeans(
     Every `algorithm` gives the labels and centres of plain Lloyd to the last bit, on any number of
     threads and however the rows are cut into blocks. In float64 the same `random_state` gives
     scikit-learn's clustering, up to rows that are at the same distance from two centres to within
-    rounding.
+    rounding: few in measurements, but many in dense tables of 0 and 1 or small counts
+    (docs/compatibility.md).
 
     Parameters
     ----------
