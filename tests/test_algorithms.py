@@ -142,6 +142,51 @@ def test_whatever_bounds_cost_auto_loses_little() -> None:
                 assert lost <= 0.1 * iteration + 4
 
 
+PROJECTABLE = [replace(WIDE, n=n, d=d, width=float(d)) for n, d in ((20_000, 384), (60_000, 784))]
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3, 5, 10, 20, 40])
+@pytest.mark.parametrize(
+    "work", [LONGER, replace(WIDE, d=16, width=16.0), replace(WIDE, k=1000), *PROJECTABLE]
+)
+def test_bounds_that_never_hold_cost_short_fits_a_tenth(work: Workload, max_iter: int) -> None:
+    # By its own model. One more pass labels the rows in the end; and a pass that loses too much is
+    # known to do so only when it is done.
+    useless = Tally(work.n, work.n * work.k, 0)
+    policy, plain = Policy(auto(work), work, max_iter), work.plain_cost()
+    cost = excess = 0.0
+    for iteration in range(1, max_iter + 1):
+        own = plain
+        if policy.algorithm != "lloyd" and policy.stages[-1][0] == iteration:
+            own = work.first_cost(policy.algorithm, useless.distances)
+        elif policy.algorithm != "lloyd":
+            own = work.cost(policy.algorithm, useless)
+            excess = own / plain - 1
+        cost += own / plain
+        policy.after(iteration, useless)
+    assert cost + 1 <= 1.1 * (max_iter + 1) + excess
+
+
+@pytest.mark.parametrize("work", [*PROJECTABLE, replace(WIDE, n=10**6, d=128, width=128.0)])
+def test_few_passes_are_not_worth_a_probe(work: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed: set[int] = set()
+
+    def share_left(*_: Any) -> float:
+        probed.add(max_iter)
+        return 0.1
+
+    monkeypatch.setattr(_algorithms, "share_left", share_left)
+    monkeypatch.setattr(_algorithms, "share_near", lambda *_: 1.0)
+    for max_iter in (1, 2, 5, 10, 50, 300):
+        policy = Policy(auto(work), work, max_iter)
+        policy.begin(None, None)  # type: ignore[arg-type]
+        assert (policy.algorithm == "pca") == (max_iter in probed)
+    assert 300 in probed
+    assert not {1, 2} & probed
+    for passes in probed:
+        assert work.probe_cost() <= 0.02 * passes * work.plain_cost()
+
+
 def test_rows_near_their_centres_begin_with_bounds() -> None:
     rng = np.random.default_rng(9)
     spots = 100 * rng.normal(size=(200, 20))
@@ -281,7 +326,7 @@ def test_shadows_are_tried_where_rows_are_long_and_memory_allows() -> None:
 @pytest.mark.parametrize("dtype", cases.DTYPES)
 def test_a_probe_decides_about_shadows(dtype: str) -> None:
     rng = np.random.default_rng(8)
-    flat = rng.normal(size=(3000, 200))
+    flat = rng.normal(size=(8000, 200))
     thin = flat[:, :6] @ rng.normal(size=(6, 200)) + 0.01 * flat
     for rows, expected in ((thin, "pca"), (flat, "yinyang")):
         X = rows.astype(dtype)
@@ -291,7 +336,7 @@ def test_a_probe_decides_about_shadows(dtype: str) -> None:
         told = "auto: principal coordinates leave" in chosen.explain()
         assert told == (expected == "pca")
         if expected == "pca":
-            assert chosen.history_[0].distances < 0.35 * 3000 * 128
+            assert chosen.history_[0].distances < 0.35 * 8000 * 128
             assert chosen.n_distances_ < fit(X, start(X, 128), algorithm="yinyang").n_distances_
 
 
