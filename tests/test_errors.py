@@ -258,7 +258,20 @@ for value in ("float16", "int64", "floaty", "", 3.5, complex, int, np.longdouble
 for value in (0, 1.0, True, False, "all", [2]):
     fit(repr(value), "must be None or an int other than 0", n_jobs=value)
 NO_LIMIT = r"must be None, a number of bytes, a string like '2GB' or a fraction"
-for value in ("lots", "", "GB", "-2GB", "2", "2 IB", "2 PB", "1e3GB", "0GB", "0.0MB", "2GB2GB"):
+for value in (
+    "lots",
+    "",
+    "GB",
+    "-2GB",
+    "2",
+    "2 IB",
+    "2 PB",
+    "1e3GB",
+    "0GB",
+    "0.0MB",
+    "2GB2GB",
+    "2I",
+):
     fit(repr(value), NO_LIMIT, memory_limit=value)
 for value in (-1, 0, 0.0, -0.5, 1.5, True, False, float("nan"), float("inf"), b"2GB", [1], 1j):
     fit(repr(value), NO_LIMIT, memory_limit=value)

@@ -32,7 +32,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import datasets
-from exactmeans import Iteration, KMeans, kmeans_plusplus, open_blocks
+from exactmeans import Iteration, KMeans, _validation, kmeans_plusplus, open_blocks
 from models import (
     assert_same_model,
     blobs,
@@ -505,6 +505,7 @@ def test_failed_fit_leaves_the_estimator_as_it_was(failure: str, before: str) ->
         model.fit(X, sample_weight=weights)
     assert state(model) == kept
     if before == "fitted":
+        model.set_params(memory_limit=None)  # which predict keeps, too
         np.testing.assert_array_equal(model.predict(blobs()), model.labels_)
 
 
@@ -663,6 +664,7 @@ def test_kmeans_plusplus_in_blocks() -> None:
 
 
 LIMITS = ["2GB", "2 gb", "1.5GiB", "900MB", "800000KB", "64MiB", " 1TB ", "1tib", "99999999B"]
+LIMITS += ["512m", "512M", "1Gi", "1g", "900000k", "1 GiB"]
 
 
 @pytest.mark.parametrize(
@@ -675,7 +677,14 @@ def test_memory_limit_is_understood(limit: Any) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "shown"),
-    [(1, "1"), ("10B", "10"), ("0.5KB", "500"), ("0.5KiB", "512"), (1e-12, r"\d+")],
+    [
+        (1, "1"),
+        ("10B", "10"),
+        ("0.5KB", "500"),
+        ("0.5KiB", "512"),
+        ("0.5Ki", "512"),
+        (1e-12, r"\d+"),
+    ],
 )
 def test_memory_limit_refuses_with_what_it_needs(limit: Any, shown: str) -> None:
     pattern = rf"memory_limit must be at least [\d,]+ bytes .*60 rows.* but it is {shown}\.$"
@@ -683,6 +692,14 @@ def test_memory_limit_refuses_with_what_it_needs(limit: Any, shown: str) -> None
         pattern = "memory_limit must be"
     with pytest.raises(ValueError, match=pattern):
         fitted(blobs(), memory_limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("limit", "bytes_"),
+    [("512m", 512 * 10**6), ("1Gi", 2**30), ("1GiB", 2**30), ("2G", 2 * 10**9), ("7B", 7)],
+)
+def test_units_of_memory_limit(limit: str, bytes_: int) -> None:
+    assert _validation.check_memory_limit(limit) == bytes_
 
 
 def test_memory_limit_is_as_exact_as_its_message() -> None:

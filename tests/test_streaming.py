@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 import cases
 import datasets
 from cases import Case, bits
-from exactmeans import KMeans, _validation, kmeans_plusplus, open_blocks, seeding
+from exactmeans import KMeans, MiniBatchKMeans, _validation, kmeans_plusplus, open_blocks, seeding
 from exactmeans.blocks._source import ReusedRoom
 from exactmeans.engines.local import LocalEngine
 from metric_oracle import FORMS, some_rows, some_weights
@@ -266,7 +269,7 @@ def test_rooms_are_used_again() -> None:
 
 
 def least_limit(source: Any, **options: Any) -> int:
-    with pytest.raises(ValueError, match=r"memory_limit must be at least .*block_rows") as info:
+    with pytest.raises(ValueError, match="memory_limit must be at least ") as info:
         KMeans(**{"n_clusters": 8, **options}, memory_limit=1000).fit(source)
     return int(str(info.value).split("at least ")[1].split(" ")[0].replace(",", ""))
 
@@ -439,10 +442,13 @@ def test_bounds_that_do_not_fit_are_done_without(
         ("dense", "k-means++", 16_000_000),
         ("csr", "k-means++", 24_000_000),
         ("csr", "k-means||", 0),
+        ("parquet", "k-means||", 0),
+        ("feather", "k-means||", 0),
+        ("feather", "k-means++", 24_000_000),
     ],
 )
 def test_memory_stays_within_the_limit(layout: str, init: str, limit: int, tmp_path: Path) -> None:
-    """A file of more than three times the limit, by what the operating system counts.
+    """A file of more than twice or three times the limit, by what the operating system counts.
 
     Limit 0 stands for the least that is not refused.
     """
@@ -451,9 +457,17 @@ def test_memory_stays_within_the_limit(layout: str, init: str, limit: int, tmp_p
     for begin in range(0, len(X), 10_000):
         X[begin : begin + 10_000] = rng.random((10_000, 320), dtype=np.float32)
         X[begin : begin + 10_000, 0] += 3 * rng.integers(0, 4, 10_000)
-    path = tmp_path / ("x.npy" if layout == "dense" else "x.npz")
+    path = tmp_path / {"dense": "x.npy", "csr": "x.npz"}.get(layout, f"x.{layout}")
     if layout == "dense":
         np.save(path, X)
+    elif layout in ("parquet", "feather"):
+        table = pa.table({"v": pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 320)})
+        if layout == "feather":
+            pyarrow.feather.write_feather(table, str(path), chunksize=1500)
+        else:
+            table = pa.table({f"c{f}": X[:, f] for f in range(320)})
+            pq.write_table(table, path, row_group_size=3000)
+        del table
     else:
         indices = np.tile(np.arange(160, dtype=np.int32), len(X))
         indptr = np.arange(len(X) + 1, dtype=np.int64) * 160
@@ -463,7 +477,7 @@ def test_memory_stays_within_the_limit(layout: str, init: str, limit: int, tmp_p
     if not limit:
         options: dict[str, Any] = {"init": init, "algorithm": "hamerly", "n_clusters": 4}
         limit = least_limit(open_blocks(path, block_rows=1500), **options)
-    assert path.stat().st_size > 3 * limit
+    assert path.stat().st_size > (2 if layout == "parquet" else 3) * limit
     code = f"""
         import numpy as np, scipy.sparse as sp
         from exactmeans import KMeans, open_blocks
@@ -472,9 +486,11 @@ def test_memory_stays_within_the_limit(layout: str, init: str, limit: int, tmp_p
                 if line.startswith(name):
                     return int(line.split()[1]) * 1024
         small = np.random.default_rng(0).random((4000, 320), dtype=np.float32)
-        small = small if {layout!r} == "dense" else sp.csr_matrix(small)
+        small = sp.csr_matrix(small) if {layout!r} == "csr" else small
         KMeans(4, init={init!r}).fit(small)  # threads and libraries
         del small
+        if {layout!r} in ("parquet", "feather"):
+            import pyarrow.dataset, pyarrow.ipc, pyarrow.parquet
         source = open_blocks({str(path)!r}, block_rows=1500)
         before = status("VmRSS")
         open("/proc/self/clear_refs", "w").write("5")
@@ -490,6 +506,54 @@ def test_memory_stays_within_the_limit(layout: str, init: str, limit: int, tmp_p
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= limit
+
+
+def test_state_of_rows_that_does_not_fit(tmp_path: Path) -> None:
+    """Smaller blocks would not help: the sentence says what would."""
+    source = stored(np.zeros((20_000, 2)), tmp_path, 100)
+    with pytest.raises(ValueError, match=r"1,200,\d+ of them are for rows.* MiniBatchKMeans keeps"):
+        KMeans(2, memory_limit="1MB").fit(source)
+    source = stored(np.zeros((2_000, 20)), tmp_path, 1000)
+    with pytest.raises(ValueError, match=r"of them are for reading, less with open_blocks"):
+        KMeans(2, memory_limit="500KB").fit(source)
+
+
+@pytest.mark.parametrize("method", ["sgd", "memoized"])
+@pytest.mark.parametrize("form", ["array", "file"])
+def test_mini_batches_keep_the_limit(method: str, form: str, tmp_path: Path) -> None:
+    X = datasets.blobs(5000, 3, 8, spread=6.0, seed=4)
+    rows = stored(X, tmp_path, 500) if form == "file" else X
+    model = MiniBatchKMeans(8, method=method, random_state=0, memory_limit="1KB")
+    with pytest.raises(ValueError, match=rf"memory_limit must be .* for method='{method}'") as info:
+        model.fit(rows)
+    needed = int(str(info.value).split("at least ")[1].split(" ")[0].replace(",", ""))
+    assert needed > 8 * len(X)
+    model.set_params(memory_limit=needed).fit(rows)
+    with pytest.raises(ValueError, match="memory_limit"):
+        model.set_params(memory_limit=needed - 1).fit(rows)
+    if form == "file":
+        needs = {"sgd": 20, "memoized": 60}[method] * len(X)
+        assert needs < needed < needs + 300_000
+
+
+def test_answers_keep_the_limit(tmp_path: Path) -> None:
+    X = datasets.blobs(5000, 3, 8, spread=6.0, seed=4)
+    model = KMeans(8, random_state=0, memory_limit="1MB").fit(X)
+    model.set_params(memory_limit=319_999)
+    with pytest.raises(
+        ValueError,
+        match=r"at least 320,000 bytes for the 5,000 x 8 distances.*: transform fewer rows",
+    ):
+        model.transform(X)
+    model.set_params(memory_limit=320_000).transform(X)
+    model.set_params(memory_limit=39_999)
+    for answer in (model.predict, model.score):
+        with pytest.raises(ValueError, match=r"at least 40,000 bytes for the labels of 5,000 rows"):
+            answer(X)
+    source = stored(X, tmp_path, 500)
+    with pytest.raises(ValueError, match=r"at least 88,000 bytes for the labels of 5,000 rows"):
+        model.set_params(memory_limit=87_999).predict(source)
+    assert len(model.set_params(memory_limit=88_000).predict(source)) == 5000
 
 
 # blocks that need not be read ---------------------------------------------------------------------

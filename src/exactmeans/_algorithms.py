@@ -60,6 +60,15 @@ class Workload:
             centres += self.n * self.width * (2 * self.itemsize + 6) + 16 * self.d
         return int(self.n * per_row + centres + self.reading)
 
+    def bytes_of_batches(self, batch_size: int, sample: int) -> int:
+        """The same for steps over batches, whose first centres come from a sample of the rows."""
+        # Row numbers and their order to draw the sample (16, measured 19); labels take less. Directions:
+        # also lengths, and weights of the rows that have one.
+        per_row = 36 if METRICS[self.metric].directed else 20
+        row = self.width * (self.itemsize + 8 * self.sparse)
+        some = (min(sample, self.n) + 2 * min(batch_size, self.n)) * row
+        return int(self.n * per_row + some + self._centre_bytes() + self.reading)
+
     def _centre_bytes(self) -> float:
         dense = self.k * self.d
         metric = METRICS[self.metric]
@@ -261,16 +270,29 @@ def _best(work: Workload) -> tuple[str, str]:
 def _refuse_too_large(
     algorithm: str, needed: int, work: Workload, memory_limit: int | None
 ) -> None:
+    instead = ": MiniBatchKMeans keeps fewer"
+    refuse_over_limit(f"algorithm={algorithm!r}", needed, work, memory_limit, instead)
+
+
+def refuse_over_limit(
+    what: str, needed: int, work: Workload, memory_limit: int | None, instead: str = ""
+) -> None:
+    """One sentence with the bytes that `what` needs; `instead`: what keeps less per row."""
     if memory_limit is None or needed <= memory_limit:
         return
     smaller = ""
-    if work.reading:
+    if work.reading and needed - work.reading > memory_limit:
         smaller = (
-            f"; {work.reading:,} bytes are for blocks, which open_blocks(..., block_rows=...) or "
-            "smaller row groups make smaller"
+            f"; {needed - work.reading:,} of them are for rows and centres, some "
+            f"{(needed - work.reading) // work.n} per row, whatever the size of blocks{instead}"
+        )
+    elif work.reading:
+        smaller = (
+            f"; {work.reading:,} of them are for reading, less with open_blocks(..., "
+            "block_rows=...), or row groups that are smaller or have no dictionaries"
         )
     raise ValueError(
-        f"memory_limit must be at least {needed:,} bytes for algorithm={algorithm!r} with "
+        f"memory_limit must be at least {needed:,} bytes for {what} with "
         f"{work.n:,} rows, {work.d:,} columns and {work.k:,} clusters, but it is "
         f"{memory_limit:,}{smaller}."
     )

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -170,6 +171,18 @@ class Stream:
 
     def __len__(self) -> int:
         return len(self.edges) - 1
+
+    @property
+    def reading_bytes(self) -> int:
+        """What dense blocks take that are at hand, coming, and being put into shape; the reader."""
+        rows = max(end - begin for begin, end in pairwise(self.edges))
+        blocks = 0 if self.sparse else 4 * rows * self.d * self.dtype.itemsize
+        return blocks + self.held_bytes * 3 // 2
+
+    @property
+    def held_bytes(self) -> int:
+        """What reading held beside blocks, of those that were read so far."""
+        return int(getattr(self._source, "held_bytes", 0))
 
     def _look(self, dtype: Any) -> tuple[list[int], Any]:
         """Read every block once, for its length and dtype."""
@@ -513,20 +526,23 @@ def check_dtype(dtype: Any) -> np.dtype[Any] | None:
     return asked
 
 
-_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I?)B?|B)\s*")
 
 
 def check_memory_limit(limit: Any) -> int | None:
-    """Bytes: from an int, a string such as "2GB", or a float fraction of the machine's memory."""
+    """Bytes: from an int, a string such as "2GB", or a float fraction of the machine's memory.
+
+    Units are those of 1000 (MB, M, m) or of 1024 (MiB, Mi), in upper or lower case.
+    """
     if limit is None:
         return None
     allowed = "None, a number of bytes, a string like '2GB' or a fraction of memory such as 0.5"
     bytes_: float = -1
     if isinstance(limit, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", limit.upper())
-        if match and match[2] in _UNITS:
-            bytes_ = float(match[1]) * _UNITS[match[2]]
+        match = _SIZE.fullmatch(limit.upper())
+        if match:
+            bytes_ = float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2] or ""]
     elif isinstance(limit, bool):
         pass
     elif isinstance(limit, numbers.Integral):

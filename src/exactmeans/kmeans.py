@@ -94,8 +94,10 @@ class KMeans(
     n_jobs : int or None, default=None
         Threads to use; None means all cores that this process may use, -2 all but one.
     memory_limit : int, float, str or None, default=None
-        The most memory to use beside the data: bytes, a string such as '2GB', or a fraction of the
-        machine's memory. What cannot fit is refused with the bytes it needs.
+        The most memory to use beside the data: bytes, a string such as '2GB', '512m' (both powers
+        of 1000) or '1GiB', '1Gi' (powers of 1024), or a fraction of the machine's memory. What
+        cannot fit is refused with the bytes it needs, and so is what `predict`, `transform` and
+        `score` would need beside the data.
     callbacks : callable, sequence of callables or None, default=None
         Called with an `Iteration` record after each iteration; returning True stops the run.
     checkpoint : path or None, default=None
@@ -341,10 +343,13 @@ class KMeans(
         distances : ndarray of shape (n_samples, n_clusters)
         """
         check_is_fitted(self)
-        engine = self._engine(X)
-        return engine.transform(
-            self._centres(), self._frame.shift_of(engine), self._frame.cost_exponent
+        engine, centres = self._engine(X), self._centres()
+        self._refuse_over_limit(
+            engine.n * centres.shape[0] * engine.dtype.itemsize,
+            f"the {engine.n:,} x {centres.shape[0]:,} distances that transform returns",
+            "transform fewer rows at a time, or use predict",
         )
+        return engine.transform(centres, self._frame.shift_of(engine), self._frame.cost_exponent)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the inertia of X at the fitted centres, as `metric` has it.
@@ -590,7 +595,11 @@ class KMeans(
         """X, whose values are finite; or, if it is to be labelled next, will be looked at then."""
         dtype = _real(self._given_centres().dtype)
         blocks = check.as_blocks(self, X, reset=False, dtype=dtype)
-        weights = check.check_weights(sample_weight, check.count_rows(blocks), part=part)
+        n = check.count_rows(blocks)
+        weights = check.check_weights(sample_weight, n, part=part)
+        reading = blocks.reading_bytes if isinstance(blocks, check.Stream) else 0
+        what = f"the labels of {n:,} rows{' and the blocks they are read in' if reading else ''}"
+        self._refuse_over_limit(8 * n + reading, what, "take fewer rows at a time")
         metric = _metrics.METRICS[self._frame.metric]  # that of fit, whatever was set since
         n_jobs = check.check_n_jobs(self.n_jobs)
         zero_rows = self.zero_rows if metric.directed else "error"
@@ -600,6 +609,14 @@ class KMeans(
         elif engine.sparse or engine.streamed or not labelled:
             engine.refuse_nonfinite()
         return engine
+
+    def _refuse_over_limit(self, needed: int, what: str, instead: str) -> None:
+        limit = check.check_memory_limit(self.memory_limit)
+        if limit is not None and needed > limit:
+            raise ValueError(
+                f"memory_limit must be at least {needed:,} bytes for {what}, but it is {limit:,}: "
+                f"{instead}."
+            )
 
     def _assigned(self, X: Any, sample_weight: Any = None, *, part: bool = False) -> LocalEngine:
         """X, all of it or a part, with every row labelled."""

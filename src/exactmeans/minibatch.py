@@ -269,10 +269,25 @@ class MiniBatchKMeans(KMeans):
         engine = LocalEngine(blocks, weights, n_jobs, self._metric(), self.zero_rows)
         engine.examine()
         given = check.check_memory_limit(self.memory_limit)
+        if given is not None:
+            self._refuse_fit_over_limit(engine, k, given)
         engine.room = None if given is None else given // 4
         limit = given or check.memory_of_machine() // 4
         engine.keep(limit * 3 // 4 - engine.reading_bytes - 60 * n)
         return engine
+
+    def _refuse_fit_over_limit(self, engine: LocalEngine, k: int, limit: int) -> None:
+        size, width = engine.dtype.itemsize, engine.nonzeros / engine.n
+        reading, metric = engine.reading_bytes, engine.metric.name
+        work = _algorithms.Workload(
+            engine.n, engine.d, k, engine.sparse, size, width, reading, metric
+        )
+        if self.method == "memoized" or engine.n <= self.batch_size:
+            needed, instead = work.bytes_needed("lloyd"), ": method='sgd' keeps fewer"
+        else:
+            sample = self.init_size or max(3 * self.batch_size, 3 * k)
+            needed, instead = work.bytes_of_batches(self.batch_size, sample), ""
+        _algorithms.refuse_over_limit(f"method={self.method!r}", needed, work, limit, instead)
 
     def _init(self, k: int, engine: Engine) -> tuple[Any, int]:
         init, n_init = super()._init(k, engine)

@@ -77,6 +77,8 @@ class CutRows(ABC):
     """
 
     names: list[str] | None = None  # of all columns, where they have names
+    #: The most bytes that a reader held beside the block it was reading, as far as is known.
+    held_bytes = 0
 
     def __init__(self, name: str, edges: Edges, d: int, dtype: Any, *, sparse: bool) -> None:
         self.name = name
@@ -153,7 +155,9 @@ class JoinedRows(CutRows):
 
     def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
         p, b = self._places[block]
-        return self._parts[p].read(b, room)
+        rows = self._parts[p].read(b, room)
+        self.held_bytes = max(self.held_bytes, self._parts[p].held_bytes)
+        return rows
 
 
 def even_edges(n: int, row_bytes: float, block_rows: int | None) -> Edges:
