@@ -438,7 +438,8 @@ TEST(rows_without_bounds) {
     for (Size f = 1; f < 20; ++f) x(1, f) = 3e38f;
     x(2, 0) = 1;
     const Csr<float, std::int32_t> csr(x);
-    const Coarse<float>& coarse = Coarse<float>::of(centroids, threads);
+    const auto held = Coarse<float>::of(centroids, threads);
+    const Coarse<float>& coarse = *held;
     CoarseScan<float> scan = scan_of(csr, coarse);
     CHECK(!std::isfinite(scan.bound(0).width) && !std::isfinite(scan.bound(1).width));
     CHECK(std::isfinite(scan.bound(2).width) && std::isfinite(scan.bound(3).width));
