@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import inspect
 import math
+import multiprocessing
 import numbers
 import os
 import re
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
@@ -504,14 +507,41 @@ _MOST_THREADS = 256  # the pool has no more
 
 
 def check_n_jobs(n_jobs: Any) -> int:
-    """How many threads to use; None and -1 mean all cores one may use, -2 all but one."""
-    cores = _core.usable_cores()
+    """How many threads to use; -1 means all cores one may use, -2 all but one.
+
+    None means all cores, too, but inside joblib what joblib leaves to each of its tasks.
+    """
+    cores = _core.usable_cores()  # by affinity, the quota of a container, EXACTMEANS_NUM_THREADS
+    if not _positive("EXACTMEANS_NUM_THREADS"):
+        cores = min(cores, _positive("LOKY_MAX_CPU_COUNT") or cores)
+        if n_jobs is None:
+            return _share_of_joblib(cores)
     if n_jobs is None:
         return cores
     if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
         _refuse("n_jobs", n_jobs, "None or an int other than 0")
     asked = int(n_jobs)
     return min(asked, _MOST_THREADS) if asked > 0 else max(1, cores + 1 + asked)
+
+
+def _share_of_joblib(cores: int) -> int:
+    """Threads that a fit may use where it runs, so that parallel tasks do not share cores."""
+    backend, asked = get_active_backend()
+    if backend.nesting_level == 0:  # not in a task; parallel_config may say how many
+        return cores if asked is None else min(backend.effective_n_jobs(asked), _MOST_THREADS)
+    # loky divides the cores among its processes, and tells each by the variables that limit other
+    # pools of threads. Other tasks have one core each, as far as joblib knows.
+    in_process = multiprocessing.current_process().name != "MainProcess"
+    if not in_process or backend.nesting_level > 1:
+        return 1
+    variables = getattr(backend, "MAX_NUM_THREADS_VARS", ())
+    return min(cores, min(filter(None, map(_positive, variables)), default=1))
+
+
+def _positive(variable: str) -> int:
+    """The value of an environment variable; 0 if that is no positive integer."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else 0
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any] | None:
@@ -548,21 +578,57 @@ def check_memory_limit(limit: Any) -> int | None:
     elif isinstance(limit, numbers.Integral):
         bytes_ = int(limit)
     elif isinstance(limit, numbers.Real) and 0 < float(limit) <= 1:
-        bytes_ = float(limit) * memory_of_machine()
+        known = known_memory()
+        if known is None:
+            allowed = "in bytes where the system does not tell its memory"
+        else:
+            bytes_ = float(limit) * known
     if not 1 <= bytes_ < math.inf:
         _refuse("memory_limit", limit, allowed)
     return int(bytes_)
 
 
-@cache
+_ASSUMED_MEMORY = 4 * 2**30  # bytes, where the system does not tell
+
+
 def memory_of_machine() -> int:
     """Bytes that this process may hope for: the machine's, or its container's."""
-    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return known_memory() or _ASSUMED_MEMORY
+
+
+@cache
+def known_memory() -> int | None:
+    """The same; None where the system does not tell."""
+    try:
+        installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf, some have no such name
+        installed = _memory_of_windows()
     try:
         with open("/sys/fs/cgroup/memory.max") as file:
-            return min(installed, int(file.read()))
+            limit = int(file.read())
     except (OSError, ValueError):  # no such file, or "max"
-        return installed
+        return installed if installed > 0 else None
+    return min(installed, limit) if installed > 0 else limit
+
+
+class _MemoryStatus(ctypes.Structure):
+    """MEMORYSTATUSEX of the Windows API."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("load", ctypes.c_uint32),
+        ("installed", ctypes.c_uint64),
+        ("others", ctypes.c_uint64 * 6),
+    )
+
+
+def _memory_of_windows() -> int:
+    """0 if this is not Windows."""
+    windows: Any = getattr(ctypes, "windll", None)
+    status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
+    if windows is None or not windows.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+        return 0
+    return int(status.installed)
 
 
 def offsets_of(blocks: list[Matrix]) -> Iterator[tuple[int, int]]:

@@ -92,7 +92,9 @@ class KMeans(
         directions of means or geodesic means. 'manhattan' makes centres of medians. See
         docs/metrics.md.
     n_jobs : int or None, default=None
-        Threads to use; None means all cores that this process may use, -2 all but one.
+        Threads to use; -1 means all cores that this process may use, -2 all but one. None means
+        all, too, but in a task of joblib only the share that joblib leaves to it. See
+        docs/threads.md.
     memory_limit : int, float, str or None, default=None
         The most memory to use beside the data: bytes, a string such as '2GB', '512m' (both powers
         of 1000) or '1GiB', '1Gi' (powers of 1024), or a fraction of the machine's memory. What

@@ -1,0 +1,180 @@
+"""What a fit finds out about the machine: memory, cores, and who else is using them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+
+from exactmeans import KMeans, MiniBatchKMeans, _core
+from exactmeans import _validation as check
+from models import assert_same_model, blobs, fitted
+
+# Memory -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_sysconf(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As on Windows."""
+    check.known_memory.cache_clear()
+    expected = fitted(blobs())
+    check.known_memory.cache_clear()
+    monkeypatch.delattr(os, "sysconf")
+    monkeypatch.setattr("builtins.open", _missing)
+    assert_same_model(fitted(blobs()), expected)
+    yield
+    check.known_memory.cache_clear()
+
+
+def _missing(*_: Any, **__: Any) -> Any:
+    raise FileNotFoundError
+
+
+class _Kernel32:
+    """The one function of Windows that is called."""
+
+    def __init__(self, installed: int) -> None:
+        self.installed = installed
+
+    def GlobalMemoryStatusEx(self, status: Any) -> int:  # noqa: N802
+        status = status._obj
+        assert status.length == ctypes.sizeof(status) == 64
+        status.installed = self.installed
+        return 1 if self.installed else 0
+
+
+class _Windows:
+    def __init__(self, installed: int) -> None:
+        self.kernel32 = _Kernel32(installed)
+
+
+@pytest.mark.usefixtures("no_sysconf")
+def test_a_system_that_does_not_tell_its_memory() -> None:
+    assert check.known_memory() is None
+    assert check.memory_of_machine() == 4 * 2**30
+    MiniBatchKMeans(2, random_state=0).fit(blobs())
+    with pytest.raises(ValueError, match=r"memory_limit must be in bytes where .* but it is 0.5"):
+        fitted(blobs(), memory_limit=0.5)
+
+
+@pytest.mark.usefixtures("no_sysconf")
+@pytest.mark.parametrize(("installed", "known"), [(8 * 2**30, 8 * 2**30), (0, None)])
+def test_the_memory_of_windows(
+    installed: int, known: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check.known_memory.cache_clear()
+    monkeypatch.setattr(ctypes, "windll", _Windows(installed), raising=False)
+    assert check.known_memory() == known
+
+
+@pytest.mark.parametrize("error", [ValueError, OSError])
+def test_a_name_that_sysconf_does_not_know(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sysconf(name: str) -> int:
+        raise error(name)
+
+    check.known_memory.cache_clear()
+    monkeypatch.setattr(os, "sysconf", sysconf)
+    monkeypatch.setattr("builtins.open", _missing)
+    try:
+        assert check.known_memory() is None
+    finally:
+        check.known_memory.cache_clear()
+
+
+# Cores --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def eight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores that this process may use, and nothing in the environment."""
+    for variable in ("EXACTMEANS_NUM_THREADS", "LOKY_MAX_CPU_COUNT", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(_core, "usable_cores", lambda: 8)
+
+
+@pytest.mark.usefixtures("eight")
+def test_n_jobs_none_takes_all_cores_outside_joblib() -> None:
+    assert [check.check_n_jobs(n_jobs) for n_jobs in (None, -1, -2, 3)] == [8, 8, 7, 3]
+
+
+@pytest.mark.usefixtures("eight")
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_n_jobs_none_takes_what_a_joblib_context_says(backend: str) -> None:
+    with joblib.parallel_config(backend=backend, n_jobs=3):
+        assert [check.check_n_jobs(n_jobs) for n_jobs in (None, -1, 5)] == [3, 8, 5]
+
+
+@pytest.mark.usefixtures("eight")
+def test_tasks_that_are_threads_have_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tasks() -> list[list[int]]:
+        run = joblib.Parallel(n_jobs=2, backend="threading")
+        return list(run(joblib.delayed(some)() for _ in range(2)))
+
+    def some() -> list[int]:
+        return [check.check_n_jobs(n_jobs) for n_jobs in (None, -1, 3)]
+
+    assert tasks() == [[1, 8, 3]] * 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")  # of this process, not of a task
+    assert tasks() == [[1, 8, 3]] * 2
+    one_by_one = joblib.Parallel(n_jobs=1)(joblib.delayed(some)() for _ in range(2))
+    assert one_by_one == [[8, 8, 3]] * 2
+
+
+def _threads_in_a_process() -> tuple[int, int]:
+    return check.check_n_jobs(None), _core.usable_cores()
+
+
+@pytest.mark.parametrize("inner", [1, 2, 64])
+def test_tasks_that_are_processes_have_the_share_of_loky(
+    inner: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # conftest limits the pools of others in this process; loky's workers would inherit that.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(variable, raising=False)
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=inner):
+        found = joblib.Parallel(n_jobs=2)(joblib.delayed(_threads_in_a_process)() for _ in range(2))
+    for threads, cores in found:
+        assert threads == min(cores, inner)
+
+
+def test_a_grid_search_does_not_use_cores_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def threads(model: KMeans, X: Any, y: Any = None) -> int:
+        used: int = model._n_jobs_used
+        return used
+
+    search = GridSearchCV(KMeans(), {"n_clusters": [2, 3]}, cv=2, scoring=threads, n_jobs=2)
+    with joblib.parallel_config(backend="loky"):
+        found = search.fit(blobs()).cv_results_["mean_test_score"]
+    np.testing.assert_array_equal(found, max(1, joblib.cpu_count() // 2))
+
+
+@pytest.mark.usefixtures("eight")
+@pytest.mark.parametrize(
+    ("text", "threads"), [("3", 3), ("20", 8), ("0", 8), ("-1", 8), ("many", 8), ("", 8)]
+)
+def test_loky_max_cpu_count(text: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", text)
+    assert check.check_n_jobs(None) == check.check_n_jobs(-1) == threads
+
+
+def test_exactmeans_num_threads_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXACTMEANS_NUM_THREADS", "5")
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+
+    def some() -> list[int]:
+        return [check.check_n_jobs(n_jobs) for n_jobs in (None, -1, -2, 3)]
+
+    assert some() == [5, 5, 4, 3]
+    tasks = joblib.Parallel(n_jobs=2, backend="threading")(joblib.delayed(some)() for _ in range(2))
+    assert tasks == [[5, 5, 4, 3]] * 2
