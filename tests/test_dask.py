@@ -135,7 +135,7 @@ def same(model: KMeans, local: exactmeans.KMeans) -> None:
 
 @pytest.mark.parametrize("algorithm", _algorithms.NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_bits_of_the_local_estimator(client: Any, algorithm: str, dtype: str) -> None:
+def test_bits_of_the_local_estimator(client: Any, algorithm: Any, dtype: str) -> None:
     X = rows(dtype=dtype)
     if algorithm not in (*cases.able(X), "auto"):
         with pytest.raises(ValueError, match=f"for dense X .* but it is {algorithm!r}"):

@@ -153,7 +153,7 @@ def test_a_model_labels_rows_of_the_other_kind(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ABLE["dense"])
-def test_sums_beyond_float64_are_infinite_without_a_warning(algorithm: str) -> None:
+def test_sums_beyond_float64_are_infinite_without_a_warning(algorithm: Any) -> None:
     X = Case("magnitude_1e200", "dense", "float64", "none").X
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -38,7 +38,7 @@ ALGORITHMS = [
 INITS: tuple[Any, ...] = ("k-means++", "k-means||", "random", "furthest", ("d", 1.0), ("d", 3.0))
 
 
-def fit(metric: str, X: Any, k: int = 6, **options: Any) -> KMeans:
+def fit(metric: Any, X: Any, k: int = 6, **options: Any) -> KMeans:
     weights = options.pop("sample_weight", None)
     options = {"random_state": 0, "tol": 0.0, **options}
     with warnings.catch_warnings():

@@ -260,7 +260,7 @@ def test_sgd_stops_when_the_inertia_does_not_fall() -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("make", [np.asarray, Csr])
-def test_one_batch_is_lloyds_algorithm(method: str, metric: str, make: Any) -> None:
+def test_one_batch_is_lloyds_algorithm(method: Any, metric: str, make: Any) -> None:
     X = blobs(500) + 3.0
     options: dict[str, Any] = {"init": X[:6], "n_init": 1, "metric": metric, "tol": 0}
     weight = np.random.default_rng(0).uniform(0.5, 2, 500)
@@ -370,7 +370,7 @@ def test_sources_are_read_by_blocks(method: str, layout: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_there_are_always_k_centres(method: str) -> None:
+def test_there_are_always_k_centres(method: Any) -> None:
     X = datasets.load("few_distinct").X
     with pytest.warns(Warning, match="Number of distinct clusters"):
         model = MiniBatchKMeans(6, method=method, random_state=0, batch_size=8).fit(X)
@@ -379,7 +379,7 @@ def test_there_are_always_k_centres(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_partial_fit_goes_on_from_fit_and_from_files(method: str, tmp_path: Path) -> None:
+def test_partial_fit_goes_on_from_fit_and_from_files(method: Any, tmp_path: Path) -> None:
     X = blobs()
     model = MiniBatchKMeans(6, method=method, random_state=0, batch_size=100).fit(X)
     model.save(tmp_path / "model")
@@ -392,7 +392,7 @@ def test_partial_fit_goes_on_from_fit_and_from_files(method: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_callbacks_and_history(method: str) -> None:
+def test_callbacks_and_history(method: Any) -> None:
     seen: list[Iteration] = []
 
     def stop(record: Iteration) -> bool:
@@ -552,7 +552,7 @@ def test_directions_that_are_missing() -> None:
         with pytest.raises(ValueError, match=r"X must not have rows of zeros.*row 5"):
             call(X)
     with pytest.raises(ValueError, match="metric must be one of 'euclidean', 'cosine'"):
-        MiniBatchKMeans(metric="manhattan").fit(X)
+        MiniBatchKMeans(metric="manhattan").fit(X)  # type: ignore[arg-type]
     # Means of opposite rows have no direction: the centre stays.
     model = cosine(1, init=[[1.0, 0.0]], reassignment_ratio=0)
     model.partial_fit(np.array([[0.0, 3.0], [0.0, -2.0]]))

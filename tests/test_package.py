@@ -7,6 +7,7 @@ import doctest
 import importlib
 import importlib.metadata
 import importlib.resources
+import inspect
 import io
 import json
 import pkgutil
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import typing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +24,7 @@ from typing import Any
 import pytest
 
 import exactmeans
-from exactmeans import _core
+from exactmeans import _algorithms, _core, _metrics, seeding
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = ["BlockSource", "Iteration", "KMeans", "MiniBatchKMeans"]
@@ -182,6 +184,36 @@ def test_sources_mention_no_threadpool() -> None:
     forbidden = re.compile(r"threadpoolctl|OMP_NUM_THREADS|MKL_NUM_THREADS|OPENBLAS|omp\.h")
     for path in Path(exactmeans.__file__).parent.rglob("*.py"):
         assert not forbidden.search(path.read_text()), path.name
+
+
+# types --------------------------------------------------------------------------------------------
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    return typing.get_type_hints(function, vars(sys.modules[function.__module__]))
+
+
+def _words(hint: Any) -> list[Any]:
+    """The strings of all Literals in a hint."""
+    if typing.get_origin(hint) is typing.Literal:
+        return list(typing.get_args(hint))
+    return [word for part in typing.get_args(hint) for word in _words(part)]
+
+
+def test_editors_know_what_parameters_may_be() -> None:
+    of = _hints(exactmeans.KMeans.__init__)
+    assert _words(of["algorithm"]) == list(_algorithms.NAMES)
+    assert _words(of["metric"]) == list(_metrics.NAMES)
+    assert _words(of["init"]) == [*seeding.NAMES, "d"]
+    small = _hints(exactmeans.MiniBatchKMeans.__init__)
+    assert _words(small["method"]) == ["sgd", "memoized"]
+    assert _words(small["metric"]) == ["euclidean", "cosine"]
+
+
+def test_editors_know_what_methods_return() -> None:
+    assert inspect.signature(exactmeans.load).return_annotation == "KMeans"
+    assert inspect.signature(exactmeans.KMeans.fit).return_annotation == "Self"
+    assert inspect.signature(exactmeans.MiniBatchKMeans.partial_fit).return_annotation == "Self"
 
 
 # examples that readers copy -----------------------------------------------------------------------

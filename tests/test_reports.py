@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import io
+import logging
 import re
 import sys
 import warnings
@@ -260,6 +262,37 @@ def test_scikit_learns_own_callbacks_work(capsys: pytest.CaptureFixture[str]) ->
     assert scores == sorted(scores)
     assert scores[-1] == -model.inertia_
     assert "KMeans" in capsys.readouterr().out
+
+
+def test_verbose_goes_to_the_log_of_a_service(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(logging.INFO, "exactmeans"):
+        model = fitted(blobs(), verbose=1)
+    assert len(caplog.records) == model.n_iter_
+    assert {(record.name, record.levelname) for record in caplog.records} == {
+        ("exactmeans", "INFO")
+    }
+    assert caplog.records[0].getMessage().startswith("run 0 iteration 1: inertia ")
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("why", ["a higher level", "no handler", "a terminal"])
+def test_verbose_is_printed_where_no_log_shows_it(
+    why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(stream, "isatty", lambda: why == "a terminal", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # no rich, no bar
+    if why == "no handler":
+        monkeypatch.setattr(logging.getLogger("exactmeans"), "propagate", False)
+    with caplog.at_level(
+        logging.WARNING if why == "a higher level" else logging.INFO, "exactmeans"
+    ):
+        model = fitted(blobs(), verbose=1)
+    assert len(stream.getvalue().splitlines()) == model.n_iter_
+    assert not caplog.records
 
 
 def test_verbose_goes_where_print_goes() -> None:

@@ -120,7 +120,7 @@ def test_rows_are_drawn_by_what_they_cost(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("metric", OTHERS)
-def test_furthest_starts_from_the_middle(metric: str, form: str) -> None:
+def test_furthest_starts_from_the_middle(metric: Any, form: str) -> None:
     X, w = some_rows(form), some_weights(300)
     centres, indices = seeding.furthest(X, 7, metric=metric, sample_weight=w)
     assert indices[0] == -1
@@ -174,7 +174,7 @@ def test_d_sampling_has_the_enumerated_chances(metric: str, alpha: float, sparse
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("metric", OTHERS)
 @pytest.mark.parametrize("name", METHODS)
-def test_threads_blocks_and_calls_do_not_matter(name: str, metric: str, form: str) -> None:
+def test_threads_blocks_and_calls_do_not_matter(name: str, metric: Any, form: str) -> None:
     X, w = some_rows(form, n=2500), some_weights(2500)
     options = {"metric": metric, "sample_weight": w, "random_state": 5}
     centres, indices = seeds(name, X, 11, **options)

@@ -91,7 +91,7 @@ ATTACKS: list[Callable[[np.random.Generator, str], Attack]]
 ATTACKS = [arcs, mirrored, beside_centres, short_beside_long]
 
 
-def fit(metric: str, attack: Attack, *, sparse: bool, **options: Any) -> KMeans:
+def fit(metric: Any, attack: Attack, *, sparse: bool, **options: Any) -> KMeans:
     X: Any = sp.csr_matrix(attack.X) if sparse else attack.X
     model = KMeans(len(attack.init), metric=metric, init=attack.init, tol=0, **options)
     with warnings.catch_warnings():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from exactmeans._metrics import METRICS
 from exactmeans._validation import Matrix, rows_of
 from exactmeans.engines.engine import Engine, Tally
 
+#: What `algorithm` may be, for type checkers; the core's registry decides.
+AlgorithmName = Literal[
+    "auto", "lloyd", "elkan", "hamerly", "yinyang", "kdtree", "products", "pca", "moving"
+]
 _TRAITS = {traits["name"]: traits for traits in _core.algorithms()}
 NAMES = ("auto", *_TRAITS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class Metric:
             )
 
 
+#: What `metric` may be, for type checkers.
+MetricName = Literal["euclidean", "cosine", "angular", "manhattan"]
+ZeroRows = Literal["error", "keep"]
 METRICS = {
     metric.name: metric
     for metric in (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -31,8 +33,15 @@ class Iteration(NamedTuple):
 Callback = Callable[[Iteration], Any]
 
 
+_LOGGER = logging.getLogger("exactmeans")
+
+
 class Progress:
-    """What `verbose=1` shows: a line per iteration, or a bar if rich is there and can draw one."""
+    """What `verbose=1` shows: a line per iteration, or a bar if rich is there and can draw one.
+
+    Lines go to the logger "exactmeans" at level INFO if somebody listens and there is no terminal,
+    as in a service; else they are printed.
+    """
 
     def __init__(self, verbose: Any) -> None:
         self.rows = 0  # that an iteration looks at
@@ -81,10 +90,20 @@ class Progress:
             f"{self.rows / took:.3g} rows/s, {record.seconds:.2f} s, at most {left:.0f} s left"
         )
         if self._bar is None:
-            print(f"run {record.run} iteration {record.iteration}: {text}", flush=True)
+            line = f"run {record.run} iteration {record.iteration}: {text}"
+            if _logs():
+                _LOGGER.info(line)
+            else:
+                print(line, flush=True)
             return
         now = {"completed": record.iteration, "total": self.most, "run": record.run}
         self._bar.update(self._task, description=text, **now)
+
+
+def _logs() -> bool:
+    """Does somebody listen to the logger, and nobody watch a terminal?"""
+    listened_to = _LOGGER.isEnabledFor(logging.INFO) and _LOGGER.hasHandlers()
+    return listened_to and not (sys.stdout is not None and sys.stdout.isatty())
 
 
 class TakesCallbacks:

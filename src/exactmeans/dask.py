@@ -12,7 +12,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self
 
 import dask
 import dask.array as da
@@ -25,13 +25,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from exactmeans import _core, kmeans
 from exactmeans import _validation as check
-from exactmeans._algorithms import Choice
+from exactmeans._algorithms import AlgorithmName, Choice
 from exactmeans._fit import Run
-from exactmeans._metrics import Metric
+from exactmeans._metrics import Metric, MetricName, ZeroRows
 from exactmeans._problem import Frame, unscaled
 from exactmeans.callbacks import Callback, Progress
 from exactmeans.engines.dask import DaskEngine, Labelling
 from exactmeans.engines.local import LocalEngine
+from exactmeans.seeding import InitName
 
 __all__ = ["KMeans"]
 
@@ -68,21 +69,21 @@ class KMeans(kmeans.KMeans):
         self,
         n_clusters: int = 8,
         *,
-        init: str | Any = "k-means||",
-        n_init: str | int = "auto",
+        init: InitName | Any = "k-means||",
+        n_init: Literal["auto"] | int = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
         verbose: int = 0,
         random_state: Any = None,
         copy_x: bool = True,
-        algorithm: str = "auto",
-        metric: str = "euclidean",
+        algorithm: AlgorithmName = "auto",
+        metric: MetricName = "euclidean",
         n_jobs: int | None = None,
         memory_limit: int | float | str | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
-        sparse_centers: bool | str = "auto",
+        sparse_centers: Literal["auto"] | bool = "auto",
         checkpoint: Any = None,
-        zero_rows: str = "error",
+        zero_rows: ZeroRows = "error",
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
     ) -> None:
@@ -111,7 +112,7 @@ class KMeans(kmeans.KMeans):
 
     labels_: Any
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KMeans:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X.
 
         Parameters

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,11 +23,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from exactmeans import _algorithms, _core, _metrics
 from exactmeans import _validation as check
+from exactmeans._algorithms import AlgorithmName
 from exactmeans._centres import as_directions, for_users
 from exactmeans._centroids_cache import CentroidsCache
 from exactmeans._checkpoint import Checkpoint, Finished, Place
 from exactmeans._fit import Run, lloyd_loop
 from exactmeans._generator import FitGenerator
+from exactmeans._metrics import MetricName, ZeroRows
 from exactmeans._problem import Frame, Problem, analyse, unscaled
 from exactmeans.callbacks import (
     Callback,
@@ -39,7 +41,7 @@ from exactmeans.callbacks import (
 from exactmeans.engines.digest import Digest
 from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
-from exactmeans.seeding import check_init, check_options, choose
+from exactmeans.seeding import InitName, check_init, check_options, choose
 
 __all__ = ["KMeans"]
 
@@ -78,7 +80,8 @@ class KMeans(
         A run ends when the squared distances that the centres moved sum to at most `tol` times the
         mean variance of the features, or earlier, when no label changes.
     verbose : int, default=0
-        1 prints a line per iteration.
+        1 shows every iteration: a bar in a terminal, a record of the logger "exactmeans" where
+        logging at level INFO is set up and there is no terminal, else a printed line.
     random_state : int, RandomState instance or None, default=None
         Makes the choice of initial centres reproducible.
     copy_x : bool, default=True
@@ -169,21 +172,21 @@ class KMeans(
         self,
         n_clusters: int = 8,
         *,
-        init: str | Callable[..., Any] | Any = "k-means++",
-        n_init: str | int = "auto",
+        init: InitName | Callable[..., Any] | Any = "k-means++",
+        n_init: Literal["auto"] | int = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
         verbose: int = 0,
         random_state: Any = None,
         copy_x: bool = True,
-        algorithm: str = "auto",
-        metric: str = "euclidean",
+        algorithm: AlgorithmName = "auto",
+        metric: MetricName = "euclidean",
         n_jobs: int | None = None,
         memory_limit: int | float | str | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
-        sparse_centers: bool | str = "auto",
+        sparse_centers: Literal["auto"] | bool = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
-        zero_rows: str = "error",
+        zero_rows: ZeroRows = "error",
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
     ) -> None:
@@ -206,7 +209,7 @@ class KMeans(
         self.init_options = init_options
         self.dtype = dtype
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KMeans:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X.
 
         Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from exactmeans import _algorithms, _core
 from exactmeans import _validation as check
 from exactmeans._centres import for_users, from_core
 from exactmeans._fit import Run, first_centroids, is_true, settled_run
+from exactmeans._metrics import ZeroRows
 from exactmeans._problem import Problem, analyse, unscaled
 from exactmeans._sgd import (
     FALL,
@@ -34,7 +35,7 @@ from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
 from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
 from exactmeans.kmeans import KMeans, RestoredOnError
-from exactmeans.seeding import check_options
+from exactmeans.seeding import InitName, check_options
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -118,7 +119,7 @@ class MiniBatchKMeans(KMeans):
         self,
         n_clusters: int = 8,
         *,
-        init: str | Callable[..., Any] | Any = "k-means++",
+        init: InitName | Callable[..., Any] | Any = "k-means++",
         max_iter: int = 100,
         batch_size: int = 1024,
         verbose: int = 0,
@@ -127,15 +128,15 @@ class MiniBatchKMeans(KMeans):
         tol: float = 0.0,
         max_no_improvement: int | None = 10,
         init_size: int | None = None,
-        n_init: str | int = "auto",
+        n_init: Literal["auto"] | int = "auto",
         reassignment_ratio: float = 0.01,
-        method: str = "sgd",
-        metric: str = "euclidean",
+        method: Literal["sgd", "memoized"] = "sgd",
+        metric: Literal["euclidean", "cosine"] = "euclidean",
         n_jobs: int | None = None,
         memory_limit: int | float | str | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
-        sparse_centers: bool | str = "auto",
-        zero_rows: str = "error",
+        sparse_centers: Literal["auto"] | bool = "auto",
+        zero_rows: ZeroRows = "error",
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
     ) -> None:
@@ -161,7 +162,7 @@ class MiniBatchKMeans(KMeans):
         self.init_options = init_options
         self.dtype = dtype
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MiniBatchKMeans:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """One step with the rows of X, whatever `method` is: they are not seen again.
 
         Parameters

@@ -14,7 +14,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,9 @@ from exactmeans._algorithms import Choice
 from exactmeans._problem import Frame
 from exactmeans._validation import refuse_malformed
 from exactmeans.callbacks import Iteration
+
+if TYPE_CHECKING:
+    from exactmeans.kmeans import KMeans
 
 __all__ = ["load"]
 
@@ -37,7 +40,7 @@ _RECORDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Frame, Choice
 _NOT_KEPT = ("_centroids_cache", "_metadata_request", "_skl_callbacks", "_parent_callback_ctx")
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> KMeans:
     """Read a model that `save` wrote.
 
     Nothing in the file is executed. Parameters that were callables, which files cannot hold, have
@@ -50,7 +53,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    estimator
+    KMeans or MiniBatchKMeans
         `predict` gives the very labels that the saved model gave.
 
     Examples
@@ -67,7 +70,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     from exactmeans.kmeans import KMeans
     from exactmeans.minibatch import MiniBatchKMeans
 
-    classes: dict[str, type[Any]] = {"KMeans": KMeans, "MiniBatchKMeans": MiniBatchKMeans}
+    classes: dict[str, type[KMeans]] = {"KMeans": KMeans, "MiniBatchKMeans": MiniBatchKMeans}
     content, tensors = read(path, "model")
     try:
         kind = classes[content["class"]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 
 from exactmeans import _core
 from exactmeans._centres import for_users
-from exactmeans._metrics import EUCLIDEAN, METRICS
+from exactmeans._metrics import EUCLIDEAN, METRICS, MetricName, ZeroRows
 from exactmeans._metrics import NAMES as METRIC_NAMES
 from exactmeans._problem import centre_of_all
 from exactmeans._validation import (
@@ -43,6 +43,8 @@ __all__ = ["d_sampling", "furthest", "kmeans_parallel", "kmeans_plusplus", "rand
 
 Seeds: TypeAlias = tuple[Matrix, NDArray[np.intp]]  # centres, and which rows they are
 
+#: What `init` may be beside centres and callables, for type checkers.
+InitName = Literal["k-means++", "k-means||", "random", "furthest"] | tuple[Literal["d"], float]
 NAMES = ("k-means++", "k-means||", "random", "furthest")
 _OPTIONS = {"k-means++": ("n_local_trials",), "k-means||": ("oversampling", "rounds")}
 
@@ -55,8 +57,8 @@ def kmeans_plusplus(
     x_squared_norms: Any = None,
     random_state: Any = None,
     n_local_trials: int | None = None,
-    metric: str = "euclidean",
-    zero_rows: str = "error",
+    metric: MetricName = "euclidean",
+    zero_rows: ZeroRows = "error",
 ) -> Seeds:
     """Choose initial centres by greedy k-means++, with scikit-learn's very draws.
 
@@ -119,8 +121,8 @@ def kmeans_parallel(
     sample_weight: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
-    metric: str = "euclidean",
-    zero_rows: str = "error",
+    metric: MetricName = "euclidean",
+    zero_rows: ZeroRows = "error",
 ) -> Seeds:
     """Choose initial centres by k-means||: a few passes over the rows, however many centres.
 
@@ -169,8 +171,8 @@ def random(
     sample_weight: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
-    metric: str = "euclidean",
-    zero_rows: str = "error",
+    metric: MetricName = "euclidean",
+    zero_rows: ZeroRows = "error",
 ) -> Seeds:
     """Choose distinct rows at random, by weight: what `init="random"` starts from.
 
@@ -201,8 +203,8 @@ def furthest(
     *,
     sample_weight: Any = None,
     n_jobs: int | None = None,
-    metric: str = "euclidean",
-    zero_rows: str = "error",
+    metric: MetricName = "euclidean",
+    zero_rows: ZeroRows = "error",
 ) -> Seeds:
     """Start from the mean of the rows, then always take the row farthest from all centres.
 
@@ -244,8 +246,8 @@ def d_sampling(
     sample_weight: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
-    metric: str = "euclidean",
-    zero_rows: str = "error",
+    metric: MetricName = "euclidean",
+    zero_rows: ZeroRows = "error",
 ) -> Seeds:
     """Draw rows one by one with probability proportional to weight * distance**alpha.
 
