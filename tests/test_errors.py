@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 import exactmeans
-from exactmeans import KMeans, kmeans_plusplus, open_blocks
+from exactmeans import KMeans, MiniBatchKMeans, kmeans_plusplus, open_blocks
 from exactmeans.text import tfidf
 
 PACKAGE = Path(exactmeans.__file__).parent
@@ -87,6 +88,16 @@ def call(name: str, *arguments: Any) -> Any:
     return getattr(KMeans(), name)(*arguments)
 
 
+class h5py_like:  # noqa: N801
+    """Rows that are read by slices."""
+
+    def __init__(self, X: NDArray[Any]) -> None:
+        self._X, self.shape = X, X.shape
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        return self._X[rows].copy()
+
+
 table = Table()
 fit, add = table.fit, table.add
 value: Any
@@ -106,9 +117,65 @@ for title, data in {
     "None among objects": with_none,
     "blocks": open_blocks([X[:2], put(np.nan)[2:]]),
 }.items():
-    fit(f"NaN in {title}", r"must be finite.* NaN.* row is 3\.", data)
-fit("inf", r"must be finite.* infinity.* row is 7\.", put(np.inf, 7))
-fit("minus inf in csr", r"must be finite.* infinity.* row is 7\.", sp.csr_array(put(-np.inf, 7)))
+    says = r"must be finite.* NaN.* row is 3, in column 0: leave such rows out or impute"
+    fit(f"NaN in {title}", says, data)
+says = r"must be finite.* infinity.* row is 7, in column 0: replace it\.$"
+fit("inf", says, put(np.inf, 7))
+fit("minus inf in csr", says, sp.csr_array(put(-np.inf, 7)))
+one_nan = X.copy()
+one_nan[5, 2] = np.nan
+for title, data in {
+    "array": one_nan,
+    "csr": sp.csr_array(one_nan),
+    "pandas without names": pd.DataFrame(one_nan),
+    "blocks": open_blocks([X[:2], one_nan[2:]]),
+    "slices": open_blocks(h5py_like(one_nan), block_rows=4),
+}.items():
+    fit(f"NaN in a column of {title}", r"row is 5, in column 2: ", data)
+for title, data in {
+    "pandas": pd.DataFrame(one_nan, columns=["a", "b", "c"]),
+    "polars": pl.DataFrame(one_nan, schema=["a", "b", "c"]),
+    "blocks of frames": open_blocks([pd.DataFrame(one_nan, columns=["a", "b", "c"])]),
+}.items():
+    fit(f"NaN in a column of {title}", r"row is 5, in column 'c': ", data)
+nullable = pd.DataFrame({"a": pd.array([1, None, 3, 4], "Int64"), "b": [1.0, 2, 3, 4]})
+fit("NA of pandas", r"NaN; the first such row is 1, in column 'a'", nullable)
+masked = np.ma.masked_invalid(one_nan)
+fit("masked values", r"must not have masked values, but the first is in row 5, column 2", masked)
+add(
+    "source",
+    "masked values in blocks",
+    lambda: open_blocks([X, masked]),
+    "source must not have masked values, but the first is in row 5, column 2",
+)
+add(
+    "source",
+    "masked values in slices",
+    lambda: KMeans(3).fit(open_blocks(masked, block_rows=4)),
+    "source must not have masked values",
+)
+fit("masked", "must not have masked values", init=masked[4:7])
+fit("masked", "must not have masked values, but the first is in row 5:", weight=masked[:, 2])
+dates = np.arange(12).reshape(4, 3).astype("datetime64[D]")
+fit("dates", r"must hold numbers, but it holds dates \(dtype datetime64", dates)
+fit("time spans", r"must hold numbers, but it holds time spans", dates - dates[0])
+fit(
+    "dates in a frame",
+    "its column 'when' holds dates: leave it out",
+    pd.DataFrame({"a": np.arange(4.0), "when": dates[:, 0].astype("datetime64[ns]")}),
+)
+fit(
+    "dates in a frame of dates",
+    "its column 'when' holds dates",
+    pd.DataFrame({"when": dates[:, 0].astype("datetime64[ns]")}),
+)
+for title, frame in {
+    "pandas": pd.DataFrame({"v": [1, 2, 3, 4], "name": list("wxyz")}),
+    "polars": pl.DataFrame({"v": [1, 2, 3, 4], "name": list("wxyz")}),
+    "pyarrow": pa.table({"v": [1, 2, 3, 4], "name": list("wxyz")}),
+    "objects": pd.DataFrame({"v": [1, None, 3, 4], "name": [1, "x", 2, 3]}, dtype=object),
+}.items():
+    fit(f"a text column of {title}", r"its column 'name' holds text: leave it out, or make", frame)
 add("X", "too large for float32", lambda: KMeans(3, dtype="float32").fit(X * 1e300), "finite")
 
 # X: text and other things that are not numbers ----------------------------------------------------
@@ -241,6 +308,18 @@ add(
 )
 
 # other parameters ---------------------------------------------------------------------------------
+for value in ("yes", "", None, -1, 1.5, [1]):
+    fit(repr(value), "must be True, False or an int of at least 0", verbose=value)
+for value in (-1, 2**32, 1.5, "seed", [1.5]):
+    fit(repr(value), r"must be None, an int in \[0, 2\*\*32\) or a RandomState", random_state=value)
+for value in (np.random.default_rng(0), np.random.PCG64(0)):
+    fit(type(value).__name__, r"a (Generator|PCG64): pass a seed from it, such", random_state=value)
+    seeded: dict[str, Callable[[], Any]] = {
+        "batches": partial(MiniBatchKMeans(3, random_state=value).fit, X),
+        "++": partial(kmeans_plusplus, X, 3, random_state=value),
+    }
+    for title, start in seeded.items():
+        add("random_state", f"{type(value).__name__}, {title}", start, "seed from it")
 for value in ("many", "", "AUTO"):
     fit(repr(value), "must be 'auto' or an int of at least 1", n_init=value)
 for value in (0, -1, 1.0, True, None):

@@ -182,7 +182,7 @@ def test_predict_refuses_rows_that_are_not_finite(d: int, value: float) -> None:
                 bad = X.astype(dtype)
                 bad[row, column] = value
                 with pytest.raises(
-                    ValueError, match=rf"must be finite.* first such row is {row}\."
+                    ValueError, match=rf"must be finite.* first such row is {row}, in column "
                 ):
                     model.predict(bad)
 

@@ -153,10 +153,18 @@ def test_a_model_labels_rows_of_the_other_kind(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ABLE["dense"])
-def test_sums_beyond_float64_are_infinite_without_a_warning(algorithm: Any) -> None:
+def test_sums_beyond_float64_are_infinite_with_one_warning(algorithm: Any) -> None:
     X = Case("magnitude_1e200", "dense", "float64", "none").X
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = KMeans(5, init=X[:5], algorithm=algorithm).fit(X)
+    (warning,) = caught
+    assert issubclass(warning.category, RuntimeWarning)
+    assert "inertia_ is infinite" in str(warning.message)
+    assert warning.filename == __file__
+    assert model.inertia_ == np.inf
+    small = KMeans(5, init=X[:5] * 2.0**-600, algorithm=algorithm).fit(X * 2.0**-600)
+    np.testing.assert_array_equal(model.labels_, small.labels_)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = KMeans(5, init=X[:5], algorithm=algorithm).fit(X)
-        assert model.inertia_ == np.inf
         assert model.score(X) == -np.inf

@@ -67,8 +67,8 @@ class Workload:
 
     def bytes_of_batches(self, batch_size: int, sample: int) -> int:
         """The same for steps over batches, whose first centres come from a sample of the rows."""
-        # Row numbers and their order to draw the sample (16, measured 19); labels take less. Directions:
-        # also lengths, and weights of the rows that have one.
+        # Row numbers and their order to draw the sample: 16, and 19 by measurement. Labels take
+        # less. Directions: also lengths, and weights of the rows that have one.
         per_row = 36 if METRICS[self.metric].directed else 20
         row = self.width * (self.itemsize + 8 * self.sparse)
         some = (min(sample, self.n) + 2 * min(batch_size, self.n)) * row

@@ -21,11 +21,12 @@ import numpy as np
 import scipy.sparse as sp
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state as check_theirs
 from sklearn.utils.validation import validate_data
 
 from exactmeans import _core
 from exactmeans.blocks import BlockSource, names_files, open_blocks
-from exactmeans.blocks._source import CutRows, ReusedRoom
+from exactmeans.blocks._source import CutRows, ReusedRoom, refuse_masked
 
 Matrix: TypeAlias = Any  # a two-dimensional float ndarray, or CSR
 Double: TypeAlias = NDArray[np.float64]
@@ -255,6 +256,7 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
             f"X must be one two-dimensional matrix, but it is a {type(X).__name__} of {len(X)}: "
             "exactmeans.open_blocks(X) takes them as blocks of rows."
         )
+    refuse_masked(X, "X")
     try:
         array = np.asarray(X)
     except ValueError:
@@ -267,6 +269,14 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
             "sparse package: X.to_scipy_sparse() converts it, and in a Dask array "
             "X.map_blocks(lambda block: block.to_scipy_sparse()) its chunks."
         ) from None
+    if array.dtype.kind in "OUSMm":
+        _refuse_columns(X)
+    if array.dtype.kind in "Mm":
+        kind = "dates" if array.dtype.kind == "M" else "time spans"
+        raise ValueError(
+            f"X must hold numbers, but it holds {kind} (dtype {array.dtype}): make numbers of them "
+            "in a unit that suits the other columns."
+        )
     if array.dtype.kind in "US":
         files = " or name files" if array.ndim == 0 else ""
         raise ValueError(f"X must hold numbers{files}, but it holds text (dtype {array.dtype}).")
@@ -294,6 +304,37 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
     return array.dtype
 
 
+def _refuse_columns(X: Any) -> None:
+    """The first column of a frame that is not numbers, by its name."""
+    names = getattr(X, "column_names", None)  # pyarrow, whose `columns` are the values
+    names = getattr(X, "columns", None) if names is None else names
+    for name in [] if names is None else list(names):
+        column = np.asarray(X[name])
+        kind = column.dtype.kind
+        what = {"M": "dates", "m": "time spans", "U": "text", "S": "text"}.get(kind)
+        if kind == "O":
+            try:
+                column.astype(np.float64)
+            except (TypeError, ValueError, OverflowError):
+                odd = next((v for v in column.ravel() if not _is_real(v)), None)
+                if odd is not None:
+                    what = "text" if isinstance(odd, (str, bytes)) else f"a {type(odd).__name__}"
+        if what is not None:
+            raise ValueError(
+                f"X must hold numbers, but its column {name!r} holds {what}: leave it out, or make "
+                "numbers of it."
+            )
+
+
+def _is_real(value: Any) -> bool:
+    """A number, or a missing value: None or pandas.NA."""
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value is None or type(value).__name__ == "NAType"
+    return True
+
+
 def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
     """The core's view of a block. CSR that is out of order or has duplicates is put right first."""
     if isinstance(block, np.ndarray):
@@ -316,13 +357,29 @@ def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
     return _core.Rows.csr(tidy.data, tidy.indices, tidy.indptr, tidy.shape[1], weights)[0]
 
 
-def refuse_nonfinite(survey: _core.Survey, what: str = "X", first_row: int = 0) -> None:
-    if survey.first_bad_row >= 0:
-        value = "NaN" if survey.bad_is_nan else "infinity (inf)"
-        raise ValueError(
-            f"{what} must be finite, but it contains {value}; the first such row is "
-            f"{first_row + survey.first_bad_row}."
-        )
+def refuse_nonfinite(
+    survey: _core.Survey, first_row: int = 0, block: Matrix | None = None, names: Any = None
+) -> None:
+    """Name the first row that is not finite, and its column where the rows are at hand."""
+    if survey.first_bad_row < 0:
+        return
+    value = "NaN" if survey.bad_is_nan else "infinity (inf)"
+    where = str(first_row + survey.first_bad_row)
+    if block is not None:
+        column = _bad_column(block, survey.first_bad_row)
+        where += f", in column {column if names is None else repr(str(names[column]))}"
+    todo = "leave such rows out or impute their values" if survey.bad_is_nan else "replace it"
+    raise ValueError(
+        f"X must be finite, but it contains {value}; the first such row is {where}: {todo}."
+    )
+
+
+def _bad_column(block: Matrix, row: int) -> int:
+    if isinstance(block, np.ndarray):
+        return int(np.flatnonzero(~np.isfinite(block[row]))[0])
+    begin, end = block.indptr[row], block.indptr[row + 1]
+    bad = ~np.isfinite(block.data[begin:end])
+    return int(block.indices[begin:end][bad].min())
 
 
 # Squares and products of longer rows might overflow.
@@ -388,6 +445,7 @@ def check_weights(sample_weight: Any, n: int, *, part: bool = False) -> Double |
         return None
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n, float(sample_weight))
+    refuse_masked(sample_weight, "sample_weight")
     weights = _reals(sample_weight, np.float64)
     if weights is None:
         raise ValueError("sample_weight must hold numbers, one per row.")
@@ -430,6 +488,7 @@ def check_centres(
     init: Any, k: int, d: int, dtype: Any, what: str = "init", *, sparse: bool = False
 ) -> Matrix:
     """Given centres as a finite array of their own: C-ordered, or canonical CSR."""
+    refuse_masked(init, what)
     centres: Matrix = init
     if not sp.issparse(init):
         centres = _reals(init, dtype, copy=not sparse)
@@ -501,6 +560,29 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...], other: str = "
         words = ", ".join(map(repr, choices))
         _refuse(name, value, f"{words} or {other}" if other else f"one of {words}")
     return value
+
+
+def check_verbose(verbose: Any) -> bool:
+    """Whether to show progress: True, False or an int, of which any above 0 means True."""
+    if isinstance(verbose, (bool, np.bool_)):
+        return bool(verbose)
+    if not isinstance(verbose, numbers.Integral) or int(verbose) < 0:
+        _refuse("verbose", verbose, "True, False or an int of at least 0")
+    return int(verbose) > 0
+
+
+def check_random_state(random_state: Any) -> np.random.RandomState:
+    """NumPy's own generator, one that a seed starts, or the one that was given."""
+    if isinstance(random_state, (np.random.Generator, np.random.BitGenerator)):
+        raise ValueError(
+            "random_state must be None, an int or a RandomState, but it is a "
+            f"{type(random_state).__name__}: pass a seed from it, such as int(rng.integers(2**31))."
+        )
+    try:
+        rng: np.random.RandomState = check_theirs(random_state)
+    except (ValueError, TypeError):
+        _refuse("random_state", random_state, "None, an int in [0, 2**32) or a RandomState")
+    return rng
 
 
 _MOST_THREADS = 256  # the pool has no more

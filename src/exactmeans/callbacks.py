@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from exactmeans._centres import for_users
+from exactmeans._validation import check_verbose
 
 __all__ = ["Callback", "Iteration"]
 
@@ -47,7 +48,7 @@ class Progress:
         self.rows = 0  # that an iteration looks at
         self.relabels = True  # are changed labels counted?
         self.runs, self.most = 1, 1  # runs, and the most iterations of each
-        self._verbose = bool(verbose)
+        self._verbose = check_verbose(verbose)
         self._bar: Any = None
         self._task: Any = None
         self._run, self._before = -1, 0  # which is shown, and its iterations that are not

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,6 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from exactmeans import _algorithms, _core, _metrics
@@ -31,6 +31,7 @@ from exactmeans._fit import Run, lloyd_loop
 from exactmeans._generator import FitGenerator
 from exactmeans._metrics import MetricName, ZeroRows
 from exactmeans._problem import Frame, Problem, analyse, unscaled
+from exactmeans._validation import check_random_state
 from exactmeans.callbacks import (
     Callback,
     Iteration,
@@ -79,11 +80,12 @@ class KMeans(
     tol : float, default=1e-4
         A run ends when the squared distances that the centres moved sum to at most `tol` times the
         mean variance of the features, or earlier, when no label changes.
-    verbose : int, default=0
+    verbose : int or bool, default=0
         1 shows every iteration: a bar in a terminal, a record of the logger "exactmeans" where
         logging at level INFO is set up and there is no terminal, else a printed line.
     random_state : int, RandomState instance or None, default=None
-        Makes the choice of initial centres reproducible.
+        Makes the choice of initial centres reproducible. Of a NumPy Generator `rng`, pass
+        `int(rng.integers(2**31))`.
     copy_x : bool, default=True
         Accepted for compatibility: the data is never modified.
     algorithm : {'auto', 'lloyd', 'elkan', 'hamerly', 'yinyang', 'kdtree', 'products', 'pca', \
@@ -130,7 +132,8 @@ class KMeans(
         `zero_rows='keep'` keeps.
     inertia_ : float
         Sum of squared distances of the rows to their centres, weighted; for 'cosine' of 1 - cos,
-        for 'angular' of squared angles, for 'manhattan' of distances.
+        for 'angular' of squared angles, for 'manhattan' of distances. Where it does not fit float64
+        (values beyond 1e150 or so), it is infinite and a warning says so.
     n_iter_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -455,6 +458,7 @@ class KMeans(
         n_jobs = check.check_n_jobs(self.n_jobs)
         engine = LocalEngine(blocks, weights, n_jobs, metric, self.zero_rows)
         engine.digest = None if self.checkpoint is None else Digest()
+        engine.feature_names = getattr(self, "feature_names_in_", None)
         return engine
 
     def _callbacks(self) -> list[Callback]:
@@ -502,7 +506,7 @@ class KMeans(
         seed = self.random_state
         if seed is None and self.checkpoint is not None:
             seed = np.random.randint(2**31)  # its state can be kept
-        if isinstance(seed, (int, np.integer)) and seed >= 0 and not callable(init):
+        if isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32 and not callable(init):
             return FitGenerator.seeded(int(seed))
         own: np.random.RandomState = check_random_state(seed)
         return own
@@ -559,6 +563,14 @@ class KMeans(
                 ConvergenceWarning,
                 stacklevel=4,
             )
+        if not math.isfinite(best.inertia):
+            warnings.warn(
+                "inertia_ is infinite, since squared distances of X do not fit float64, and runs "
+                "of n_init cannot be compared, but labels_ and cluster_centers_ are right: divide "
+                "X by a power of two.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         self.cluster_centers_ = for_users(best.centres, self.sparse_centers, engine.n_jobs)
         self.labels_ = best.labels
         self.inertia_ = best.inertia
@@ -609,6 +621,7 @@ class KMeans(
         n_jobs = check.check_n_jobs(self.n_jobs)
         zero_rows = self.zero_rows if metric.directed else "error"
         engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows)
+        engine.feature_names = getattr(self, "feature_names_in_", None)
         if metric.directed or metric.l1:
             engine.examine(to_fit=False)
         elif engine.sparse or engine.streamed or not labelled:

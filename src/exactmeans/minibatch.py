@@ -9,7 +9,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from exactmeans import _algorithms, _core
 from exactmeans import _validation as check
@@ -31,6 +30,7 @@ from exactmeans._sgd import (
     usable_rows,
 )
 from exactmeans._update import lend_rows
+from exactmeans._validation import check_random_state
 from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
 from exactmeans.engines.engine import Engine
 from exactmeans.engines.local import LocalEngine
@@ -268,6 +268,7 @@ class MiniBatchKMeans(KMeans):
         weights = check.check_weights(sample_weight, n)
         n_jobs = check.check_n_jobs(self.n_jobs)
         engine = LocalEngine(blocks, weights, n_jobs, self._metric(), self.zero_rows)
+        engine.feature_names = getattr(self, "feature_names_in_", None)
         engine.examine()
         given = check.check_memory_limit(self.memory_limit)
         if given is not None:

@@ -15,7 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 
 from exactmeans import _core
 from exactmeans._centres import for_users
@@ -29,6 +28,7 @@ from exactmeans._validation import (
     check_choice,
     check_int,
     check_n_jobs,
+    check_random_state,
     check_real,
     check_weights,
     count_rows,

@@ -17,6 +17,7 @@ from exactmeans.blocks._source import (
     edges_by_entries,
     even_edges,
     refuse_kind,
+    refuse_masked,
 )
 
 
@@ -62,7 +63,9 @@ def _common_names(blocks: list[Any]) -> list[str] | None:
     return named[0][1] if len(named) == len(blocks) else None
 
 
-def _checked(source: Iterable[Any]) -> list[Any]:
+def _checked(source: list[Any]) -> list[Any]:
+    for block in source:
+        refuse_masked(block, "source")
     try:
         arrays: list[Any] = [a if sp.issparse(a) else np.asarray(a) for a in source]
     except ValueError:
@@ -111,6 +114,7 @@ class SlicedRows(CutRows):
 
     def _slice(self, begin: int, end: int) -> Any:
         rows = self._source[begin:end]
+        refuse_masked(rows, "source")
         return rows if sp.issparse(rows) else np.asarray(rows)
 
     def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:

@@ -218,6 +218,16 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
+def refuse_masked(array: Any, where: str) -> None:
+    """Masked values, which conversions would replace by what lies behind the mask."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        at = ", column ".join(map(str, np.argwhere(np.ma.getmaskarray(array))[0]))
+        raise ValueError(
+            f"{where} must not have masked values, but the first is in row {at}: leave such rows "
+            "out, or put values in with filled()."
+        )
+
+
 def refuse_kind(dtype: np.dtype[Any], where: str) -> None:
     """Anything but real numbers."""
     if dtype.kind not in "fiub":

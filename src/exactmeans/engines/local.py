@@ -103,6 +103,7 @@ class LocalEngine:
     room: int | None = None  # bytes that centres may take as a dense matrix
     passes = 0.0  # over the blocks that are not in memory; parts of one count as such
     unread = 0  # blocks that passes did without
+    feature_names: Any = None  # for errors
     digest: Digest | None = None  # one that is to be taken when rows are first looked at
     _slots: NDArray[np.uint32] | None = None
     _counts: NDArray[np.int64] | None = None
@@ -299,7 +300,13 @@ class LocalEngine:
         if self.streamed:
             self._unchecked = {part.number for part in self._parts}
         else:
-            refuse_nonfinite(self.survey(weighted=False))
+            self._refuse_nonfinite(self.survey(weighted=False))
+
+    def _refuse_nonfinite(self, survey: _core.Survey) -> None:
+        if survey.first_bad_row >= 0:
+            part = self.loaded(survey.first_bad_row)
+            own = part.plain.survey(self.n_jobs)
+            refuse_nonfinite(own, part.begin, part.block, self.feature_names)
 
     def refuse_doubtful(self) -> None:
         """The same for dense rows in memory, after `lloyd` has labelled them.
@@ -307,11 +314,12 @@ class LocalEngine:
         Rows that have a finite score are finite, so that few are ever looked at for it.
         """
         if any(part.assigner.doubtful for part in self._parts):
-            refuse_nonfinite(self.survey(weighted=False))
+            self._refuse_nonfinite(self.survey(weighted=False))
 
     def _check(self, part: Part) -> None:
         if part.number in self._unchecked:
-            refuse_nonfinite(part.plain.survey(self.n_jobs), first_row=part.begin)
+            survey = part.plain.survey(self.n_jobs)
+            refuse_nonfinite(survey, part.begin, part.block, self.feature_names)
             self._unchecked.discard(part.number)
 
     # -- before the first iteration ------------------------------------------------------------
@@ -322,7 +330,7 @@ class LocalEngine:
         Rows that centres are to be found for must not all be without a direction.
         """
         survey = self.survey(weighted=False)
-        refuse_nonfinite(survey)
+        self._refuse_nonfinite(survey)
         if self.norms is not None:
             lengths = Lengths.of(self.norms)
             lengths.refuse(self._zero_rows, self.metric.name)
