@@ -159,7 +159,7 @@ def test_sparse_chunks(client: Any, lengths: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("algorithm", _algorithms.NAMES)
-def test_sparse_bits_of_the_local_estimator(client: Any, algorithm: str) -> None:
+def test_sparse_bits_of_the_local_estimator(client: Any, algorithm: Any) -> None:
     X = texts()
     if algorithm not in (*cases.able(X), "auto"):
         with pytest.raises(ValueError, match=f"for sparse X .* but it is {algorithm!r}"):

@@ -390,7 +390,7 @@ def test_zero_rows(metric: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("metric", DIRECTED)
-def test_rows_of_zeros_are_in_no_cluster(metric: str) -> None:
+def test_rows_of_zeros_are_in_no_cluster(metric: Any) -> None:
     """Nor do they make an empty cluster look like one that has rows."""
     X = np.vstack([np.zeros((5, 3)), np.repeat(np.eye(3), 20, axis=0)])
     start = np.vstack([[-1.0, 0, 0], np.eye(3)])

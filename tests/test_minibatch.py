@@ -184,7 +184,7 @@ def test_positions_of_even_rows_are_those_that_a_search_finds(n: int, dtype: Any
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_samples_and_batches_are_drawn_among_rows_that_count(metric: str) -> None:
+def test_samples_and_batches_are_drawn_among_rows_that_count(metric: Any) -> None:
     """However few they are: here one row in a hundred."""
     X, weight = 1e3 * np.ones((5000, 4)), np.zeros(5000)
     X[::100], weight[::100] = blobs(50) + 20.0, np.linspace(1e-300, 1e-299, 50)
@@ -601,7 +601,7 @@ def test_steps_in_the_features_of_a_batch_are_those_in_all(
 
 @pytest.mark.parametrize("room", [2**29, 0])
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_rows_of_the_other_layout(metric: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_the_other_layout(metric: Any, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A centre that has seen no row moves all the way to its first ones, whatever its layout."""
     monkeypatch.setattr(_sgd, "COMFORTABLE", room)
     X = metrics.some_rows("csr64")
@@ -635,7 +635,7 @@ def test_rows_that_are_not_canonical() -> None:
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_more_unseen_centres_than_half_a_batch(metric: str) -> None:
+def test_more_unseen_centres_than_half_a_batch(metric: Any) -> None:
     """As many as half the batch has rows are put on rows of it; none ends at the origin."""
     X: Any = sp.random(20, 30, 0.3, format="csr", random_state=0)
     far = -np.eye(14, 30) if metric == "cosine" else 1e3 + np.eye(14, 30)

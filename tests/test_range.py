@@ -61,6 +61,7 @@ def test_centres_far_from_the_rows(name: str, form: str) -> None:
     if form == "blocks":
         rows = open_blocks([X[:150], X[150:151], X[151:]])
     wanted = None
+    algorithm: Any
     for algorithm in (*able(X if form == "blocks" else rows), "auto"):
         model = KMeans(len(init), init=init, n_init=1, max_iter=20, algorithm=algorithm)
         with warnings.catch_warnings():

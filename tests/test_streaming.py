@@ -520,7 +520,7 @@ def test_state_of_rows_that_does_not_fit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["sgd", "memoized"])
 @pytest.mark.parametrize("form", ["array", "file"])
-def test_mini_batches_keep_the_limit(method: str, form: str, tmp_path: Path) -> None:
+def test_mini_batches_keep_the_limit(method: Any, form: str, tmp_path: Path) -> None:
     X = datasets.blobs(5000, 3, 8, spread=6.0, seed=4)
     rows = stored(X, tmp_path, 500) if form == "file" else X
     model = MiniBatchKMeans(8, method=method, random_state=0, memory_limit="1KB")

@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str]) -> KMeans:
         params = {name: decode(value, tensors) for name, value in content["params"].items()}
         model = kind(**params)
         fitted = {name: decode(value, tensors) for name, value in content["fitted"].items()}
-        vars(model).update(fitted)
+        model.__dict__.update(fitted)
         _check(model)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)} is not a model that can be read: {error!r}.") from None
