@@ -28,6 +28,7 @@ lint: $(VENV)/.dev  ## check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python tools/check_rooms.py
 	find core -name '*.[ch]pp' -exec $(BIN)/clang-format --dry-run -Werror {} +
 
 format: $(VENV)/.dev  ## rewrite files in our style

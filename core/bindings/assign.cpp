@@ -10,20 +10,19 @@ namespace {
 using Slots = std::optional<Array<const std::uint32_t, 1>>;
 
 template <class R>
-AnyCentroids with_slots(std::unique_ptr<Centroids<R>> centroids, const Slots& slots) {
+AnyCentres with_slots(std::unique_ptr<Centres<R>> centroids, const Slots& slots) {
     const Size d = centroids->d();
     require(!slots || Size(slots->shape(0)) == d, "there must be one slot per feature");
     for (Size f = 0; slots && f < d; ++f)
         require(Size(slots->data()[f]) < d, "a slot is out of range");
     if (slots) centroids->set_slots(std::vector<std::uint32_t>(slots->data(), slots->data() + d));
-    return AnyCentroids{std::move(centroids)};
+    return AnyCentres{std::move(centroids)};
 }
 
 template <class R>
-AnyCentroids make_centroids(const Array<const R, 2>& centres,
-                            const std::optional<Array<const R, 1>>& shift, int exponent,
-                            const Slots& slots, int n_jobs, const std::string& metric,
-                            int packing) {
+AnyCentres make_centroids(const Array<const R, 2>& centres,
+                          const std::optional<Array<const R, 1>>& shift, int exponent,
+                          const Slots& slots, int n_jobs, const std::string& metric, int packing) {
     const Size k = Size(centres.shape(0)), d = Size(centres.shape(1));
     require(k > 0, "there must be at least one centre");
     Frame<R> frame{exponent, {}, metric_of(metric), packing};
@@ -33,15 +32,15 @@ AnyCentroids make_centroids(const Array<const R, 2>& centres,
     }
     return with_slots(unlocked(n_jobs,
                                [&](const Threads& threads) {
-                                   return std::make_unique<Centroids<R>>(centres.data(), k, d,
-                                                                         std::move(frame), threads);
+                                   return std::make_unique<Centres<R>>(centres.data(), k, d,
+                                                                       std::move(frame), threads);
                                }),
                       slots);
 }
 
-AnyCentroids make_sparse_centroids(const SparseCentres& centres, const nb::object& shift,
-                                   int exponent, const Slots& slots, int n_jobs,
-                                   const std::string& metric, int packing) {
+AnyCentres make_sparse_centroids(const SparseCentres& centres, const nb::object& shift,
+                                 int exponent, const Slots& slots, int n_jobs,
+                                 const std::string& metric, int packing) {
     require(centres.k() > 0, "there must be at least one centre");
     require(shift.is_none(), "sparse centres have no shift");
     return std::visit(
@@ -49,7 +48,7 @@ AnyCentroids make_sparse_centroids(const SparseCentres& centres, const nb::objec
             return with_slots(unlocked(n_jobs,
                                        [&](const Threads& threads) {
                                            Frame<R> frame{exponent, {}, metric_of(metric), packing};
-                                           return std::make_unique<Centroids<R>>(
+                                           return std::make_unique<Centres<R>>(
                                                of, centres.d, std::move(frame), threads);
                                        }),
                               slots);
@@ -58,8 +57,8 @@ AnyCentroids make_sparse_centroids(const SparseCentres& centres, const nb::objec
 }
 
 template <class R>
-Movement move(AnyCentroids& any, const Array<const R, 2>& centres, int n_jobs) {
-    auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&any.of);
+Movement move(AnyCentres& any, const Array<const R, 2>& centres, int n_jobs) {
+    auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&any.of);
     require(own && !(*own)->sparse(), "centres must keep their dtype and form");
     require(Size(centres.shape(0)) == (*own)->k() && Size(centres.shape(1)) == (*own)->d(),
             "centres must keep their shape");
@@ -67,10 +66,10 @@ Movement move(AnyCentroids& any, const Array<const R, 2>& centres, int n_jobs) {
                     [&](const Threads& threads) { return (*own)->move(centres.data(), threads); });
 }
 
-Movement move_sparse(AnyCentroids& any, const SparseCentres& centres, int n_jobs) {
+Movement move_sparse(AnyCentres& any, const SparseCentres& centres, int n_jobs) {
     return std::visit(
         [&]<class R>(const std::vector<SparseVector<R>>& of) {
-            auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&any.of);
+            auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&any.of);
             require(own && (*own)->sparse(), "centres must keep their dtype and form");
             require(centres.k() == (*own)->k() && centres.d == (*own)->d(),
                     "centres must keep their shape");
@@ -80,7 +79,7 @@ Movement move_sparse(AnyCentroids& any, const SparseCentres& centres, int n_jobs
         centres.of);
 }
 
-void set_norms(AnyCentroids& any, const Array<const double, 1>& norms2, Size terms) {
+void set_norms(AnyCentres& any, const Array<const double, 1>& norms2, Size terms) {
     any.visit([&](auto& centroids) {
         require(Size(norms2.shape(0)) == centroids.k(), "there must be one norm per centre");
         centroids.set_norms(norms2.data(), terms);
@@ -88,7 +87,7 @@ void set_norms(AnyCentroids& any, const Array<const double, 1>& norms2, Size ter
 }
 
 // What set_norms was last told, while it holds.
-nb::object given_norms2(AnyCentroids& any) {
+nb::object given_norms2(AnyCentres& any) {
     return any.visit([](auto& c) -> nb::object {
         if (!c.norms_given()) return nb::none();
         std::vector<double> norms2;
@@ -98,7 +97,7 @@ nb::object given_norms2(AnyCentroids& any) {
 }
 
 // An array, or the values, indices and offsets of a CSR matrix.
-nb::object centres_of(AnyCentroids& any) {
+nb::object centres_of(AnyCentres& any) {
     return any.visit([](auto& c) -> nb::object {
         using R = std::decay_t<decltype(*c.master())>;
         if (!c.sparse()) {
@@ -153,9 +152,9 @@ Size bytes_per_row(const std::string& name, bool single, bool dense, Size k, Siz
 }
 
 template <class R>
-Tally assign_with(Assigner<R>& assigner, const Block& block, AnyCentroids& any,
-                  const Labels& labels, int n_jobs) {
-    auto* centroids = std::get_if<std::unique_ptr<Centroids<R>>>(&any.of);
+AssignStats assign_with(Assigner<R>& assigner, const Block& block, AnyCentres& any,
+                        const Labels& labels, int n_jobs) {
+    auto* centroids = std::get_if<std::unique_ptr<Centres<R>>>(&any.of);
     require(centroids, "the assigner and the centres must have the same dtype");
     require(column_count(block.rows) == (*centroids)->d(), "centres and rows differ in width");
     return unlocked(n_jobs, [&](const Threads& threads) {
@@ -163,11 +162,11 @@ Tally assign_with(Assigner<R>& assigner, const Block& block, AnyCentroids& any,
     });
 }
 
-std::tuple<Size, Size, Size> assign(AnyAssigner& any, const Block& block, AnyCentroids& centroids,
+std::tuple<Size, Size, Size> assign(AnyAssigner& any, const Block& block, AnyCentres& centroids,
                                     const Labels& labels, int n_jobs) {
     require(row_count(block.rows) == any.n && Size(labels.shape(0)) == any.n,
             "the block has another length");
-    const Tally tally = std::visit(
+    const AssignStats tally = std::visit(
         [&](auto& beside) {
             return assign_with(*beside.assigner, block, centroids, labels, n_jobs);
         },
@@ -176,11 +175,11 @@ std::tuple<Size, Size, Size> assign(AnyAssigner& any, const Block& block, AnyCen
     return {tally.changed, tally.distances, tally.skipped};
 }
 
-bool settled(AnyAssigner& any, AnyCentroids& centroids, const Labels& labels, int n_jobs) {
+bool settled(AnyAssigner& any, AnyCentres& centroids, const Labels& labels, int n_jobs) {
     require(Size(labels.shape(0)) == any.n, "the block has another length");
     return std::visit(
         [&]<class R>(Beside<R>& beside) {
-            auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&centroids.of);
+            auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&centroids.of);
             require(own && (*own)->k() == any.k,
                     "the assigner and the centres must have the same dtype and number");
             return unlocked(n_jobs, [&](const Threads& threads) {
@@ -213,7 +212,7 @@ void bind_assign(nb::module_& m) {
         .def_prop_ro("distance",
                      [](const Movement& v) { return to_numpy(v.distance, {v.distance.size()}); });
 
-    nb::class_<AnyCentroids>(m, "Centroids")
+    nb::class_<AnyCentres>(m, "Centroids")
         .def_static("make", &make_centroids<float>, nb::arg("centres"), nb::arg("shift").none(),
                     nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
                     nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
@@ -229,13 +228,13 @@ void bind_assign(nb::module_& m) {
         .def("set_norms", &set_norms, nb::arg("norms2"), nb::arg("terms"),
              nb::call_guard<FloatEnvironment>())
         .def("set_rare_below",
-             [](AnyCentroids& any, Size centres) {
+             [](AnyCentres& any, Size centres) {
                  any.visit([&](auto& c) { c.set_rare_below(centres); });
              })
         .def("set_room",
-             [](AnyCentroids& any, Size bytes) { any.visit([&](auto& c) { c.set_room(bytes); }); })
+             [](AnyCentres& any, Size bytes) { any.visit([&](auto& c) { c.set_room(bytes); }); })
         .def("has_lists",
-             [](AnyCentroids& any) {
+             [](AnyCentres& any) {
                  // Whoever holds the lock of the layouts may wait for the interpreter's.
                  return unlocked(1, [&](const Threads& threads) {
                      return any.visit([&](const auto& c) {
@@ -243,11 +242,11 @@ void bind_assign(nb::module_& m) {
                      });
                  });
              })
-        .def(
-            "first_look",
-            [](AnyCentroids& any) {
-                return any.visit([]<class R>(const Centroids<R>& c) { return Coarse<R>::fits(c); });
-            })
+        .def("first_look",
+             [](AnyCentres& any) {
+                 return any.visit(
+                     []<class R>(const Centres<R>& c) { return QuantizedCentres<R>::fits(c); });
+             })
         .def_prop_ro("centres", &centres_of)
         .def_prop_ro("given_norms2", &given_norms2);
 

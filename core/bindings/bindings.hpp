@@ -12,10 +12,10 @@
 #include <variant>
 #include <vector>
 
-#include "exactmeans/centroids.hpp"
-#include "exactmeans/parallel.hpp"
-#include "exactmeans/rows.hpp"
-#include "exactmeans/sparse.hpp"
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/data/rows.hpp"
+#include "exactmeans/data/sparse_vector.hpp"
 
 namespace nb = nanobind;
 
@@ -47,8 +47,8 @@ struct Block {
 };
 
 // Centres in the compute dtype; the pointers keep Python objects small and addresses stable.
-struct AnyCentroids {
-    std::variant<std::unique_ptr<Centroids<float>>, std::unique_ptr<Centroids<double>>> of;
+struct AnyCentres {
+    std::variant<std::unique_ptr<Centres<float>>, std::unique_ptr<Centres<double>>> of;
 
     template <class Fn>
     auto visit(Fn&& fn) {

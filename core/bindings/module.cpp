@@ -2,8 +2,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
-#include "exactmeans/checksum.hpp"
-#include "exactmeans/kernels.hpp"
+#include "exactmeans/base/checksum.hpp"
+#include "exactmeans/kernels/dispatch.hpp"
 
 NB_MODULE(_core, m) {
     using namespace exactmeans;

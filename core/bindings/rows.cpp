@@ -4,11 +4,11 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
-#include "exactmeans/distances.hpp"
-#include "exactmeans/distinct.hpp"
-#include "exactmeans/frame.hpp"
-#include "exactmeans/grid.hpp"
-#include "exactmeans/survey.hpp"
+#include "exactmeans/data/row_dedup.hpp"
+#include "exactmeans/evaluate/distances.hpp"
+#include "exactmeans/numerics/bins.hpp"
+#include "exactmeans/numerics/frame.hpp"
+#include "exactmeans/numerics/survey.hpp"
 
 namespace exactmeans {
 namespace {
@@ -114,7 +114,7 @@ const std::int32_t* labels_of(const std::optional<Labels>& labels, Size n, Size 
     return labels->data();
 }
 
-int words_needed_by(const Block& block, const Grid& grid, int n_jobs) {
+int words_needed_by(const Block& block, const Bins& grid, int n_jobs) {
     return on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
         std::vector<int> words(static_cast<std::size_t>(threads.n_jobs), 1);
         threads.ranges(x.n, 1024, [&](Size begin, Size end, int worker) {
@@ -155,7 +155,7 @@ std::optional<Kinds> kinds_of(const Block& block, int n_jobs) {
             using Rows = std::decay_t<decltype(x)>;
             if constexpr (is_dense<Rows>) {
                 // Lengths are looked up by row.
-                if (!x.norms) return RowKinds<typename Rows::Real>(x).find(threads);
+                if (!x.norms) return RowDedup<typename Rows::Real>(x).find(threads);
             }
             return nullptr;
         });

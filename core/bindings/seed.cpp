@@ -3,7 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
-#include "exactmeans/directions.hpp"
+#include "exactmeans/project/principal_directions.hpp"
 #include "exactmeans/seed/csr.hpp"
 #include "exactmeans/seed/dense.hpp"
 #include "exactmeans/seed/manhattan.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 using Words = std::pair<double, double>;
 
-Words words(const Mass& mass) { return {mass.high, mass.low}; }
+Words words(const SamplingWeight& mass) { return {mass.high, mass.low}; }
 
 using Measure = SeedBlock::Measure;
 
@@ -74,7 +74,7 @@ std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs)
     const auto left = unlocked(
         n_jobs, [&](const Threads& threads) { return block.totals_left(points, threads); });
     std::vector<Words> out;
-    for (const Mass& mass : left) out.push_back(words(mass));
+    for (const SamplingWeight& mass : left) out.push_back(words(mass));
     return out;
 }
 
@@ -94,10 +94,11 @@ std::vector<Size> greedy(SeedBlock& block, SeedPoints& points, const Block& rows
             for (Size& row : drawn) row = std::min(block.find({}, *share++ * total), block.n() - 1);
             points.unstage();
             stage(points, rows, drawn);
-            const std::vector<Mass> left = block.totals_left(points, threads);
+            const std::vector<SamplingWeight> left = block.totals_left(points, threads);
             const auto least = std::min_element(
-                left.begin(), left.end(),
-                [](const Mass& a, const Mass& b) { return a.value() < b.value(); });
+                left.begin(), left.end(), [](const SamplingWeight& a, const SamplingWeight& b) {
+                    return a.value() < b.value();
+                });
             const Size best = Size(least - left.begin());
             block.accept(points, best, threads);
             points.accept(best);

@@ -1,21 +1,21 @@
-#include "exactmeans/update.hpp"
+#include "exactmeans/update/cluster_sums.hpp"
 
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
-#include "exactmeans/advance.hpp"
-#include "exactmeans/karcher.hpp"
-#include "exactmeans/medians.hpp"
+#include "exactmeans/update/geodesic_means.hpp"
+#include "exactmeans/update/means.hpp"
+#include "exactmeans/update/medians.hpp"
 
 namespace exactmeans {
 namespace {
 
-using GridState = std::tuple<std::vector<double>, int, int>;
+using BinsState = std::tuple<std::vector<double>, int, int>;
 
-Grid make_grid(const Array<const double, 1>& bounds, Size n) {
+Bins make_grid(const Array<const double, 1>& bounds, Size n) {
     require(bounds.shape(0) > 0, "a grid needs at least one bound");
-    return Grid(std::vector<double>(bounds.data(), bounds.data() + bounds.shape(0)), n);
+    return Bins(std::vector<double>(bounds.data(), bounds.data() + bounds.shape(0)), n);
 }
 
 void require_kind(const Sums& sums, const Block& block) {
@@ -200,8 +200,8 @@ AnyAdvance make_advance(bool single, Size k, const Array<const double, 1>& origi
 }
 
 template <class R>
-Centroids<R>& fitting(Advance<R>&, AnyAdvance& any, const Sums& sums, AnyCentroids& centroids) {
-    auto* own = std::get_if<std::unique_ptr<Centroids<R>>>(&centroids.of);
+Centres<R>& fitting(Advance<R>&, AnyAdvance& any, const Sums& sums, AnyCentres& centroids) {
+    auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&centroids.of);
     require(own, "the centres have another dtype");
     require((*own)->k() == sums.k() && (*own)->d() == sums.d() &&
                 (sums.sparse() || Size(any.origin.size()) == sums.d()),
@@ -210,7 +210,7 @@ Centroids<R>& fitting(Advance<R>&, AnyAdvance& any, const Sums& sums, AnyCentroi
     return **own;
 }
 
-void observe(AnyAdvance& any, const Sums& sums, AnyCentroids& centroids) {
+void observe(AnyAdvance& any, const Sums& sums, AnyCentres& centroids) {
     const FloatEnvironment arithmetic;
     std::visit(
         [&](auto& step) {
@@ -219,7 +219,7 @@ void observe(AnyAdvance& any, const Sums& sums, AnyCentroids& centroids) {
         any.of);
 }
 
-Movement run(AnyAdvance& any, Sums& sums, AnyCentroids& centroids, int n_jobs) {
+Movement run(AnyAdvance& any, Sums& sums, AnyCentres& centroids, int n_jobs) {
     return std::visit(
         [&](auto& step) {
             auto& own = fitting(step, any, sums, centroids);
@@ -233,32 +233,32 @@ Movement run(AnyAdvance& any, Sums& sums, AnyCentroids& centroids, int n_jobs) {
 }  // namespace
 
 void bind_update(nb::module_& m) {
-    nb::class_<Grid>(m, "Grid")
+    nb::class_<Bins>(m, "Grid")
         .def(
             "__init__",
-            [](Grid* self, const Array<const double, 1>& bounds, Size n) {
-                new (self) Grid(make_grid(bounds, n));
+            [](Bins* self, const Array<const double, 1>& bounds, Size n) {
+                new (self) Bins(make_grid(bounds, n));
             },
             nb::call_guard<FloatEnvironment>())
-        .def_prop_rw("words", &Grid::words, &Grid::set_words, nb::call_guard<FloatEnvironment>())
-        .def_prop_ro("exponent", &Grid::exponent)
+        .def_prop_rw("words", &Bins::words, &Bins::set_words, nb::call_guard<FloatEnvironment>())
+        .def_prop_ro("exponent", &Bins::exponent)
         .def("__getstate__",
-             [](const Grid& grid) {
-                 return GridState{grid.bounds(), grid.count_bits(), grid.words()};
+             [](const Bins& grid) {
+                 return BinsState{grid.bounds(), grid.count_bits(), grid.words()};
              })
         .def(
             "__setstate__",
-            [](Grid& grid, const GridState& state) {
+            [](Bins& grid, const BinsState& state) {
                 const auto& [bounds, bits, words] = state;
                 require(!bounds.empty() && words >= 1 && bits >= 0 && bits <= 62,
                         "this is no grid");
-                new (&grid) Grid(bounds, Size(1) << bits);
+                new (&grid) Bins(bounds, Size(1) << bits);
                 grid.set_words(words);
             },
             nb::call_guard<FloatEnvironment>());
 
     nb::class_<Sums>(m, "Sums")
-        .def(nb::init<Size, Size, Grid, Grid, bool>(), nb::arg("k"), nb::arg("d"), nb::arg("grid"),
+        .def(nb::init<Size, Size, Bins, Bins, bool>(), nb::arg("k"), nb::arg("d"), nb::arg("grid"),
              nb::arg("weight_grid"), nb::arg("sparse") = false)
         .def("reset", &Sums::reset)
         .def("relabel", &relabel, nb::arg("rows"), nb::arg("labels").none(), nb::arg("summed"),

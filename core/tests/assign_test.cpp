@@ -8,7 +8,7 @@
 
 #include "check.hpp"
 #include "exactmeans/assign/registry.hpp"
-#include "exactmeans/update.hpp"
+#include "exactmeans/update/cluster_sums.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;
@@ -34,7 +34,7 @@ std::vector<Matrix<R>> plan_moves(const AnyRows& rows, const Case<R>& c, Size st
     const Size n = c.x.n, d = c.x.d, k = c.centres.n;
     for (Size step = 1; step < steps; ++step) {
         Labels labels(static_cast<std::size_t>(n), -1);
-        const Centroids<R> now(plan.back().values.data(), k, d, c.frame, Threads{});
+        const Centres<R> now(plan.back().values.data(), k, d, c.frame, Threads{});
         make_assigner<R>("lloyd", n, k)->assign(rows, now, labels.data(), Threads{});
         Matrix<R> next = plan.back();
         std::vector<double> sum(static_cast<std::size_t>(k * d)),
@@ -69,7 +69,7 @@ std::vector<Matrix<R>> plan_moves(const AnyRows& rows, const Case<R>& c, Size st
 
 struct Trace {
     std::vector<Labels> labels;
-    std::vector<Tally> tallies;
+    std::vector<AssignStats> tallies;
 };
 
 template <class R>
@@ -77,7 +77,7 @@ Trace follow(const std::string& algorithm, const AnyRows& rows, const Case<R>& c
              const std::vector<Matrix<R>>& plan, int n_jobs) {
     const Size n = c.x.n, k = c.centres.n;
     const Threads threads{n_jobs};
-    Centroids<R> centroids(plan[0].values.data(), k, c.x.d, c.frame, threads);
+    Centres<R> centroids(plan[0].values.data(), k, c.x.d, c.frame, threads);
     if (!c.norms2.empty()) centroids.set_norms(c.norms2.data(), c.norm_terms);
     const auto assigner = make_assigner<R>(algorithm, n, k);
     Labels labels(static_cast<std::size_t>(n), -1);
@@ -116,7 +116,7 @@ void check_trace(const std::string& name, const Trace& got, const Trace& wanted,
 
 Size total_distances(const Trace& trace) {
     Size sum = 0;
-    for (const Tally& tally : trace.tallies) sum += tally.distances;
+    for (const AssignStats& tally : trace.tallies) sum += tally.distances;
     return sum;
 }
 
@@ -125,7 +125,7 @@ void check_rows(const std::string& kind, const AnyRows& rows, const Case<R>& c, 
     const Size n = c.x.n, k = c.centres.n;
     const auto plan = plan_moves(rows, c, 9);
     const Trace wanted = follow<R>("lloyd", rows, c, plan, 1);
-    for (const Tally& tally : wanted.tallies) CHECK_EQ(tally.distances, n * k);
+    for (const AssignStats& tally : wanted.tallies) CHECK_EQ(tally.distances, n * k);
     for (const Registered<R>& entry : registry<R>) {
         if (!(dense ? entry.traits.dense : entry.traits.csr)) continue;
         Size distances = -1;
@@ -336,10 +336,10 @@ TEST(lloyd_gives_the_nearest_centre) {
     Random random(8);
     const Matrix<double> x(500, 3, [&] { return double(random.between(-9, 9)); });
     const Matrix<double> centres(11, 3, [&] { return double(random.between(-9, 9)); });
-    const Centroids<double> centroids(centres.values.data(), 11, 3, {}, Threads{});
+    const Centres<double> centroids(centres.values.data(), 11, 3, {}, Threads{});
     Labels labels(500, -1);
-    const Tally tally = make_assigner<double>("lloyd", 500, 11)
-                            ->assign(x.rows(), centroids, labels.data(), Threads{2});
+    const AssignStats tally = make_assigner<double>("lloyd", 500, 11)
+                                  ->assign(x.rows(), centroids, labels.data(), Threads{2});
     CHECK_EQ(tally.changed, 500);
     CHECK_EQ(tally.distances, 5500);
     for (Size i = 0; i < 500; ++i) {
@@ -452,7 +452,7 @@ TEST(the_registry_knows_its_algorithms) {
     CHECK_THROWS(make_assigner<float>("lioyd", 1, 1), std::invalid_argument);
     const Matrix<double> x(2, 1);
     const Matrix<float> centres(1, 1);
-    const Centroids<float> centroids(centres.values.data(), 1, 1, {}, Threads{});
+    const Centres<float> centroids(centres.values.data(), 1, 1, {}, Threads{});
     Labels labels(2, -1);
     CHECK_THROWS(make_assigner<float>("lloyd", 2, 1)
                      ->assign(AnyRows(x.rows()), centroids, labels.data(), Threads{}),

@@ -1,4 +1,4 @@
-#include "exactmeans/distances.hpp"
+#include "exactmeans/evaluate/distances.hpp"
 
 #include <limits>
 

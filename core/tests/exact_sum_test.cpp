@@ -1,4 +1,4 @@
-#include "exactmeans/exact_sum.hpp"
+#include "exactmeans/numerics/exact_sum.hpp"
 
 #include <algorithm>
 #include <limits>

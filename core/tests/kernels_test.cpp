@@ -1,14 +1,16 @@
 // Every instruction set that runs here, against the contract written out in scalar code: bit for
 // bit.
-#include "exactmeans/kernels.hpp"
+#include "exactmeans/kernels/dispatch.hpp"
+#include "exactmeans/kernels/scores.hpp"
+#include "exactmeans/kernels/vectors.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "check.hpp"
-#include "exactmeans/centroids.hpp"
-#include "exactmeans/slot_rows.hpp"
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/packed_csr_rows.hpp"
 #include "isas.hpp"
 #include "samples.hpp"
 
@@ -112,7 +114,7 @@ std::string name_of(const char* kernel, const char* isa, const char* type, Size 
 
 template <class R>
 void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
-    const Centroids<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
+    const Centres<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
     const Panels<R> layout = centroids.panels(true, Threads{});
     // Each row in memory of its own, so that AddressSanitizer sees a read beyond it.
     std::vector<Entries<R, std::int32_t>> rows(static_cast<std::size_t>(x.n));
@@ -123,13 +125,13 @@ void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
         pointers.push_back(rows[i].value.data());
     }
     const auto wanted = answers(rows, centres, centroids.start());
-    for (const Kernels<R>* table : tables<R>()) {
+    for (const Isa* table : isas()) {
         const std::string name =
-            name_of("dense", table->isa, sizeof(R) == 4 ? "float" : "double", x.d, centres.n);
+            name_of("dense", table->name, sizeof(R) == 4 ? "float" : "double", x.d, centres.n);
         for (const Size n : row_counts(x.n, x.d)) {
             const std::vector<const R*> some(pointers.begin(), pointers.begin() + n);
             check_run(name.c_str(), n, wanted, [&](const Nearest<R>& out) {
-                table->nearest_dense(some.data(), n, nullptr, layout, out);
+                table->scores<R>().nearest_dense(some.data(), n, nullptr, layout, out);
             });
         }
     }
@@ -140,7 +142,7 @@ template <class R>
 void check_shifted(const Matrix<R>& x, const Matrix<R>& centres, Random& random) {
     if (x.d > thin_features<R>) return;
     const Matrix<R> shift(1, x.d, [&] { return 3 + 0.1 * random.normal(); });
-    const Centroids<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
+    const Centres<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
     std::vector<Entries<R, std::int32_t>> moved(static_cast<std::size_t>(x.n));
     std::vector<const R*> pointers;
     for (Size i = 0; i < x.n; ++i) {
@@ -151,19 +153,19 @@ void check_shifted(const Matrix<R>& x, const Matrix<R>& centres, Random& random)
         pointers.push_back(x.row(i));
     }
     const auto wanted = answers(moved, centres, centroids.start());
-    for (const Kernels<R>* table : tables<R>())
+    for (const Isa* table : isas())
         for (const Size n : row_counts(x.n, x.d))
-            check_run(name_of("shifted", table->isa, "row", x.d, centres.n).c_str(), n, wanted,
+            check_run(name_of("shifted", table->name, "row", x.d, centres.n).c_str(), n, wanted,
                       [&](const Nearest<R>& out) {
-                          table->nearest_dense(pointers.data(), n, shift.row(0),
-                                               centroids.panels(true, Threads{}), out);
+                          table->scores<R>().nearest_dense(pointers.data(), n, shift.row(0),
+                                                           centroids.panels(true, Threads{}), out);
                       });
 }
 
 // Features as they are, or renumbered: where a centre's values lie must not matter.
 template <class R>
 void check_csr_of(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered) {
-    Centroids<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
+    Centres<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
     std::vector<std::uint32_t> slots(static_cast<std::size_t>(x.d));
     for (Size f = 0; f < x.d; ++f) slots[f] = std::uint32_t(renumbered ? x.d - 1 - f : f);
     if (renumbered) centroids.set_slots(slots);
@@ -177,20 +179,20 @@ void check_csr_of(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered)
         }
     }
     const auto wanted = answers(rows, centres, centroids.start());
-    std::vector<SlotRow<R>> views;
+    std::vector<PackedCsrRow<R>> views;
     for (Entries<R, std::uint32_t>& row : rows) {
         for (std::uint32_t& f : row.index) f = slots[f];
         row.index.shrink_to_fit();
         row.value.shrink_to_fit();
         views.push_back({row.index.data(), row.value.data(), Size(row.value.size())});
     }
-    for (const Kernels<R>* table : tables<R>()) {
-        const std::string name = name_of(renumbered ? "csr renumbered" : "csr", table->isa,
+    for (const Isa* table : isas()) {
+        const std::string name = name_of(renumbered ? "csr renumbered" : "csr", table->name,
                                          sizeof(R) == 4 ? "float" : "double", x.d, centres.n);
         for (const Size n : row_counts(x.n, x.d)) {
-            const std::vector<SlotRow<R>> some(views.begin(), views.begin() + n);
+            const std::vector<PackedCsrRow<R>> some(views.begin(), views.begin() + n);
             check_run(name.c_str(), n, wanted, [&](const Nearest<R>& out) {
-                table->nearest_csr(some.data(), n, layout, out);
+                table->scores<R>().nearest_csr(some.data(), n, layout, out);
             });
         }
     }
@@ -251,13 +253,13 @@ void check_ties() {
         const Matrix<R> equal(k, 4, [] { return 0.75; });
         const Matrix<R> x(7, 4, [&] { return random.normal(); });
         check_everywhere(x, equal);
-        const Centroids<R> centroids(equal.values.data(), k, 4, {}, Threads{});
-        for (const Kernels<R>* table : tables<R>()) {
+        const Centres<R> centroids(equal.values.data(), k, 4, {}, Threads{});
+        for (const Isa* table : isas()) {
             std::int32_t label = -1;
             R score = 0, second = 0;
             const R* row = x.row(3);
-            table->nearest_dense(&row, 1, nullptr, centroids.panels(true, Threads{}),
-                                 {&label, &score, &second});
+            table->scores<R>().nearest_dense(&row, 1, nullptr, centroids.panels(true, Threads{}),
+                                             {&label, &score, &second});
             CHECK_EQ(label, 0);
             CHECK_EQ(second, k > 1 ? score : std::numeric_limits<R>::infinity());
         }
@@ -295,12 +297,12 @@ void check_overflow() {
             for (Size j = 0; j < k; ++j)
                 for (Size f = 0; f < d && j != only; ++f)
                     centres(j, f) = random.coin() ? far : -far;
-            const Centroids<R> centroids(centres.values.data(), k, d, {}, Threads{});
+            const Centres<R> centroids(centres.values.data(), k, d, {}, Threads{});
             CHECK_EQ(centroids.in_range(), k == 1 && only == 0);
             std::vector<const R*> rows;
             for (Size i = 0; i < x.n; ++i) rows.push_back(x.row(i));
             const Csr<R, std::int32_t> csr(x);
-            for (const Kernels<R>* table : tables<R>()) {
+            for (const Isa* table : isas()) {
                 Labels label(rows.size(), -1);
                 std::vector<R> score(rows.size());
                 const auto check = [&] {
@@ -308,13 +310,14 @@ void check_overflow() {
                     for (const R own : score) CHECK_EQ(std::isfinite(own), only < k);
                     std::fill(label.begin(), label.end(), -1);
                 };
-                table->nearest_dense(rows.data(), x.n, nullptr, centroids.panels(true, Threads{}),
-                                     {label.data(), score.data(), nullptr});
+                table->scores<R>().nearest_dense(rows.data(), x.n, nullptr,
+                                                 centroids.panels(true, Threads{}),
+                                                 {label.data(), score.data(), nullptr});
                 check();
-                SlotRows<R> slots;
+                PackedCsrRows<R> slots;
                 const Panels<R> panels = centroids.panels(false, Threads{});
-                table->nearest_csr(slots.load(csr.rows(), panels, 0, nullptr, x.n), x.n, panels,
-                                   {label.data(), score.data(), nullptr});
+                table->scores<R>().nearest_csr(slots.load(csr.rows(), panels, 0, nullptr, x.n), x.n,
+                                               panels, {label.data(), score.data(), nullptr});
                 check();
             }
         }
@@ -390,7 +393,7 @@ struct Vectors {
 
 // Norms and distances against long double; then against the first table, bit for bit.
 template <class R>
-void check_vectors(const Kernels<R>& table, const Kernels<R>& first, const Vectors<R>& v, Size d) {
+void check_vectors(const Isa& table, const Isa& first, const Vectors<R>& v, Size d) {
     const R *x = v.x.row(0), *c = v.c.row(0);
     for (const R* shift : {static_cast<const R*>(nullptr), v.shift.row(0)}) {
         long double norm2 = 0, step2 = 0;
@@ -399,14 +402,14 @@ void check_vectors(const Kernels<R>& table, const Kernels<R>& first, const Vecto
             norm2 += static_cast<long double>(a) * a;
             step2 += (static_cast<long double>(a) - b) * (static_cast<long double>(a) - b);
         }
-        const SquareSum sum = table.square_sum(x, shift, d, 4.0),
-                        other = first.square_sum(x, shift, d, 4.0);
+        const SquareSum sum = table.vectors<R>().square_sum(x, shift, d, 4.0),
+                        other = first.vectors<R>().square_sum(x, shift, d, 4.0);
         CHECK(same_bits(sum.high, other.high) && same_bits(sum.low, other.low));
         CHECK(near(sum.value(), 16 * norm2, 0x1p-52L * 16 * norm2));
         // Long double is not good enough to check `low` for long vectors.
         CHECK(d > 16 || near(sum.low, 16 * norm2 - sum.high, 0x1p-58L * norm2));
-        const double step = table.step2(x, c, shift, d, 0.5);
-        CHECK(same_bits(step, first.step2(x, c, shift, d, 0.5)));
+        const double step = table.vectors<R>().step2(x, c, shift, d, 0.5);
+        CHECK(same_bits(step, first.vectors<R>().step2(x, c, shift, d, 0.5)));
         CHECK(near(step, 0.25L * step2, (static_cast<long double>(d) + 4) * 0x1p-53L * step2));
     }
     long double own = 0, mixed = 0, explained = 0, size = 0;
@@ -419,22 +422,25 @@ void check_vectors(const Kernels<R>& table, const Kernels<R>& first, const Vecto
         explained += term;
         size += std::fabs(e) * (2 * std::fabs(v.high(0, f)) + 14 * std::fabs(o) + 7 * std::fabs(e));
     }
-    CHECK(near(table.distance2(x, c, d, 2.0), 4 * own, 0x1p-49L * own));
-    CHECK(near(table.distance2_double(x, v.origin.row(0), d, 2.0), 4 * mixed, 0x1p-49L * mixed));
-    CHECK(same_bits(table.distance2(x, c, d, 2.0), first.distance2(x, c, d, 2.0)));
-    CHECK(same_bits(table.distance2_double(x, v.origin.row(0), d, 2.0),
-                    first.distance2_double(x, v.origin.row(0), d, 2.0)));
-    const auto explain = [&](const Kernels<R>& t) {
-        return t.explained(c, v.high.row(0), v.low.row(0), v.origin.row(0), d, 7.0, 1.0, 1.0);
+    CHECK(near(table.vectors<R>().distance2(x, c, d, 2.0), 4 * own, 0x1p-49L * own));
+    CHECK(near(table.vectors<R>().distance2_double(x, v.origin.row(0), d, 2.0), 4 * mixed,
+               0x1p-49L * mixed));
+    CHECK(same_bits(table.vectors<R>().distance2(x, c, d, 2.0),
+                    first.vectors<R>().distance2(x, c, d, 2.0)));
+    CHECK(same_bits(table.vectors<R>().distance2_double(x, v.origin.row(0), d, 2.0),
+                    first.vectors<R>().distance2_double(x, v.origin.row(0), d, 2.0)));
+    const auto explain = [&](const Isa& t) {
+        return t.vectors<R>().explained(c, v.high.row(0), v.low.row(0), v.origin.row(0), d, 7.0,
+                                        1.0, 1.0);
     };
     CHECK(same_bits(explain(table), explain(first)));
     CHECK(near(explain(table), explained, (static_cast<long double>(d) + 8) * 0x1p-53L * size));
-    CHECK(same_bits(table.distance2(x, x, d, 2.0), 0.0));
+    CHECK(same_bits(table.vectors<R>().distance2(x, x, d, 2.0), 0.0));
 }
 
 // Vectors that list their features, against the same ones written out.
 template <class R>
-void check_listed(const Kernels<R>& table, const Vectors<R>& v, Size d) {
+void check_listed(const Isa& table, const Vectors<R>& v, Size d) {
     std::vector<std::uint32_t> feature;
     for (Size f = 0; f < d; ++f)
         if (f % 3 == 0 || f % 7 == 2) feature.push_back(std::uint32_t(f));
@@ -452,27 +458,29 @@ void check_listed(const Kernels<R>& table, const Vectors<R>& v, Size d) {
     };
     const Matrix<R> x = written(v.x), c = written(v.c);
     const Matrix<double> high = written(v.high), low = written(v.low), origin(1, d);
-    const SquareSum sum = table.square_sum(x.row(0), nullptr, d, 0.5),
-                    own = table.listed_square_sum(feature.data(), listed(v.x).data(), n, 0.5);
+    const SquareSum sum = table.vectors<R>().square_sum(x.row(0), nullptr, d, 0.5),
+                    own = table.vectors<R>().listed_square_sum(feature.data(), listed(v.x).data(),
+                                                               n, 0.5);
     CHECK(same_bits(sum.high, own.high) && same_bits(sum.low, own.low));
-    CHECK(same_bits(
-        table.step2(x.row(0), c.row(0), nullptr, d, 4.0),
-        table.listed_step2(feature.data(), listed(v.x).data(), listed(v.c).data(), n, 4.0)));
+    CHECK(same_bits(table.vectors<R>().step2(x.row(0), c.row(0), nullptr, d, 4.0),
+                    table.vectors<R>().listed_step2(feature.data(), listed(v.x).data(),
+                                                    listed(v.c).data(), n, 4.0)));
     for (const bool two : {false, true}) {
         const std::vector<double> lows = listed(v.low);
         CHECK(same_bits(
-            table.explained(c.row(0), high.row(0), two ? low.row(0) : nullptr, origin.row(0), d,
-                            7.0, 2.0, 0.5),
-            table.listed_explained(feature.data(), listed(v.c).data(), listed(v.high).data(),
-                                   two ? lows.data() : nullptr, n, 7.0, 2.0, 0.5)));
-        const ListedWay way =
-            table.listed_way(feature.data(), listed(v.c).data(), listed(v.x).data(),
-                             listed(v.high).data(), two ? lows.data() : nullptr, n, 7.0, 2.0, 0.5);
-        const SquareSum there = table.square_sum(x.row(0), nullptr, d, 2.0);
-        CHECK(same_bits(way.explained,
-                        table.explained(c.row(0), high.row(0), two ? low.row(0) : nullptr,
-                                        origin.row(0), d, 7.0, 2.0, 0.5)));
-        CHECK(same_bits(way.step2, table.step2(x.row(0), c.row(0), nullptr, d, 2.0)));
+            table.vectors<R>().explained(c.row(0), high.row(0), two ? low.row(0) : nullptr,
+                                         origin.row(0), d, 7.0, 2.0, 0.5),
+            table.vectors<R>().listed_explained(feature.data(), listed(v.c).data(),
+                                                listed(v.high).data(), two ? lows.data() : nullptr,
+                                                n, 7.0, 2.0, 0.5)));
+        const ListedUpdate way = table.vectors<R>().listed_update(
+            feature.data(), listed(v.c).data(), listed(v.x).data(), listed(v.high).data(),
+            two ? lows.data() : nullptr, n, 7.0, 2.0, 0.5);
+        const SquareSum there = table.vectors<R>().square_sum(x.row(0), nullptr, d, 2.0);
+        CHECK(same_bits(way.explained, table.vectors<R>().explained(
+                                           c.row(0), high.row(0), two ? low.row(0) : nullptr,
+                                           origin.row(0), d, 7.0, 2.0, 0.5)));
+        CHECK(same_bits(way.step2, table.vectors<R>().step2(x.row(0), c.row(0), nullptr, d, 2.0)));
         CHECK(same_bits(way.square_sum.high, there.high));
         CHECK(same_bits(way.square_sum.low, there.low));
     }
@@ -480,10 +488,10 @@ void check_listed(const Kernels<R>& table, const Vectors<R>& v, Size d) {
 
 // Sums and means against the same thing said feature by feature.
 template <class R>
-void check_sums(const Kernels<R>& table, const Vectors<R>& v, Size d) {
+void check_sums(const Isa& table, const Vectors<R>& v, Size d) {
     const R* x = v.x.row(0);
     std::vector<double> sum(v.high.values), high(v.high.values), low(v.low.values);
-    table.add_row(sum.data(), x, -0.3, d);
+    table.vectors<R>().add_row(sum.data(), x, -0.3, d);
     for (Size f = 0; f < d; ++f) {
         const double product = -0.3 * double(x[f]);
         CHECK(same_bits(sum[f], v.high(0, f) + product));
@@ -494,26 +502,26 @@ void check_sums(const Kernels<R>& table, const Vectors<R>& v, Size d) {
     for (const Size step : {0, 1}) {
         std::fill(high.begin(), high.end(), 0.0);
         std::fill(low.begin(), low.end(), 0.0);
-        table.add_row2(high.data(), low.data(), x, magic.data(), step, share, 8.0, d);
+        table.vectors<R>().add_row2(high.data(), low.data(), x, magic.data(), step, share, 8.0, d);
         for (Size f = 0; f < d; ++f) {
             const double value = share * double(x[f]) * 8, m = magic[f * step];
             const double part = (value + m) - m;
             CHECK(same_bits(high[f], part) && same_bits(low[f], value - part));
         }
         const Size columns = step ? d : 1;
-        CHECK(!table.fits_words(x, magic.data(), columns, 1, share, 8.0, d));
+        CHECK(!table.vectors<R>().fits_words(x, magic.data(), columns, 1, share, 8.0, d));
         // What was cut off fits by itself.
         std::vector<R> parts(static_cast<std::size_t>(d));
         for (Size f = 0; f < d; ++f) parts[f] = R(std::ldexp(std::nearbyint(high[f] * 4), 8));
-        CHECK(table.fits_words(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
+        CHECK(table.vectors<R>().fits_words(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
         // One entry that does not is found wherever it stands.
         const Size at = d * 2 / 3;
         parts[at] = R(0x1p-40);
-        CHECK(!table.fits_words(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
+        CHECK(!table.vectors<R>().fits_words(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
     }
     std::vector<R> mean(static_cast<std::size_t>(d)), exact(static_cast<std::size_t>(d));
-    table.mean(v.high.row(0), v.low.row(0), 7.0, 0x1p-55, 0.5, d, mean.data());
-    table.mean(v.high.row(0), nullptr, 7.0, 0.0, 1.0, d, exact.data());
+    table.vectors<R>().mean(v.high.row(0), v.low.row(0), 7.0, 0x1p-55, 0.5, d, mean.data());
+    table.vectors<R>().mean(v.high.row(0), nullptr, 7.0, 0.0, 1.0, d, exact.data());
     for (Size f = 0; f < d; ++f) {
         const long double wanted =
             (v.high(0, f) + static_cast<long double>(v.low(0, f))) / (7 + 0x1p-55L) / 2;
@@ -527,8 +535,8 @@ void check_all_vectors() {
     Random random(20);
     for (const Size d : {1, 2, 7, 8, 9, 15, 16, 17, 100, 255, 256, 257, 1000}) {
         const Vectors<R> v(random, d);
-        for (const Kernels<R>* table : tables<R>()) {
-            check_vectors(*table, *tables<R>()[0], v, d);
+        for (const Isa* table : isas()) {
+            check_vectors(*table, *isas()[0], v, d);
             check_listed(*table, v, d);
             check_sums(*table, v, d);
         }
@@ -543,14 +551,14 @@ TEST(vectors_double) { check_all_vectors<double>(); }
 TEST(float_means_are_rounded_once) {
     // A quotient that float64 puts in the middle between two float32 values, though it lies beside
     // it.
-    for (const Kernels<float>* table : tables<float>()) {
+    for (const Isa* table : isas()) {
         const double middle = 1 + 0x1p-24;
         for (const double sign : {1.0, -1.0}) {
             const double high = sign * middle;
             for (const double beside : {0x1p-80, -0x1p-80}) {
                 const double low = sign * beside;
                 float mean = 0;
-                table->mean(&high, &low, 1.0, 0.0, 1.0, 1, &mean);
+                table->vectors<float>().mean(&high, &low, 1.0, 0.0, 1.0, 1, &mean);
                 CHECK_EQ(mean, float(sign) * (beside > 0 ? 1 + 0x1p-23F : 1.0F));
             }
         }
@@ -559,12 +567,12 @@ TEST(float_means_are_rounded_once) {
 
 TEST(no_rows_at_all) {
     const Matrix<float> centres(3, 2);
-    const Centroids<float> centroids(centres.values.data(), 3, 2, {}, Threads{});
-    for (const Kernels<float>* table : tables<float>()) {
-        table->nearest_dense(nullptr, 0, nullptr, centroids.panels(true, Threads{}),
-                             {nullptr, nullptr, nullptr});
-        table->nearest_csr(nullptr, 0, centroids.panels(false, Threads{}),
-                           {nullptr, nullptr, nullptr});
+    const Centres<float> centroids(centres.values.data(), 3, 2, {}, Threads{});
+    for (const Isa* table : isas()) {
+        table->scores<float>().nearest_dense(nullptr, 0, nullptr, centroids.panels(true, Threads{}),
+                                             {nullptr, nullptr, nullptr});
+        table->scores<float>().nearest_csr(nullptr, 0, centroids.panels(false, Threads{}),
+                                           {nullptr, nullptr, nullptr});
     }
 }
 
@@ -572,7 +580,9 @@ TEST(the_choice_of_an_instruction_set) {
     const std::vector<std::string> usable = usable_isas();
     CHECK_EQ(usable.back(), "baseline");
     CHECK(std::find(usable.begin(), usable.end(), active_isa()) != usable.end());
-    CHECK_EQ(std::string(kernels<float>().isa), active_isa());
-    CHECK_EQ(std::string(kernels<double>().isa), active_isa());
-    CHECK_EQ(tables<float>().size(), usable.size());
+    CHECK_EQ(isas().size(), usable.size());
+    for (const Isa* isa : isas()) {
+        CHECK_EQ(&isa->scores<float>() == &score_kernels<float>(), isa->name == active_isa());
+        CHECK_EQ(&isa->vectors<double>() == &vector_kernels<double>(), isa->name == active_isa());
+    }
 }

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "check.hpp"
-#include "exactmeans/centroids.hpp"
-#include "exactmeans/distances.hpp"
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/evaluate/distances.hpp"
 #include "isas.hpp"
 #include "samples.hpp"
 
@@ -14,9 +14,9 @@ using namespace samples;
 namespace {
 
 template <class R>
-Centroids<R> centroids_of(const Matrix<R>& centres) {
-    return Centroids<R>(centres.values.data(), centres.n, centres.d,
-                        Frame<R>{0, {}, Metric::manhattan}, Threads{});
+Centres<R> centroids_of(const Matrix<R>& centres) {
+    return Centres<R>(centres.values.data(), centres.n, centres.d,
+                      Frame<R>{0, {}, Metric::manhattan}, Threads{});
 }
 
 // The sum of terms in order; float chains of more than 4096 terms in pieces of 256.
@@ -84,24 +84,24 @@ void check_run(const Wanted<R>& wanted, Size n, Size k, Nearby nearby, Scores sc
 
 template <class R>
 void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
-    const Centroids<R> centroids = centroids_of(centres);
+    const Centres<R> centroids = centroids_of(centres);
     const Panels<R> layout = centroids.panels(true, Threads{});
     const Wanted<R> wanted(x, centres, false);
     std::vector<const R*> rows;
     for (Size i = 0; i < x.n; ++i) rows.push_back(x.row(i));
-    for (const Kernels<R>* table : tables<R>())
+    for (const Isa* table : isas())
         for (const Size n : {Size(1), Size(5), x.n})
             check_run(
                 wanted, n, centres.n,
                 [&](const Nearest<R>& out) {
-                    table->nearest_dense_l1(rows.data(), n, nullptr, layout, out);
+                    table->scores<R>().nearest_dense_l1(rows.data(), n, nullptr, layout, out);
                 },
-                [&](R* out) { table->scores_dense_l1(rows.data(), n, layout, out); });
+                [&](R* out) { table->scores<R>().scores_dense_l1(rows.data(), n, layout, out); });
 }
 
 template <class R>
 void check_csr(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered) {
-    Centroids<R> centroids = centroids_of(centres);
+    Centres<R> centroids = centroids_of(centres);
     std::vector<std::uint32_t> slots(static_cast<std::size_t>(x.d));
     for (Size f = 0; f < x.d; ++f) slots[f] = std::uint32_t(renumbered ? x.d - 1 - f : f);
     if (renumbered) centroids.set_slots(slots);
@@ -110,16 +110,18 @@ void check_csr(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered) {
     const Csr<R, std::int32_t> sparse(x);
     std::vector<std::uint32_t> places;
     for (const std::int32_t f : sparse.indices) places.push_back(slots[f]);
-    std::vector<SlotRow<R>> rows;
+    std::vector<PackedCsrRow<R>> rows;
     for (Size i = 0; i < x.n; ++i)
         rows.push_back({places.data() + sparse.offsets[i], sparse.data.data() + sparse.offsets[i],
                         Size(sparse.offsets[i + 1] - sparse.offsets[i])});
-    for (const Kernels<R>* table : tables<R>())
+    for (const Isa* table : isas())
         for (const Size n : {Size(1), Size(5), x.n})
             check_run(
                 wanted, n, centres.n,
-                [&](const Nearest<R>& out) { table->nearest_csr_l1(rows.data(), n, layout, out); },
-                [&](R* out) { table->scores_csr_l1(rows.data(), n, layout, out); });
+                [&](const Nearest<R>& out) {
+                    table->scores<R>().nearest_csr_l1(rows.data(), n, layout, out);
+                },
+                [&](R* out) { table->scores<R>().scores_csr_l1(rows.data(), n, layout, out); });
 }
 
 template <class R>

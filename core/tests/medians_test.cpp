@@ -1,6 +1,6 @@
 // Weighted lower medians against a definition that sorts nothing: the least value with at least
 // half of the weight at or below it.
-#include "exactmeans/medians.hpp"
+#include "exactmeans/update/medians.hpp"
 
 #include "check.hpp"
 #include "samples.hpp"

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "check.hpp"
-#include "exactmeans/kernels.hpp"
+#include "exactmeans/kernels/scores.hpp"
 #include "isas.hpp"
 #include "samples.hpp"
 
@@ -44,7 +44,7 @@ struct Sample {
     std::vector<Exact<R>> rows;
     std::vector<const R*> dense;
     std::vector<std::uint32_t> index;
-    std::vector<SlotRow<R>> sparse;
+    std::vector<PackedCsrRow<R>> sparse;
 
     Sample(Random& random, Size centres, Size features)
         : k(centres),
@@ -84,42 +84,42 @@ void check_panels(Size k, Size d) {
     const Size n = sample.n;
     const Panels<R> dense = sample.panels(dense_panels<R>(k)),
                     csr = sample.panels(csr_panels<R>(k));
-    const Kernels<R>& first = *tables<R>()[0];
+    const Isa& first = *isas()[0];
     const auto same = [&](auto run) {
         Found<R> wanted(n);
         run(first, wanted.out());
-        for (const Kernels<R>* table : tables<R>()) {
+        for (const Isa* table : isas()) {
             Found<R> found(n);
             run(*table, found.out());
             CHECK(found == wanted);
         }
     };
     for (Size p = 0; p < dense.count; ++p)
-        same([&](const Kernels<R>& table, const Nearest<R>& out) {
-            table.panel_dense(sample.dense.data(), n, dense, p, out);
+        same([&](const Isa& table, const Nearest<R>& out) {
+            table.scores<R>().panel_dense(sample.dense.data(), n, dense, p, out);
         });
     for (Size p = 0; p < csr.count; ++p)
-        same([&](const Kernels<R>& table, const Nearest<R>& out) {
-            table.panel_csr(sample.sparse.data(), n, csr, p, out);
+        same([&](const Isa& table, const Nearest<R>& out) {
+            table.scores<R>().panel_csr(sample.sparse.data(), n, csr, p, out);
         });
-    same([&](const Kernels<R>& table, const Nearest<R>& out) {
-        table.nearest_dense(sample.dense.data(), n, nullptr, dense, out);
+    same([&](const Isa& table, const Nearest<R>& out) {
+        table.scores<R>().nearest_dense(sample.dense.data(), n, nullptr, dense, out);
     });
-    same([&](const Kernels<R>& table, const Nearest<R>& out) {
-        table.nearest_csr(sample.sparse.data(), n, csr, out);
+    same([&](const Isa& table, const Nearest<R>& out) {
+        table.scores<R>().nearest_csr(sample.sparse.data(), n, csr, out);
     });
     std::vector<R> wanted_dense(std::size_t(n * k)), wanted_csr(wanted_dense);
-    first.scores_dense(sample.dense.data(), n, dense, wanted_dense.data());
-    first.scores_csr(sample.sparse.data(), n, csr, wanted_csr.data());
-    for (const Kernels<R>* table : tables<R>()) {
+    first.scores<R>().scores_dense(sample.dense.data(), n, dense, wanted_dense.data());
+    first.scores<R>().scores_csr(sample.sparse.data(), n, csr, wanted_csr.data());
+    for (const Isa* table : isas()) {
         std::vector<R> scores(wanted_dense.size());
-        table->scores_dense(sample.dense.data(), n, dense, scores.data());
+        table->scores<R>().scores_dense(sample.dense.data(), n, dense, scores.data());
         CHECK(scores == wanted_dense);
-        table->scores_csr(sample.sparse.data(), n, csr, scores.data());
+        table->scores<R>().scores_csr(sample.sparse.data(), n, csr, scores.data());
         CHECK(scores == wanted_csr);
     }
-    same([&](const Kernels<R>& table, const Nearest<R>& out) {
-        table.lowest_two(wanted_dense.data(), n, k, out);
+    same([&](const Isa& table, const Nearest<R>& out) {
+        table.scores<R>().lowest_two(wanted_dense.data(), n, k, out);
     });
 }
 
@@ -141,10 +141,10 @@ void check_sizes() {
             most = std::max(most, size);
             wanted[std::size_t(f)] = std::max(0.5, size * 0.3);
         }
-        for (const Kernels<R>* table : tables<R>()) {
+        for (const Isa* table : isas()) {
             std::vector<double> bounds(std::size_t(d), 0.5);
             double largest = 0;
-            CHECK(table->sizes(x.values.get(), d, 0.3, largest, bounds.data()));
+            CHECK(table->vectors<R>().sizes(x.values.get(), d, 0.3, largest, bounds.data()));
             CHECK_EQ(largest, most);
             CHECK(bounds == wanted);
             for (const double bad :
@@ -153,7 +153,7 @@ void check_sizes() {
                 for (Size f = 0; f < d; ++f) {
                     std::vector<R> other(x.values.get(), x.values.get() + d);
                     other[std::size_t(f)] = R(bad);
-                    CHECK(!table->sizes(other.data(), d, 1.0, largest, bounds.data()));
+                    CHECK(!table->vectors<R>().sizes(other.data(), d, 1.0, largest, bounds.data()));
                 }
             largest = 0;
         }
@@ -179,12 +179,12 @@ void check_doubtful() {
                     bad[i] = 1;
                 }
             const std::vector<R> shift(static_cast<std::size_t>(d), R(0.5));
-            for (const Kernels<R>* table : tables<R>())
+            for (const Isa* table : isas())
                 for (const bool shifted : {false, true}) {
                     if (shifted && d > thin_features<R>) continue;
                     std::vector<std::int32_t> label(Sample<R>::n);
                     std::vector<R> score(Sample<R>::n);
-                    table->nearest_dense(
+                    table->scores<R>().nearest_dense(
                         sample.dense.data(), Sample<R>::n, shifted ? shift.data() : nullptr,
                         sample.panels(dense_panels<R>(k)), {label.data(), score.data(), nullptr});
                     for (std::size_t i = 0; i < bad.size(); ++i)
@@ -209,12 +209,12 @@ TEST(rows_against_listed_centres) {
         const Exact<R> tile(n * d, [&] { return random.normal(); });
         const Exact<R> centres(count * (d + 1), [&] { return random.normal(); });
         std::vector<std::int32_t> wanted(n), found(n);
-        const auto run = [&](const Kernels<R>& table, std::vector<std::int32_t>& label) {
-            table.nearest_listed(tile.values.get(), n, d, centres.values.get(), count,
-                                 label.data());
+        const auto run = [&](const Isa& table, std::vector<std::int32_t>& label) {
+            table.scores<R>().nearest_listed(tile.values.get(), n, d, centres.values.get(), count,
+                                             label.data());
         };
-        run(*tables<R>()[0], wanted);
-        for (const Kernels<R>* table : tables<R>()) {
+        run(*isas()[0], wanted);
+        for (const Isa* table : isas()) {
             run(*table, found);
             CHECK(found == wanted);
         }

@@ -1,6 +1,6 @@
 // That helpers parked at exit do not keep a process alive needs no test of its own: this executable
 // leaves hundreds of them behind, and the test runner has a time limit.
-#include "exactmeans/parallel.hpp"
+#include "exactmeans/base/parallel.hpp"
 
 #include <algorithm>
 #include <array>
@@ -33,7 +33,7 @@
 #define EXACTMEANS_TSAN
 #endif
 #endif
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -342,7 +342,7 @@ TEST(nested_calls_do_not_poll) {
     });
 }
 
-#if defined(__x86_64__) || defined(_M_X64) || defined(__aarch64__)
+#if defined(__x86_64__) || defined(__aarch64__)
 namespace {
 
 #if defined(__aarch64__)

@@ -1,4 +1,4 @@
-#include "exactmeans/rows.hpp"
+#include "exactmeans/data/rows.hpp"
 
 #include <limits>
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "exactmeans/rows.hpp"
+#include "exactmeans/data/rows.hpp"
 
 namespace samples {
 

@@ -1,4 +1,4 @@
-// Seeding against plain loops: every distance, in the order that seed/kernels.hpp writes down.
+// Seeding against plain loops: every distance, in the order that kernels/seeding.hpp writes down.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "check.hpp"
-#include "exactmeans/directions.hpp"
+#include "exactmeans/project/principal_directions.hpp"
 #include "exactmeans/seed/csr.hpp"
 #include "exactmeans/seed/dense.hpp"
 #include "isas.hpp"
@@ -157,14 +157,14 @@ Size check_greedy(const Rows& x, Size steps, int n_jobs,
             points.stage(x, row);
             alone.stage(x, row);
         }
-        const std::vector<Mass> left = run->totals_left(points, threads);
+        const std::vector<SamplingWeight> left = run->totals_left(points, threads);
         Size best = 0;
         for (Size s = 1; s < 5; ++s)
             if (left[std::size_t(s)].value() < left[std::size_t(best)].value()) best = s;
         const double wanted = left[std::size_t(best)].value();
         run->accept(points, best, threads);
         CHECK(same_bits(run->total().value(), wanted));
-        const std::vector<Mass> again = plain->totals_left(alone, Threads{});
+        const std::vector<SamplingWeight> again = plain->totals_left(alone, Threads{});
         for (Size s = 0; s < 5; ++s)
             CHECK(same_bits(again[std::size_t(s)].value(), left[std::size_t(s)].value()));
         plain->accept(alone, best, Threads{});
@@ -189,8 +189,8 @@ TEST(words_of_masses_add_up_exactly_in_any_order) {
     for (int i = 0; i < 5000; ++i) masses.push_back(std::exp(20 * random.normal()));
     double total = 0;
     for (const double mass : masses) total += mass;
-    const MassGrid grid(2 * total, Size(masses.size()));
-    Mass forth, back;
+    const WeightGrid grid(2 * total, Size(masses.size()));
+    SamplingWeight forth, back;
     for (const double mass : masses) forth.add(grid.split(mass));
     for (std::size_t i = masses.size(); i-- > 0;) back.add(grid.split(masses[i]));
     CHECK(same_bits(forth.high, back.high) && same_bits(forth.low, back.low));
@@ -396,14 +396,14 @@ TEST(directions_are_orthonormal_and_lead) {
 
 TEST(rows_beyond_32_bits_keep_their_number) {
     constexpr Size row = (Size(1) << 33) + 5;
-    Trial trial;
+    CandidateEvaluation trial;
     trial.begin(1, 1);
-    trial.note(0, 0, {row, 1.0}, Mass{});
+    trial.note(0, 0, {row, 1.0}, SamplingWeight{});
     CHECK_EQ(trial.nearer(0, 0).at(0).row, row);
 }
 
 TEST(coins_are_uniform_and_depend_on_key_and_row_alone) {
-    const Coins coins(11), same(11), other(12);
+    const BernoulliDraws coins(11), same(11), other(12);
     double sum = 0, both = 0;
     const Size n = 100000;
     for (Size row = 0; row < n; ++row) {

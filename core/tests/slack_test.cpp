@@ -1,14 +1,14 @@
 // Random and adversarial rows: no bound may be wrong. Each claim is also tried without its slack,
 // to show that the sample would find out.
-#include "exactmeans/slack.hpp"
+#include "exactmeans/numerics/slack.hpp"
 
 #include <limits>
 
 #include "check.hpp"
-#include "exactmeans/centroids.hpp"
-#include "exactmeans/compensated.hpp"
-#include "exactmeans/scan.hpp"
-#include "exactmeans/sphere.hpp"
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/numerics/compensated.hpp"
+#include "exactmeans/numerics/unit_vectors.hpp"
+#include "exactmeans/scan/scan.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;
@@ -27,14 +27,14 @@ struct Pair {
 
 // One row against its centres: computed scores and true distances, on the frame's scale.
 template <class R>
-struct Trial {
+struct CandidateEvaluation {
     double norm2 = 0;
     std::vector<Pair<R>> pairs;
 
-    Trial(const Matrix<R>& x, const Matrix<R>& centres, const Frame<R>& frame) {
+    CandidateEvaluation(const Matrix<R>& x, const Matrix<R>& centres, const Frame<R>& frame) {
         // One centre at a time, so that the kernel tells every score.
         for (Size j = 0; j < centres.n; ++j) {
-            const Centroids<R> one(centres.row(j), 1, centres.d, frame, Threads{});
+            const Centres<R> one(centres.row(j), 1, centres.d, frame, Threads{});
             std::int32_t label = 0;
             const DenseRows<R> rows = x.rows();
             RowSlacks<R> slacks;
@@ -78,7 +78,7 @@ struct Counts {
 };
 
 template <class R>
-void count_bounds(const Trial<R>& trial, const Slack& slack, Counts& counts) {
+void count_bounds(const CandidateEvaluation<R>& trial, const Slack& slack, Counts& counts) {
     for (const Pair<R>& pair : trial.pairs) {
         const long double low = pair.distance * (1 - truth_error);
         const long double high = pair.distance * (1 + truth_error);
@@ -91,7 +91,7 @@ void count_bounds(const Trial<R>& trial, const Slack& slack, Counts& counts) {
 }
 
 template <class R>
-void count_orders(const Trial<R>& trial, const Slack& slack, Counts& counts) {
+void count_orders(const CandidateEvaluation<R>& trial, const Slack& slack, Counts& counts) {
     for (const Pair<R>& near : trial.pairs) {
         for (const Pair<R>& far : trial.pairs) {
             // Nor may a tie that long double takes for an order pass for an error of ours.
@@ -145,7 +145,7 @@ void check_sample(double offset, bool shift, int exponent) {
         const double spread = size * std::pow(10.0, -double(random.below(5)));
         const double gap = unit * std::pow(4.0, double(random.below(12)));
         const Matrix<R> centres = nearly_tied(random, x, spread, gap);
-        const Trial<R> trial(x, centres, frame);
+        const CandidateEvaluation<R> trial(x, centres, frame);
         const Slack slack = Slack::of<R>(d, d, 1, exponent);
         CHECK(slack.holds());
         count_bounds(trial, slack, bounds);
@@ -160,7 +160,7 @@ void check_sample(double offset, bool shift, int exponent) {
 // more (less) than half of the sum's last place. The distance, from one more feature, is what the
 // roundings then hide or make up.
 template <class R>
-Trial<R> biased_trial(Size d, double sign) {
+CandidateEvaluation<R> biased_trial(Size d, double sign) {
     const double ulp = double(std::numeric_limits<R>::epsilon());
     Matrix<R> x(1, d), centre(1, d);
     x(0, 0) = centre(0, 0) = R(1);
@@ -170,13 +170,13 @@ Trial<R> biased_trial(Size d, double sign) {
     }
     x(0, d - 1) = 0;
     centre(0, d - 1) = R(sign > 0 ? std::sqrt(double(d) * ulp) : 0.0);
-    return Trial<R>(x, centre, {});
+    return CandidateEvaluation<R>(x, centre, {});
 }
 
 template <class R>
 void check_biased(Size d, bool cut) {
     for (const double sign : {1.0, -1.0}) {
-        const Trial<R> trial = biased_trial<R>(d, sign);
+        const CandidateEvaluation<R> trial = biased_trial<R>(d, sign);
         Counts whole, part;
         count_bounds(trial, Slack::of<R>(d, d, 1, 0), whole);
         CHECK_EQ(whole.wrong, 0);
@@ -218,7 +218,7 @@ TEST(long_float_rows_have_the_slack_of_a_piece) {
     for (int repeat = 0; repeat < 20; ++repeat) {
         const Size d = 6000;
         const Matrix<float> x(1, d, [&] { return 1 + random.unit(); });
-        const Trial<float> trial(x, nearly_tied(random, x, 0.01, 1e-4), {});
+        const CandidateEvaluation<float> trial(x, nearly_tied(random, x, 0.01, 1e-4), {});
         count_bounds(trial, Slack::of<float>(d, d, 1, 0), bounds);
     }
     bounds.expect_no_error_but_teeth();
@@ -237,7 +237,7 @@ TEST(products_that_underflow) {
         const double size = std::ldexp(1.0, -int(random.between(60, 80)));
         const Size d = random.between(1, 40);
         const Matrix<float> x(1, d, [&] { return size * random.normal(); });
-        const Trial<float> trial(x, nearly_tied(random, x, size, 0.1), {});
+        const CandidateEvaluation<float> trial(x, nearly_tied(random, x, size, 0.1), {});
         count_bounds(trial, Slack::of<float>(d, d, 1, 0), bounds);
     }
     bounds.expect_no_error_but_teeth();
@@ -253,7 +253,7 @@ TEST(centres_that_lose_bits_when_they_are_scaled) {
         const double size = std::ldexp(1.0, int(random.between(40, 100)));
         const Matrix<float> x(1, d, [&] { return size * random.normal(); });
         const Matrix<float> centres(3, d, [&] { return size * random.normal(); });
-        const Trial<float> trial(x, centres, {-100, {}});
+        const CandidateEvaluation<float> trial(x, centres, {-100, {}});
         const Slack slack = Slack::of<float>(d, d, 1, -100);
         count_bounds(trial, slack, bounds);
         count_orders(trial, slack, orders);
@@ -270,7 +270,7 @@ TEST(norms_of_many_roundings_have_more_slack) {
         const Size d = random.between(2, 60);
         const Matrix<double> x(1, d, [&] { return random.normal(); });
         const Matrix<double> centre = nearly_tied(random, x, 0.001, 0.0);
-        Trial<double> trial(x, centre, {});
+        CandidateEvaluation<double> trial(x, centre, {});
         trial.pairs.resize(1);
         double norm2 = 0, dot = 0;
         for (Size f = 0; f < d; ++f) {

@@ -1,4 +1,4 @@
-#include "exactmeans/survey.hpp"
+#include "exactmeans/numerics/survey.hpp"
 
 #include <limits>
 

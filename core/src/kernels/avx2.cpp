@@ -1,5 +1,5 @@
 // x86-64 with AVX2 and FMA.
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
 
 #include "isa.hpp"
 #include "seeds.hpp"
@@ -9,14 +9,20 @@
 namespace exactmeans {
 namespace {
 
-constexpr Kernels<float> singles = table<Float8>("avx2");
-constexpr Kernels<double> doubles = table<Double4>("avx2");
+using Own = Tables<Float8, Double4>;
 constexpr BoundKernels bounds = bound_table<Float8, Float8>();
 constexpr SeedKernels seeds = seed_table<Float8, Double4, Pairs8>();
 
 }  // namespace
 
-const Isa isa_avx2 = {"avx2", singles, doubles, bounds, seeds};
+const Isa isa_avx2 = {.name = "avx2",
+                      .single_scores = Own::single_scores,
+                      .double_scores = Own::double_scores,
+                      .single_vectors = Own::single_vectors,
+                      .double_vectors = Own::double_vectors,
+                      .quantized = Own::quantized,
+                      .bounds = bounds,
+                      .seeds = seeds};
 
 }  // namespace exactmeans
 

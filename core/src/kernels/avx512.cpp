@@ -1,5 +1,5 @@
 // x86-64 with AVX-512 F, DQ, BW and VL. A vector is two units wide.
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
 
 #include "isa.hpp"
 #include "seeds.hpp"
@@ -186,14 +186,20 @@ struct Double8 {
     }
 };
 
-constexpr Kernels<float> singles = table<Float16>("avx512");
-constexpr Kernels<double> doubles = table<Double8>("avx512");
+using Own = Tables<Float16, Double8>;
 constexpr BoundKernels bounds = bound_table<Float16, Float8>();
 constexpr SeedKernels seeds = seed_table<Float8, Double4, Pairs8>();
 
 }  // namespace
 
-const Isa isa_avx512 = {"avx512", singles, doubles, bounds, seeds};
+const Isa isa_avx512 = {.name = "avx512",
+                        .single_scores = Own::single_scores,
+                        .double_scores = Own::double_scores,
+                        .single_vectors = Own::single_vectors,
+                        .double_vectors = Own::double_vectors,
+                        .quantized = Own::quantized,
+                        .bounds = bounds,
+                        .seeds = seeds};
 
 }  // namespace exactmeans
 

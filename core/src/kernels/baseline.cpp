@@ -184,13 +184,19 @@ struct Pairs {
     }
 };
 
-constexpr Kernels<float> singles = table<Lanes<float>>("baseline");
-constexpr Kernels<double> doubles = table<Lanes<double>>("baseline");
+using Own = Tables<Lanes<float>, Lanes<double>>;
 constexpr BoundKernels bounds = bound_table<Lanes<float>, Lanes<float>>();
 constexpr SeedKernels seeds = seed_table<Lanes<float>, Lanes<double>, Pairs>();
 
 }  // namespace
 
-const Isa isa_baseline = {"baseline", singles, doubles, bounds, seeds};
+const Isa isa_baseline = {.name = "baseline",
+                          .single_scores = Own::single_scores,
+                          .double_scores = Own::double_scores,
+                          .single_vectors = Own::single_vectors,
+                          .double_vectors = Own::double_vectors,
+                          .quantized = Own::quantized,
+                          .bounds = bounds,
+                          .seeds = seeds};
 
 }  // namespace exactmeans

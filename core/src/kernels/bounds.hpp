@@ -2,8 +2,7 @@
 // instruction set; V only keeps the versions apart where it is not used.
 #pragma once
 
-#include "exactmeans/bounds.hpp"
-#include "exactmeans/kernels.hpp"
+#include "exactmeans/kernels/bounds.hpp"
 #include "lanes.hpp"
 
 namespace exactmeans {
@@ -73,7 +72,7 @@ void reach(const Margins& margins, const Size* ids, const float* near, Size n, f
             const float far2 = beyond2<V>(near[first + t], norm[t], gamma[t], underflow);
             // Where nothing may be pruned it is infinite, but must not reach what only fills up.
             const float far = root<V>(far2) * up32;
-            out[first + t] = far < 0.5f * nowhere ? far : 0.5f * nowhere;
+            out[first + t] = far < 0.5f * unreachable ? far : 0.5f * unreachable;
         }
     }
 }
@@ -156,7 +155,7 @@ void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
                 float low = float(root<V>(low2)) * down32;
                 low = low < farthest_bound ? low : farthest_bound;
                 // An infinite score is that of no centre, unless the row itself may overflow.
-                out[first + t] = s < infinity ? low : norm2[t] < infinity ? nowhere : 0.0f;
+                out[first + t] = s < infinity ? low : norm2[t] < infinity ? unreachable : 0.0f;
             }
         }
     }

@@ -1,7 +1,7 @@
 // Rows against one centre.
 #pragma once
 
-#include "exactmeans/kernels.hpp"
+#include "exactmeans/kernels/scores.hpp"
 
 namespace exactmeans {
 
@@ -49,7 +49,7 @@ void centre_dense(const typename V::Real* const* rows, Size n, const typename V:
 }
 
 template <class V>
-void centre_csr(const SlotRow<typename V::Real>* rows, Size n, const typename V::Real* centre,
+void centre_csr(const PackedCsrRow<typename V::Real>* rows, Size n, const typename V::Real* centre,
                 typename V::Real start, typename V::Real* out) {
     for (Size i = 0; i < n; ++i)
         centre_scores<V, 1>(

@@ -58,7 +58,7 @@ struct CsrChain {
     }
 
     // Entries [begin, end), without hits.
-    void run(const SlotRow<R>& row, Size begin, Size end, const R* values) {
+    void run(const PackedCsrRow<R>& row, Size begin, Size end, const R* values) {
         add<true>(
             begin, end, row.nonzeros, [&](Size t) { return row.value[t]; },
             [&](Size t) { return values + Size(row.index[t]) * width; });
@@ -66,15 +66,16 @@ struct CsrChain {
 
     // Entries [begin, end) and the hits among them, of the panel that begins at place `first`.
     // Returns the first hit that belongs to a later entry.
-    const Hit<R>* run(const SlotRow<R>& row, Size begin, Size end, const R* values, Size first,
-                      const Hit<R>* hit, const Hit<R>* hits_end, Bench& bench) {
+    const PostingHit<R>* run(const PackedCsrRow<R>& row, Size begin, Size end, const R* values,
+                             Size first, const PostingHit<R>* hit, const PostingHit<R>* hits_end,
+                             Bench& bench) {
 #pragma GCC unroll 32
         for (int v = 0; v < vectors; ++v) sum[v] = V::splat(0);
         const auto due = [&](Size t) {
             return hit != hits_end && Size(hit->at) == t && (t < end || end == row.nonzeros);
         };
         for (Size t = begin; t < end || due(t);) {
-            const Hit<R>* const begun = hit;
+            const PostingHit<R>* const begun = hit;
             int n = 0, rows = 0;
             while (n < bench.entries && rows < bench.rows && (t < end || due(t))) {
                 if (due(t)) {
@@ -94,7 +95,7 @@ struct CsrChain {
             add<false>(
                 0, n, n, [&](Size e) { return bench.x[e]; }, [&](Size e) { return bench.from[e]; });
             rows = -1;
-            for (const Hit<R>* done = begun; done != hit; ++done) {
+            for (const PostingHit<R>* done = begun; done != hit; ++done) {
                 if (done == begun || done->at != done[-1].at || done->place <= done[-1].place ||
                     done->x != done[-1].x)
                     ++rows;
@@ -104,8 +105,8 @@ struct CsrChain {
         return hit;
     }
 
-    void run_row(const SlotRow<R>& row, const R* values, Size first, Bench& bench) {
-        const Hit<R>*hit = row.hits, *hits_end = row.hits_end;
+    void run_row(const PackedCsrRow<R>& row, const R* values, Size first, Bench& bench) {
+        const PostingHit<R>*hit = row.hits, *hits_end = row.hits_end;
         if (hit != hits_end) {
             hit = first_hit(hit, hits_end, first);
             hits_end = first_hit(hit, hits_end, first + width);
@@ -119,9 +120,10 @@ struct CsrChain {
     }
 
 private:
-    static const Hit<R>* first_hit(const Hit<R>* from, const Hit<R>* to, Size place) {
+    static const PostingHit<R>* first_hit(const PostingHit<R>* from, const PostingHit<R>* to,
+                                          Size place) {
         while (from != to) {
-            const Hit<R>* middle = from + (to - from) / 2;
+            const PostingHit<R>* middle = from + (to - from) / 2;
             if (Size(middle->place) < place)
                 from = middle + 1;
             else
@@ -131,8 +133,8 @@ private:
     }
 
     // Pieces of a long float32 row, added in float64.
-    void run_pieces(const SlotRow<R>& row, const R* values, Size first, const Hit<R>* hit,
-                    const Hit<R>* hits_end, Bench& bench) {
+    void run_pieces(const PackedCsrRow<R>& row, const R* values, Size first,
+                    const PostingHit<R>* hit, const PostingHit<R>* hits_end, Bench& bench) {
         double total[vectors * V::lanes] = {};
         R part[V::lanes];
         for (Size begin = 0; begin < row.nonzeros; begin += chain_piece) {
@@ -153,7 +155,7 @@ private:
 
 // One row against the panel of Units units that begins at centre `first`.
 template <class V, int Units, bool WithSecond, class Term>
-inline LaneBest<V> csr_best(const SlotRow<typename V::Real>& row,
+inline LaneBest<V> csr_best(const PackedCsrRow<typename V::Real>& row,
                             const Panels<typename V::Real>& centres, Size first,
                             HitBench<V, Units>& bench) {
     using R = typename V::Real;
@@ -223,7 +225,7 @@ void for_csr_panels(const Panels<typename V::Real>& centres, Run run) {
 }
 
 template <class V>
-void panel_csr(const SlotRow<typename V::Real>* rows, Size n,
+void panel_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
                const Panels<typename V::Real>& centres, Size p,
                const Nearest<typename V::Real>& out) {
     for_csr_panel<V>(centres.panel(p), [&]<int Units>(Size first) {
@@ -235,7 +237,7 @@ void panel_csr(const SlotRow<typename V::Real>* rows, Size n,
 }
 
 template <class V, bool WithSecond, class Term>
-void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n,
+void nearest_csr_rows(const PackedCsrRow<typename V::Real>* rows, Size n,
                       const Panels<typename V::Real>& centres,
                       const Nearest<typename V::Real>& out) {
     for_csr_panels<V>(centres, [&]<int Units>(Size first) {
@@ -247,7 +249,7 @@ void nearest_csr_rows(const SlotRow<typename V::Real>* rows, Size n,
 }
 
 template <class V>
-void nearest_csr(const SlotRow<typename V::Real>* rows, Size n,
+void nearest_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
                  const Panels<typename V::Real>& centres, const Nearest<typename V::Real>& out) {
     if (out.second)
         nearest_csr_rows<V, true, Product<V>>(rows, n, centres, out);
@@ -256,7 +258,7 @@ void nearest_csr(const SlotRow<typename V::Real>* rows, Size n,
 }
 
 template <class V, class Term>
-void scores_csr(const SlotRow<typename V::Real>* rows, Size n,
+void scores_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
                 const Panels<typename V::Real>& centres, typename V::Real* out) {
     for_csr_panels<V>(centres, [&]<int Units>(Size first) {
         HitBench<V, Units> bench;

@@ -2,6 +2,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "exactmeans/kernels/dispatch.hpp"
 #include "isa.hpp"
 
 namespace exactmeans {
@@ -14,7 +15,7 @@ struct Compiled {
 
 // Best first.
 const Compiled compiled[] = {
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
     {&isa_avx512,
      [] {
          return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
@@ -22,7 +23,7 @@ const Compiled compiled[] = {
                 __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
      }},
     {&isa_avx2, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
-#elif defined(__aarch64__) || defined(_M_ARM64)
+#elif defined(__aarch64__)
     {&isa_neon, [] { return true; }},
 #endif
     {&isa_baseline, [] { return true; }},
@@ -48,14 +49,22 @@ const Isa& active() {
 }  // namespace
 
 template <>
-const Kernels<float>& kernels<float>() {
-    return active().single_precision;
+const ScoreKernels<float>& score_kernels<float>() {
+    return active().single_scores;
 }
 template <>
-const Kernels<double>& kernels<double>() {
-    return active().double_precision;
+const ScoreKernels<double>& score_kernels<double>() {
+    return active().double_scores;
 }
-
+template <>
+const VectorKernels<float>& vector_kernels<float>() {
+    return active().single_vectors;
+}
+template <>
+const VectorKernels<double>& vector_kernels<double>() {
+    return active().double_vectors;
+}
+const QuantizedKernels& quantized_kernels() { return active().quantized; }
 const BoundKernels& bound_kernels() { return active().bounds; }
 const SeedKernels& seed_kernels() { return active().seeds; }
 

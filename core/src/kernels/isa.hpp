@@ -2,23 +2,44 @@
 // which is compiled for any CPU.
 #pragma once
 
-#include "exactmeans/kernels.hpp"
-#include "exactmeans/seed/kernels.hpp"
+#include "exactmeans/kernels/bounds.hpp"
+#include "exactmeans/kernels/quantized.hpp"
+#include "exactmeans/kernels/scores.hpp"
+#include "exactmeans/kernels/seeding.hpp"
+#include "exactmeans/kernels/vectors.hpp"
 
 namespace exactmeans {
 
 struct Isa {
     const char* name;
-    const Kernels<float>& single_precision;
-    const Kernels<double>& double_precision;
+    const ScoreKernels<float>& single_scores;
+    const ScoreKernels<double>& double_scores;
+    const VectorKernels<float>& single_vectors;
+    const VectorKernels<double>& double_vectors;
+    const QuantizedKernels& quantized;
     const BoundKernels& bounds;
     const SeedKernels& seeds;
+
+    template <class R>
+    const ScoreKernels<R>& scores() const {
+        if constexpr (sizeof(R) == sizeof(float))
+            return single_scores;
+        else
+            return double_scores;
+    }
+    template <class R>
+    const VectorKernels<R>& vectors() const {
+        if constexpr (sizeof(R) == sizeof(float))
+            return single_vectors;
+        else
+            return double_vectors;
+    }
 };
 
 extern const Isa isa_baseline;
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
 extern const Isa isa_avx512, isa_avx2;
-#elif defined(__aarch64__) || defined(_M_ARM64)
+#elif defined(__aarch64__)
 extern const Isa isa_neon;
 #endif
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "exactmeans/kernels.hpp"
+#include "exactmeans/kernels/panels.hpp"
 
 namespace exactmeans {
 

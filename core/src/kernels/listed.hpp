@@ -48,9 +48,9 @@ double listed_explained(const std::uint32_t* feature, const typename V::Real* ce
 // Terms are found many at a time, as vectors, and then added one by one; those of two plain sums
 // side by side, as one vector each.
 template <class V>
-ListedWay listed_way(const std::uint32_t* feature, const typename V::Real* from,
-                     const typename V::Real* to, const double* high, const double* low, Size n,
-                     double weight, double scale, double sum_scale) {
+ListedUpdate listed_update(const std::uint32_t* feature, const typename V::Real* from,
+                           const typename V::Real* to, const double* high, const double* low,
+                           Size n, double weight, double scale, double sum_scale) {
     constexpr Size block = 256;
     double plain[2 * block], square[block], rounded[block];
     double plain_sum[2 * stripes] = {}, sum[stripes] = {}, error[stripes] = {};

@@ -3,7 +3,7 @@
 // min, max and lowest pass over a NaN and count -0 as less than 0. Neither tells this file from the
 // others: rows and centres are finite, and a score ends with adding half a squared norm, which
 // leaves no -0.
-#if defined(__aarch64__) || defined(_M_ARM64)
+#if defined(__aarch64__)
 
 #include <arm_neon.h>
 
@@ -174,14 +174,20 @@ struct Pairs4 {
     static std::int32_t total(Pairs4 sum) { return vaddvq_s32(sum.v); }
 };
 
-constexpr Kernels<float> singles = table<Float4>("neon");
-constexpr Kernels<double> doubles = table<Double2>("neon");
+using Own = Tables<Float4, Double2>;
 constexpr BoundKernels bounds = bound_table<Float4, Float4>();
 constexpr SeedKernels seeds = seed_table<Float4, Double2, Pairs4>();
 
 }  // namespace
 
-const Isa isa_neon = {"neon", singles, doubles, bounds, seeds};
+const Isa isa_neon = {.name = "neon",
+                      .single_scores = Own::single_scores,
+                      .double_scores = Own::double_scores,
+                      .single_vectors = Own::single_vectors,
+                      .double_vectors = Own::double_vectors,
+                      .quantized = Own::quantized,
+                      .bounds = bounds,
+                      .seeds = seeds};
 
 }  // namespace exactmeans
 

@@ -1,12 +1,12 @@
 // Squared distances to candidate seeds and the tests that avoid them, written once in terms of
 // vector types: W of doubles, V of floats and P of pairs. The order of additions is that of
-// exactmeans/seed/kernels.hpp.
+// exactmeans/kernels/seeding.hpp.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 
-#include "exactmeans/seed/kernels.hpp"
+#include "exactmeans/kernels/seeding.hpp"
 
 namespace exactmeans {
 

@@ -5,59 +5,65 @@
 
 #include "bounds.hpp"
 #include "centre.hpp"
-#include "coarse.hpp"
 #include "csr.hpp"
 #include "dense.hpp"
 #include "listed.hpp"
+#include "quantized.hpp"
 #include "thin.hpp"
 #include "vectors.hpp"
 
 namespace exactmeans {
 
 template <class V>
-constexpr Kernels<typename V::Real> table(const char* isa) {
-    using R = typename V::Real;
-    constexpr CoarseKernels<V> coarse;
-    return {isa,
-            &nearest_dense<V>,
-            &nearest_csr<V>,
-            coarse.rows,
-            coarse.csr,
-            coarse.reach,
-            coarse.follow,
-            coarse.below,
-            coarse.products,
-            &panel_dense<V>,
-            &panel_csr<V>,
-            &centre_dense<V>,
-            &centre_csr<V>,
-            &score_bounds<V, true>,
-            &score_bounds<V, false>,
-            &nearest_listed<V>,
-            &scores_dense<V, Product<V>>,
-            &scores_csr<V, Product<V>>,
-            &lowest_two<V>,
-            &nearest_dense_rows<V, false, Gap<V>>,
-            &nearest_csr_rows<V, false, StoredGap<V>>,
-            &scores_dense<V, Gap<V>>,
-            &scores_csr<V, StoredGap<V>>,
-            &sizes<V>,
-            &square_sum<V>,
-            &distance2<V, R>,
-            &distance2<V, double>,
-            &stored_distance2<V>,
-            &product<V>,
-            &step2<V>,
-            &explained<V>,
-            &listed_square_sum<V>,
-            &listed_step2<V>,
-            &listed_explained<V>,
-            &listed_way<V>,
-            &fits_words<V>,
-            &add_row<V>,
-            &add_row2<V>,
-            &to_singles<V>,
-            &mean<V>};
+constexpr ScoreKernels<typename V::Real> score_table() {
+    return {.nearest_dense = &nearest_dense<V>,
+            .nearest_csr = &nearest_csr<V>,
+            .panel_dense = &panel_dense<V>,
+            .panel_csr = &panel_csr<V>,
+            .centre_dense = &centre_dense<V>,
+            .centre_csr = &centre_csr<V>,
+            .nearest_listed = &nearest_listed<V>,
+            .scores_dense = &scores_dense<V, Product<V>>,
+            .scores_csr = &scores_csr<V, Product<V>>,
+            .lowest_two = &lowest_two<V>,
+            .nearest_dense_l1 = &nearest_dense_rows<V, false, Gap<V>>,
+            .nearest_csr_l1 = &nearest_csr_rows<V, false, StoredGap<V>>,
+            .scores_dense_l1 = &scores_dense<V, Gap<V>>,
+            .scores_csr_l1 = &scores_csr<V, StoredGap<V>>,
+            .upper_bounds = &score_bounds<V, true>,
+            .lower_bounds = &score_bounds<V, false>};
 }
+
+template <class V>
+constexpr VectorKernels<typename V::Real> vector_table() {
+    using R = typename V::Real;
+    return {.sizes = &sizes<V>,
+            .square_sum = &square_sum<V>,
+            .distance2 = &distance2<V, R>,
+            .distance2_double = &distance2<V, double>,
+            .stored_distance2 = &stored_distance2<V>,
+            .product = &product<V>,
+            .step2 = &step2<V>,
+            .explained = &explained<V>,
+            .listed_square_sum = &listed_square_sum<V>,
+            .listed_step2 = &listed_step2<V>,
+            .listed_explained = &listed_explained<V>,
+            .listed_update = &listed_update<V>,
+            .fits_words = &fits_words<V>,
+            .add_row = &add_row<V>,
+            .add_row2 = &add_row2<V>,
+            .to_float32 = &to_float32<V>,
+            .mean = &mean<V>};
+}
+
+// Everything that vectors of float32 and of float64 have.
+template <class Single, class Double>
+struct Tables {
+    static constexpr ScoreKernels<float> single_scores = score_table<Single>();
+    static constexpr ScoreKernels<double> double_scores = score_table<Double>();
+    static constexpr VectorKernels<float> single_vectors = vector_table<Single>();
+    static constexpr VectorKernels<double> double_vectors = vector_table<Double>();
+    static constexpr QuantizedKernels quantized = quantized_table<Single>();
+};
 
 }  // namespace exactmeans

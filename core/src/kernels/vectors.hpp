@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "exactmeans/kernels.hpp"
+#include "exactmeans/kernels/vectors.hpp"
 
 namespace exactmeans {
 
@@ -237,7 +237,7 @@ void add_row2(double* high, double* low, const typename V::Real* x, const double
 // for exact means within 2^-100 of a rounding boundary: a quotient, then one correction by its
 // remainder.
 template <class V>
-void to_singles(const typename V::Real* x, Size n, float* out) {
+void to_float32(const typename V::Real* x, Size n, float* out) {
     for (Size t = 0; t < n; ++t) out[t] = float(x[t]);
 }
 

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "exactmeans/kernels.hpp"
-
 namespace exactmeans {
 namespace {
 

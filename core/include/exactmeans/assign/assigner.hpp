@@ -29,19 +29,19 @@
 #include <variant>
 #include <vector>
 
-#include "exactmeans/centroids.hpp"
-#include "exactmeans/scan.hpp"
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/scan/scan.hpp"
 
 namespace exactmeans {
 
-struct Tally {
+struct AssignStats {
     Size changed = 0;    // rows whose label is new
     Size distances = 0;  // row-centre scores computed
     Size skipped = 0;    // rows whose label was certain without any
     // Of dense rows, if lloyd labels them: those without a finite score. All others are finite.
     Size doubtful = 0;
 
-    Tally& operator+=(const Tally& other) {
+    AssignStats& operator+=(const AssignStats& other) {
         changed += other.changed;
         distances += other.distances;
         skipped += other.skipped;
@@ -62,11 +62,11 @@ template <class R>
 class Assigner {
 public:
     virtual ~Assigner() = default;
-    virtual Tally assign(const AnyRows& rows, const Centroids<R>& centroids, std::int32_t* labels,
-                         const Threads& threads) = 0;
+    virtual AssignStats assign(const AnyRows& rows, const Centres<R>& centroids,
+                               std::int32_t* labels, const Threads& threads) = 0;
     virtual void moved(const Movement& movement) = 0;
     // Is every label certain to stay, by what was kept beside the rows?
-    virtual bool settled(const Centroids<R>& centroids, const std::int32_t* labels,
+    virtual bool settled(const Centres<R>& centroids, const std::int32_t* labels,
                          const Threads& threads) = 0;
 };
 
@@ -78,8 +78,8 @@ public:
     Running(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks)
         : n_(n), k_(k), algorithm_(std::in_place, n, k), slacks_(std::move(slacks)) {}
 
-    Tally assign(const AnyRows& rows, const Centroids<R>& centroids, std::int32_t* labels,
-                 const Threads& threads) override {
+    AssignStats assign(const AnyRows& rows, const Centres<R>& centroids, std::int32_t* labels,
+                       const Threads& threads) override {
         return std::visit([&](const auto& x) { return assign_rows(x, centroids, labels, threads); },
                           rows);
     }
@@ -91,7 +91,7 @@ public:
         else
             algorithm_->moved(movement);
     }
-    bool settled(const Centroids<R>& centroids, const std::int32_t* labels,
+    bool settled(const Centres<R>& centroids, const std::int32_t* labels,
                  const Threads& threads) override {
         if constexpr (keeps_bounds) {
             if (!algorithm_ || !slacks_->hold_for(centroids) || !is_bounded(centroids))
@@ -105,12 +105,12 @@ public:
 
 private:
     static constexpr bool keeps_bounds =
-        requires(A& algorithm, const Centroids<R>& centroids, const RowSlacks<R>& slacks,
+        requires(A& algorithm, const Centres<R>& centroids, const RowSlacks<R>& slacks,
                  const std::int32_t* labels,
                  const Threads& threads) { algorithm.settled(centroids, slacks, labels, threads); };
 
     // Can bounds of rows that have been looked at hold for these centres?
-    bool is_bounded(const Centroids<R>& centroids) const {
+    bool is_bounded(const Centres<R>& centroids) const {
         return centroids.in_range() && centroids.longest() * slacks_->unit() <= longest_bounded;
     }
 
@@ -127,8 +127,8 @@ private:
     }
 
     template <class Rows>
-    Tally assign_rows(const Rows& x, const Centroids<R>& centroids, std::int32_t* labels,
-                      const Threads& threads) {
+    AssignStats assign_rows(const Rows& x, const Centres<R>& centroids, std::int32_t* labels,
+                            const Threads& threads) {
         if constexpr (!std::is_same_v<typename Rows::Real, R>) {
             throw std::invalid_argument("rows and centres must have the same dtype");
         } else if constexpr (!(is_dense<Rows> ? A::traits.dense : A::traits.csr)) {
@@ -144,7 +144,7 @@ private:
             std::vector<std::pair<Size, std::int32_t>> undirected;
             for (Size i = 0; i < x.n; ++i)
                 if (!(x.norms[i] > 0)) undirected.emplace_back(i, labels[i]);
-            Tally tally = assign_all(work, threads);
+            AssignStats tally = assign_all(work, threads);
             for (const auto& [i, before] : undirected) {
                 tally.changed += Size(before != 0) - Size(before != labels[i]);
                 labels[i] = 0;
@@ -154,7 +154,7 @@ private:
     }
 
     template <class Rows>
-    Tally assign_all(Work<Rows>& work, const Threads& threads) {
+    AssignStats assign_all(Work<Rows>& work, const Threads& threads) {
         bool in_range = work.centroids.in_range();
         if (keeps_bounds && in_range) {
             work.look_at_rows(threads);
@@ -173,13 +173,13 @@ private:
 
     // Every row against every centre, by canonical scores alone, whatever the algorithm.
     template <class Rows>
-    Tally assign_in_order(Work<Rows>& work, const Threads& threads) {
+    AssignStats assign_in_order(Work<Rows>& work, const Threads& threads) {
         algorithm_.reset();
         work.pack_centres(threads);
         return for_ranges(work, chunk_rows(work.x, k_, threads.n_jobs), threads,
                           [&](Scan<Rows>& scan, Size begin, Size end) {
                               scan.nearest_in_order(work, begin, end - begin);
-                              Tally tally;
+                              AssignStats tally;
                               tally.distances = (end - begin) * k_;
                               for (Size i = begin; i < end; ++i) {
                                   const std::size_t t = std::size_t(i - begin);
@@ -193,16 +193,17 @@ private:
 
     // Adds up what fn(scan, begin, end) says of ranges of `step` rows.
     template <class Rows, class Fn>
-    static Tally for_ranges(const Work<Rows>& work, Size step, const Threads& threads, Fn fn) {
-        Spares& spares = work.centroids.spares();
+    static AssignStats for_ranges(const Work<Rows>& work, Size step, const Threads& threads,
+                                  Fn fn) {
+        BufferPool& spares = work.centroids.spares();
         auto scans = spares.template take<std::vector<Scan<Rows>>>();
         scans.resize(static_cast<std::size_t>(threads.n_jobs));
-        std::vector<Tally> tallies(scans.size());
+        std::vector<AssignStats> tallies(scans.size());
         threads.ranges(work.x.n, step, [&](Size begin, Size end, int worker) {
             tallies[std::size_t(worker)] += fn(scans[std::size_t(worker)], begin, end);
         });
-        Tally all;
-        for (const Tally& tally : tallies) all += tally;
+        AssignStats all;
+        for (const AssignStats& tally : tallies) all += tally;
         spares.give(std::move(scans));
         return all;
     }

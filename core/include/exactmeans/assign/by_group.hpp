@@ -1,8 +1,8 @@
 // What Yinyang's and Elkan's algorithms share: a row keeps an upper bound of the distance to its
 // own centre, and a lower bound per group of the distance to that group's other centres
-// (group_bounds.hpp). A row whose bounds stay apart is settled (unsettled.hpp); any other is
+// (group_bounds.hpp). A row whose bounds stay apart is settled (assign/survivors.hpp); any other is
 // compared with some of the groups (group_range.hpp). If `Sifted`, shadows are compared before rows
-// are (shadows.hpp).
+// are (project/projections.hpp).
 //
 // All comparisons carry the rounding slack, so that a pruned row keeps the label that the computed
 // scores would give it.
@@ -15,7 +15,7 @@
 
 namespace exactmeans {
 
-template <class R, class Grouping, bool Sifted = false>
+template <class R, class Grouping, bool Projected = false>
 class ByGroup {
 public:
     using Real = R;
@@ -29,7 +29,7 @@ public:
         dense_ = is_dense<Rows>;
         // They take k^2 products, and save several times what a pass takes with them; little where
         // shadows do the same.
-        const Size before = compared_.exchange(0) * (Sifted ? 1 : 4);
+        const Size before = compared_.exchange(0) * (Projected ? 1 : 4);
         const bool pay =
             gaps_pay(work.x, k_) && (Grouping::always_gaps || bounds_.empty() || before >= k_ * k_);
         // The last ones leave behind what they know.
@@ -37,19 +37,19 @@ public:
         bounds_.look_at_centres(work.centroids, unit_, dense_, pay || last, threads);
         if (last) bounds_.keep_gaps(work.labels, threads);
         gaps_pay_ = pay;
-        if constexpr (Sifted) {
-            if (!shadows_) shadows_ = std::make_unique<Shadows<R>>(work, unit_, threads);
+        if constexpr (Projected) {
+            if (!shadows_) shadows_ = std::make_unique<Projections<R>>(work, unit_, threads);
             shadows_->update(bounds_.shared_groups(), work.centroids, threads);
         }
     }
 
     // Is every label certain to stay? Needs no rows, but that they were labelled before.
-    bool settled(const Centroids<R>& centroids, const RowSlacks<R>& slacks,
+    bool settled(const Centres<R>& centroids, const RowSlacks<R>& slacks,
                  const std::int32_t* labels, const Threads& threads) {
         if (bounds_.empty()) return false;
         bounds_.look_at_centres(centroids, unit_, dense_, gaps_pay_, threads);
-        RangeRoom<R> room;
-        Unsettled<R, Grouping> rows{bounds_, labels, slacks.margins(), room};
+        Workspace<R> room;
+        Survivors<R, Grouping> rows{bounds_, labels, slacks.margins(), room};
         for (Size begin = 0; begin < bounds_.rows(); begin += 4096) {
             rows.find(begin, std::min(bounds_.rows(), begin + 4096));
             if (!rows.id.empty()) return false;
@@ -58,10 +58,10 @@ public:
     }
 
     template <class Rows>
-    Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
-        GroupRange<Rows, Grouping, Sifted> range{
+    AssignStats assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+        GroupRange<Rows, Grouping, Projected> range{
             {bounds_, work.labels, work.slacks.margins(), scan.room}, work, scan, shadows_.get()};
-        const Tally tally = range.run(begin, end);
+        const AssignStats tally = range.run(begin, end);
         compared_.fetch_add(tally.distances, std::memory_order_relaxed);
         return tally;
     }
@@ -86,7 +86,7 @@ public:
 private:
     Size k_;
     GroupBounds<R, Grouping> bounds_;
-    std::unique_ptr<Shadows<R>> shadows_;
+    std::unique_ptr<Projections<R>> shadows_;
     std::atomic<Size> compared_ = 0;  // distances of the pass that runs
     double unit_ = 1;
     bool dense_ = true, gaps_pay_ = false;

@@ -4,7 +4,7 @@
 //
 // A row keeps a lower bound for every centre (by_group.hpp, with groups of one). It prunes more
 // distances than any other algorithm here, and takes the most memory. Distances between centres are
-// used for dense rows only (gaps.hpp).
+// used for dense rows only (scan/inter_centre_distances.hpp).
 // Memory: four bytes per row and centre, and eight per row.
 //
 //   paper        here
@@ -18,14 +18,14 @@
 #pragma once
 
 #include "exactmeans/assign/by_group.hpp"
-#include "exactmeans/singles.hpp"
+#include "exactmeans/centres/single_centres.hpp"
 
 namespace exactmeans {
 
 template <class R>
-class Elkan : public ByGroup<R, Singles<R>> {
+class Elkan : public ByGroup<R, SingleCentres<R>> {
 public:
-    using ByGroup<R, Singles<R>>::ByGroup;
+    using ByGroup<R, SingleCentres<R>>::ByGroup;
     static constexpr Traits traits{"elkan", "one lower bound per row and centre", true, true,
                                    "euclidean cosine angular"};
     static Size bytes_per_row(Size k, Size, bool) { return Elkan::bytes_for(k); }

@@ -1,7 +1,8 @@
 // What rows remember of groups of centres: an upper bound of the distance to the own centre, and a
 // lower bound per group of the distance to that group's other centres. Bounds hold with the drift
-// of their group since they were set (drift.hpp), so rows that nobody looks at cost nothing. Gaps
-// between centres (gaps.hpp) bound the same distances without memory of rows.
+// of their group since they were set (centres/drift.hpp), so rows that nobody looks at cost
+// nothing. Gaps between centres (scan/inter_centre_distances.hpp) bound the same distances without
+// memory of rows.
 //
 // A Grouping<R> offers what Groups and Singles do: count, group, size, centre, copy; `of`, brought
 // up to date with the centres; the panels that rows are looked up in; `compare`, loaded rows
@@ -13,8 +14,8 @@
 #include <memory>
 #include <vector>
 
-#include "exactmeans/drift.hpp"
-#include "exactmeans/gaps.hpp"
+#include "exactmeans/centres/drift.hpp"
+#include "exactmeans/scan/inter_centre_distances.hpp"
 
 namespace exactmeans {
 
@@ -38,10 +39,10 @@ public:
     Size pitch() const { return pitch_; }
     const Grouping& groups() const { return *groups_; }
     const std::shared_ptr<const Grouping>& shared_groups() const { return groups_; }
-    const Gaps<R>& gaps() const { return *gaps_; }
+    const InterCentreDistances<R>& gaps() const { return *gaps_; }
     static Size bytes_per_row(Size groups) { return 4 * padded<float>(groups) + 8; }
 
-    void look_at_centres(const Centroids<R>& centroids, double unit, bool dense, bool with_gaps,
+    void look_at_centres(const Centres<R>& centroids, double unit, bool dense, bool with_gaps,
                          const Threads& threads) {
         std::shared_ptr<const Grouping> groups = Grouping::of(centroids, dense, threads);
         // Bounds belong to groups, and a grouping that was made anew is another one.
@@ -119,11 +120,11 @@ private:
         std::fill(upper_.begin(), upper_.end(), std::numeric_limits<float>::infinity());
         std::fill(least_.begin(), least_.end(), 0.0f);
         // Nothing is known of groups, and nothing is where entries only fill vectors.
-        lower_.assign(std::size_t(n_ * pitch_), nowhere);
+        lower_.assign(std::size_t(n_ * pitch_), unreachable);
         for (Size i = 0; i < n_; ++i)
-            std::fill_n(lower_.begin() + i * pitch_, groups_->count(), -nowhere);
+            std::fill_n(lower_.begin() + i * pitch_, groups_->count(), -unreachable);
         drift_ = Drift(pitch_);
-        gaps_ = std::make_unique<Gaps<R>>(k_, pitch_);
+        gaps_ = std::make_unique<InterCentreDistances<R>>(k_, pitch_);
     }
 
     // Bounds were made without copies of other centres. One that has become a centre of its own may
@@ -139,9 +140,9 @@ private:
         if (!any) return;
         threads.ranges(n_, 4096, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) {
-                least_[std::size_t(i)] = -nowhere;
+                least_[std::size_t(i)] = -unreachable;
                 for (Size g = 0; g < pitch_; ++g)
-                    if (unknown[std::size_t(g)]) lower_[std::size_t(i * pitch_ + g)] = -nowhere;
+                    if (unknown[std::size_t(g)]) lower_[std::size_t(i * pitch_ + g)] = -unreachable;
             }
         });
     }
@@ -151,7 +152,7 @@ private:
     std::shared_ptr<const Grouping> groups_;
     std::vector<float> lower_, upper_, least_;
     Drift own_, others_, drift_{0};
-    std::unique_ptr<Gaps<R>> gaps_;
+    std::unique_ptr<InterCentreDistances<R>> gaps_;
     std::vector<char> copy_;  // centres that the bounds leave out
 };
 

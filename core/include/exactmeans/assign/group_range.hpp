@@ -1,31 +1,31 @@
 // One range of rows against groups of centres: rows that bounds do not settle are compared with the
 // group of their label, and then with those groups only that are still in reach. Each group is
 // compared with all rows that need it at once. If `Sifted`, shadows are compared before rows are
-// (shadows.hpp).
+// (project/projections.hpp).
 #pragma once
 
 #include <limits>
 #include <numeric>
 
 #include "exactmeans/assign/assigner.hpp"
-#include "exactmeans/assign/unsettled.hpp"
-#include "exactmeans/shadows.hpp"
+#include "exactmeans/assign/survivors.hpp"
+#include "exactmeans/project/projections.hpp"
 
 namespace exactmeans {
 
-template <class Rows, class Grouping, bool Sifted>
-struct GroupRange : Unsettled<typename Rows::Real, Grouping> {
+template <class Rows, class Grouping, bool Projected>
+struct GroupRange : Survivors<typename Rows::Real, Grouping> {
     using R = typename Rows::Real;
-    using Open = Unsettled<R, Grouping>;
+    using Open = Survivors<R, Grouping>;
     using Open::bounds, Open::id, Open::bound, Open::reach, Open::open, Open::room,
         Open::find_reach, Open::within;
     using Picks = std::vector<std::int32_t>;
 
     const Work<Rows>& work;
     Scan<Rows>& scan;
-    const Shadows<R>* shadows;
+    const Projections<R>* shadows;
     ScoredRows<R> scored = work.slacks.scored();
-    Tally tally{};
+    AssignStats tally{};
 
     // Of the nearest centre so far: score, label, and the second score of its group.
     std::vector<R>&score = room.score, &second = room.second;
@@ -36,9 +36,9 @@ struct GroupRange : Unsettled<typename Rows::Real, Grouping> {
     std::vector<float>&near = room.near, &far = room.far;
     std::vector<Size>& some = room.some;
     std::vector<Picks>& picks = room.picks;
-    typename Shadows<R>::Buffers shadow{};
+    typename Projections<R>::Buffers shadow{};
 
-    Tally run(Size begin, Size end) {
+    AssignStats run(Size begin, Size end) {
         this->find(begin, end);
         tally.skipped = end - begin - Size(id.size());
         if (id.empty()) return tally;
@@ -51,7 +51,7 @@ struct GroupRange : Unsettled<typename Rows::Real, Grouping> {
         home.resize(count);
         left.clear();
         picks.resize(std::size_t(groups().count()));
-        if (work.labels[id[0]] < 0 && !Sifted) {
+        if (work.labels[id[0]] < 0 && !Projected) {
             compare_one_by_one();
         } else {
             find_homes();
@@ -78,8 +78,8 @@ private:
         measure(g, picked);
         some_of(picked);
         bound.resize(picked.size());
-        kernels<R>().lower_bounds(scored, some.data(), scan.score.data(), Size(picked.size()),
-                                  bound.data());
+        score_kernels<R>().lower_bounds(scored, some.data(), scan.score.data(), Size(picked.size()),
+                                        bound.data());
         for (std::size_t t = 0; t < picked.size(); ++t) {
             const std::size_t at = std::size_t(picked[t]);
             bounds.set_lower(some[t], g, bound[t]);
@@ -129,8 +129,8 @@ private:
         }
         some_of(renewed);
         bound.resize(some.size());
-        kernels<R>().upper_bounds(scored, some.data(), found.data(), Size(some.size()),
-                                  bound.data());
+        score_kernels<R>().upper_bounds(scored, some.data(), found.data(), Size(some.size()),
+                                        bound.data());
         find_reach(some, bound);
         for (std::size_t t = 0; t < some.size(); ++t)
             limit[std::size_t(renewed[t])] = (bound[t] + reach[t]) * up32;
@@ -143,7 +143,7 @@ private:
                 home[t] = groups().group(work.labels[id[t]]);
             return;
         }
-        if constexpr (Sifted) {
+        if constexpr (Projected) {
             std::vector<float> least(id.size(), std::numeric_limits<float>::infinity());
             for (Size g = 0; g < groups().count(); ++g) {
                 shadows->compare(g, id, shadow);
@@ -181,8 +181,10 @@ private:
                     const std::vector<R>& next) {
         near.resize(ids.size());
         far.resize(ids.size());
-        kernels<R>().upper_bounds(scored, ids.data(), best.data(), Size(ids.size()), near.data());
-        kernels<R>().lower_bounds(scored, ids.data(), next.data(), Size(ids.size()), far.data());
+        score_kernels<R>().upper_bounds(scored, ids.data(), best.data(), Size(ids.size()),
+                                        near.data());
+        score_kernels<R>().lower_bounds(scored, ids.data(), next.data(), Size(ids.size()),
+                                        far.data());
     }
 
     // Groups in reach of the best of the own group. Most rows have none and are done.
@@ -211,7 +213,7 @@ private:
 
     void compare_with_picks() {
         for (std::size_t g = 0; g < picks.size(); ++g) {
-            if constexpr (Sifted) sift(Size(g), picks[g]);
+            if constexpr (Projected) sift(Size(g), picks[g]);
             compare(Size(g), picks[g]);
             picks[g].clear();
         }
@@ -237,8 +239,8 @@ private:
         some_of(left);
         bound.resize(left.size());
         // A group that was left behind is bounded from its first on.
-        kernels<R>().lower_bounds(scored, some.data(), first.data(), Size(left.size()),
-                                  bound.data());
+        score_kernels<R>().lower_bounds(scored, some.data(), first.data(), Size(left.size()),
+                                        bound.data());
         std::vector<R> best, next;
         for (const std::int32_t t : left) {
             best.push_back(score[std::size_t(t)]);
@@ -251,7 +253,7 @@ private:
             if (g != home[at]) bounds.set_lower(i, home[at], bound[t]);
             bounds.set_lower(i, g, far[t]);
             float least;
-            within(i, j, near[t], -2 * nowhere, least);
+            within(i, j, near[t], -2 * unreachable, least);
             keep(at, near[t], least);
         }
     }

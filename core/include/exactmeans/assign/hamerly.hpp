@@ -10,20 +10,20 @@
 //   u(i)       upper_[i], plus own_ of the label: what the own centre moved since
 //   l(i)       lower_[i], minus others_ of the label: the largest movement of the others
 //   p(j)       movement.distance[j]
-//   2 s(j)     nearest_[j]; dense rows only (gaps.hpp)
+//   2 s(j)     nearest_[j]; dense rows only (scan/inter_centre_distances.hpp)
 //
-// "Apart" carries the rounding slack of slack.hpp, so that a pruned row keeps the label that the
-// computed scores would give it.
+// "Apart" carries the rounding slack of numerics/slack.hpp, so that a pruned row keeps the label
+// that the computed scores would give it.
 #pragma once
 
 #include <limits>
 #include <numeric>
 
 #include "exactmeans/assign/assigner.hpp"
-#include "exactmeans/compensated.hpp"
-#include "exactmeans/distances.hpp"
-#include "exactmeans/drift.hpp"
-#include "exactmeans/gaps.hpp"
+#include "exactmeans/centres/drift.hpp"
+#include "exactmeans/numerics/compensated.hpp"
+#include "exactmeans/numerics/unit_vectors.hpp"
+#include "exactmeans/scan/inter_centre_distances.hpp"
 
 namespace exactmeans {
 
@@ -38,7 +38,7 @@ public:
     Hamerly(Size n, Size k)
         : upper_(std::size_t(n), std::numeric_limits<float>::infinity()),
           lower_(std::size_t(n), 0.0f),
-          nearest_(std::size_t(k), -nowhere),
+          nearest_(std::size_t(k), -unreachable),
           own_(k),
           others_(k) {}
 
@@ -52,13 +52,13 @@ public:
     }
 
     template <class Rows>
-    Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+    AssignStats assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         const ScoredRows<R> scored = work.slacks.scored();
         const BoundRows rows{work.labels,    upper_.data(),   lower_.data(), own_.sums(),
                              others_.sums(), nearest_.data(), scored.margins};
         std::vector<Size> open(static_cast<std::size_t>(end - begin));
         open.resize(std::size_t(bound_kernels().unsettled(rows, begin, end, open.data())));
-        Tally tally;
+        AssignStats tally;
         tally.skipped = end - begin - Size(open.size());
         tighten(work, scored.margins, open, tally);
         const Size count = Size(open.size());
@@ -66,8 +66,8 @@ public:
         scan.nearest(work, 0, open.data(), count, true);
         tally.distances += count * work.centroids.k();
         std::vector<float> near(open.size()), far(open.size());
-        kernels<R>().upper_bounds(scored, open.data(), scan.score.data(), count, near.data());
-        kernels<R>().lower_bounds(scored, open.data(), scan.second.data(), count, far.data());
+        score_kernels<R>().upper_bounds(scored, open.data(), scan.score.data(), count, near.data());
+        score_kernels<R>().lower_bounds(scored, open.data(), scan.second.data(), count, far.data());
         for (std::size_t t = 0; t < open.size(); ++t) {
             const std::size_t i = std::size_t(open[t]);
             const std::int32_t label = scan.label[t];
@@ -80,7 +80,7 @@ public:
     }
 
     // Is every label certain to stay? Needs no rows, but that they were labelled before.
-    bool settled(const Centroids<R>& centroids, const RowSlacks<R>& slacks,
+    bool settled(const Centres<R>& centroids, const RowSlacks<R>& slacks,
                  const std::int32_t* labels, const Threads& threads) {
         find_gaps(centroids, threads);
         constexpr Size some = 4096;
@@ -102,7 +102,7 @@ public:
     }
 
 private:
-    void find_gaps(const Centroids<R>& centroids, const Threads& threads) {
+    void find_gaps(const Centres<R>& centroids, const Threads& threads) {
         if (!gaps_pay_ || gaps_version_ == centroids.version()) return;
         nearest_gaps(centroids, unit_, nearest_, threads);
         gaps_version_ = centroids.version();
@@ -111,7 +111,7 @@ private:
     // Measures the distance to the own centre; rows that this settles are no longer open.
     template <class Rows>
     void tighten(const Work<Rows>& work, const Margins& margins, std::vector<Size>& open,
-                 Tally& tally) {
+                 AssignStats& tally) {
         std::vector<float> near(open.size()), reach(open.size());
         for (std::size_t t = 0; t < open.size(); ++t) {
             const Size i = open[t], own = work.labels[i];
@@ -138,7 +138,7 @@ private:
     // will do.
     template <class Rows>
     static double own_distance(const Work<Rows>& work, Size i, Size own) {
-        const Centroids<R>& centroids = work.centroids;
+        const Centres<R>& centroids = work.centroids;
         const Frame<R>& frame = centroids.frame();
         if (work.x.norms) return own_chord(work, i, own);
         Compensated sum;
@@ -148,7 +148,7 @@ private:
                 const R* row = work.x.row(i);
                 const Size d = work.x.d;
                 const double step2 =
-                    kernels<R>().step2(row, centroids.master(own), shift, d, frame.scale());
+                    vector_kernels<R>().step2(row, centroids.master(own), shift, d, frame.scale());
                 return std::sqrt(step2 + double(d) * 0x1p-1074) * (1 + double(d + 8) * 0x1p-53) *
                        (1 + 0x1p-40);
             }
@@ -193,7 +193,8 @@ private:
         else
             work.centroids.values_at(own, row.index, row.nonzeros, c.data());
         const double scale = to_one(norm);
-        const double dot = kernels<R>().product(row.value, c.data(), row.nonzeros, scale).value();
+        const double dot =
+            vector_kernels<R>().product(row.value, c.data(), row.nonzeros, scale).value();
         const double d2 = 1 + work.centroids.norm2(own) - 2 * (dot / (norm * scale));
         return std::sqrt(std::max(0.0, d2) + 0x1p-48) * (1 + 0x1p-40);
     }

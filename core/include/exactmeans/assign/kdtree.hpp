@@ -24,7 +24,7 @@
 #include <stdexcept>
 
 #include "exactmeans/assign/assigner.hpp"
-#include "exactmeans/groups.hpp"
+#include "exactmeans/centres/groups.hpp"
 
 namespace exactmeans {
 
@@ -44,7 +44,7 @@ public:
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
-        const Centroids<R>& centroids = work.centroids;
+        const Centres<R>& centroids = work.centroids;
         const Size d = work.x.d;
         if (order_.empty()) build(work, threads);
         const Slack slack = Slack::of<R>(d, d, centroids.norm_terms(), centroids.frame().exponent);
@@ -72,7 +72,7 @@ public:
     // A range stands for some subtrees instead of the rows of its numbers; all ranges together are
     // all rows.
     template <class Rows>
-    Tally assign(const Work<Rows>& work, Scan<Rows>&, Size begin, Size) {
+    AssignStats assign(const Work<Rows>& work, Scan<Rows>&, Size begin, Size) {
         const Size step = range_rows(work.x, k_, 1), ranges = (n_ + step - 1) / step;
         Walk walk{*this, work.labels, work.x.d, {}, {}, {}};
         for (Size task = begin / step; task < tasks(); task += ranges) {
@@ -197,7 +197,7 @@ private:
         Kdtree& tree;
         std::int32_t* labels;
         Size d;
-        Tally tally;
+        AssignStats tally;
         std::vector<std::int32_t> list;
         std::vector<R> packed;
         std::array<std::int32_t, 2 * leaf_rows> nearest{};
@@ -299,7 +299,8 @@ private:
                 std::copy_n(tree.packed_.data() + list[std::size_t(from + t)] * (d + 1), d + 1,
                             packed.data() + t * (d + 1));
             const R* tile = tree.tiles_.data() + (v + 1 - tree.leaves()) * d * tree.pitch_;
-            kernels<R>().nearest_listed(tile, tree.pitch_, d, packed.data(), count, nearest.data());
+            score_kernels<R>().nearest_listed(tile, tree.pitch_, d, packed.data(), count,
+                                              nearest.data());
             tally.distances += (last - first) * count;
             tree.settled_[std::size_t(v)] = -1;
             for (Size t = first; t < last; ++t)

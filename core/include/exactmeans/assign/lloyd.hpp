@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
-#include "exactmeans/first_look.hpp"
+#include "exactmeans/filter/quantized_filter.hpp"
 
 namespace exactmeans {
 
@@ -34,7 +34,8 @@ public:
         coarse_ = nullptr;
         if constexpr (!is_dense<Rows>) {
             if (look_.possible(work.centroids)) {
-                std::shared_ptr<const Coarse<R>> coarse = Coarse<R>::of(work.centroids, threads);
+                std::shared_ptr<const QuantizedCentres<R>> coarse =
+                    QuantizedCentres<R>::of(work.centroids, threads);
                 if (look_.pays(work.x, work.centroids, *coarse)) {
                     coarse_ = std::move(coarse);
                     return;
@@ -45,8 +46,8 @@ public:
     }
 
     template <class Rows>
-    Tally assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
-        Tally tally;
+    AssignStats assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+        AssignStats tally;
         tally.distances = (end - begin) * work.centroids.k();
         const auto take = [&](const std::vector<std::int32_t>& label, Size first) {
             std::int32_t* const to = work.labels + first;
@@ -81,7 +82,7 @@ public:
     void moved(const Movement&) {}
 
 private:
-    std::shared_ptr<const Coarse<R>> coarse_;  // null: no first look in this pass
+    std::shared_ptr<const QuantizedCentres<R>> coarse_;  // null: no first look in this pass
     FirstLook<R> look_;
     Narrow narrow_;
 };

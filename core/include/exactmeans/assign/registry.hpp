@@ -12,9 +12,9 @@
 #include "exactmeans/assign/hamerly.hpp"
 #include "exactmeans/assign/kdtree.hpp"
 #include "exactmeans/assign/lloyd.hpp"
-#include "exactmeans/assign/moving.hpp"
 #include "exactmeans/assign/pca.hpp"
-#include "exactmeans/assign/products.hpp"
+#include "exactmeans/assign/sparse/moving.hpp"
+#include "exactmeans/assign/sparse/products.hpp"
 #include "exactmeans/assign/yinyang.hpp"
 
 namespace exactmeans {

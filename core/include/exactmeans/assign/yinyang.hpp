@@ -1,10 +1,10 @@
 // Yinyang k-means (Y. Ding, Y. Zhao, X. Shen, M. Musuvathi, T. Mytkowicz, Yinyang K-means: A
 // drop-in replacement of the classic K-means with consistent speedup, ICML 2015).
 //
-// Centres stand in fixed groups of neighbours, each one panel of the kernels (groups.hpp), and a
-// row keeps a lower bound per group (by_group.hpp). A group that is in reach is computed whole, for
-// all rows that need it at once.
-// Memory: four bytes per row and group, and eight per row.
+// Centres stand in fixed groups of neighbours, each one panel of the kernels (centres/groups.hpp),
+// and a row keeps a lower bound per group (by_group.hpp). A group that is in reach is computed
+// whole, for all rows that need it at once. Memory: four bytes per row and group, and eight per
+// row.
 //
 //   paper        here
 //   b(x)         labels[i]
@@ -16,7 +16,7 @@
 #pragma once
 
 #include "exactmeans/assign/by_group.hpp"
-#include "exactmeans/groups.hpp"
+#include "exactmeans/centres/groups.hpp"
 
 namespace exactmeans {
 

@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include "exactmeans/metric.hpp"
-#include "exactmeans/parallel.hpp"
-#include "exactmeans/rows.hpp"
-#include "exactmeans/seed/coins.hpp"
-#include "exactmeans/seed/mass.hpp"
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/data/rows.hpp"
+#include "exactmeans/numerics/metric.hpp"
+#include "exactmeans/numerics/unit_vectors.hpp"
+#include "exactmeans/seed/bernoulli.hpp"
+#include "exactmeans/seed/candidate_evaluation.hpp"
 #include "exactmeans/seed/points.hpp"
 #include "exactmeans/seed/projection.hpp"
-#include "exactmeans/seed/trial.hpp"
-#include "exactmeans/sphere.hpp"
+#include "exactmeans/seed/sampling_weights.hpp"
 
 namespace exactmeans {
 
@@ -98,7 +98,7 @@ public:
 
     // Rows kept by coins that are tossed for `first_row + i`: with probability factor * mass.
     std::vector<Size> toss(std::uint64_t key, Size first_row, double factor) const {
-        const Coins coins(key);
+        const BernoulliDraws coins(key);
         std::vector<Size> kept;
         for (Size i = 0; i < n_; ++i)
             if (coins(first_row + i) < factor * mass(i)) kept.push_back(i);
@@ -110,32 +110,32 @@ public:
 
     // Lays the grid for masses that add up to at most `bound` over all blocks of n_all rows; gives
     // this block's total.
-    Mass lay_grid(double bound, Size n_all, const Threads& threads) {
-        grid_ = MassGrid(bound, n_all);
+    SamplingWeight lay_grid(double bound, Size n_all, const Threads& threads) {
+        grid_ = WeightGrid(bound, n_all);
         index_.reset(n_);
-        threads.ranges(n_, MassIndex::chunk, [&](Size begin, Size end, int) {
-            Mass sum;
+        threads.ranges(n_, WeightIndex::chunk, [&](Size begin, Size end, int) {
+            SamplingWeight sum;
             for (Size i = begin; i < end; ++i) sum.add(grid_.split(mass(i)));
             index_.of_row(begin) = sum;
         });
         return total_ = index_.total();
     }
-    Mass total() const { return total_; }
+    SamplingWeight total() const { return total_; }
 
     // The first row at which `before` and the running total of masses reach the target; n if none
     // does.
-    Size find(Mass before, double target) const {
+    Size find(SamplingWeight before, double target) const {
         return index_.find(before, target, n_, [&](Size i) { return grid_.split(mass(i)); });
     }
 
     // What the total would be after each candidate.
-    std::vector<Mass> totals_left(SeedPoints& points, const Threads& threads) {
+    std::vector<SamplingWeight> totals_left(SeedPoints& points, const Threads& threads) {
         trial_.begin(points.staged(), threads.n_jobs);
         on_trial_ = true;
         for (Size first = 0; first < points.staged(); first += most_points)
             visit(points, first, std::min(most_points, points.staged() - first), threads);
         on_trial_ = false;
-        std::vector<Mass> left(std::size_t(points.staged()), total_);
+        std::vector<SamplingWeight> left(std::size_t(points.staged()), total_);
         for (Size s = 0; s < points.staged(); ++s) left[std::size_t(s)].take(trial_.gain(s));
         return left;
     }
@@ -148,7 +148,7 @@ public:
             visit(points, s, 1, threads);
         } else {
             const auto settle_all = [&](Size worker, int) {
-                for (const Trial::Nearer& nearer : trial_.nearer(worker, s))
+                for (const CandidateEvaluation::Nearer& nearer : trial_.nearer(worker, s))
                     settle(nearer.row, nearer.d2, std::int32_t(next_seed_));
             };
             // Few rows are not worth waking a thread.
@@ -205,7 +205,7 @@ protected:
             if (d2 < d2_[std::size_t(i)]) settle(i, d2, std::int32_t(next_seed_ + s - first));
             return;
         }
-        Mass gain = grid_.split(mass(i));
+        SamplingWeight gain = grid_.split(mass(i));
         gain.take(grid_.split(mass_at(i, d2)));
         trial_.note(worker, s, {i, d2}, gain);
     }
@@ -243,7 +243,7 @@ private:
     // Writes the row's chunk of masses, too: two threads never settle rows of one chunk.
     void settle(Size i, double d2, std::int32_t seed) {
         if (index_.size()) {
-            Mass& chunk = index_.of_row(i);
+            SamplingWeight& chunk = index_.of_row(i);
             chunk.take(grid_.split(mass(i)));
             d2_[std::size_t(i)] = d2;
             chunk.add(grid_.split(mass(i)));
@@ -261,10 +261,10 @@ private:
     bool direct_;  // is a row's mass its weight times d2?
     std::vector<double> d2_;
     std::vector<std::int32_t> own_;
-    MassGrid grid_;
-    MassIndex index_;
-    Mass total_;
-    Trial trial_;
+    WeightGrid grid_;
+    WeightIndex index_;
+    SamplingWeight total_;
+    CandidateEvaluation trial_;
     bool on_trial_ = false, own_known_ = true, attached_ = true;
     Size next_seed_ = 0, distances_ = 0;
 };

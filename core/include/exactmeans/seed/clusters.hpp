@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "exactmeans/parallel.hpp"
-#include "exactmeans/seed/kernels.hpp"
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/kernels/seeding.hpp"
 
 namespace exactmeans {
 

@@ -10,7 +10,7 @@
 // that remain are measured one by one. What is shared by many weighs little and costs most.
 //
 // Products are added up in ascending order of features, as in a row's own norm, so that equal rows
-// are at distance exactly 0. Memory: that of transposed.hpp and 28 bytes per row.
+// are at distance exactly 0. Memory: that of data/transposed_rows.hpp and 28 bytes per row.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +19,9 @@
 #include <memory>
 #include <vector>
 
+#include "exactmeans/base/backoff.hpp"
+#include "exactmeans/data/transposed_rows.hpp"
 #include "exactmeans/seed/block.hpp"
-#include "exactmeans/seed/patience.hpp"
-#include "exactmeans/transposed.hpp"
 
 namespace exactmeans {
 
@@ -34,7 +34,7 @@ public:
         : SeedBlock(x.n, x.weights, {measure.alpha, measure.metric, x.norms}),
           x_(x),
           norm2_(static_cast<std::size_t>(x.n)) {
-        if (!passing) transposed_ = std::make_unique<Transposed<R>>(x, threads);
+        if (!passing) transposed_ = std::make_unique<TransposedRows<R>>(x, threads);
         threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) norm2_[std::size_t(i)] = norm2(i, scale);
         });
@@ -83,7 +83,7 @@ protected:
 private:
     static constexpr Size frequent_share = 16;
 
-    using Slab = typename Transposed<R>::Slab;
+    using Slab = typename TransposedRows<R>::Slab;
     struct alignas(64) Scratch {
         std::vector<double> dot, d2;
         std::vector<std::uint32_t> rows;
@@ -106,7 +106,7 @@ private:
             const SparsePoint& point = points.sparse_point(s);
             for (std::size_t p = 0; p < point.index.size(); ++p)
                 spread[std::size_t(point.index[p])] = point.value[p];
-            threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
+            threads.ranges(x_.n, WeightIndex::chunk, [&](Size begin, Size end, int worker) {
                 for (Size i = begin; i < end; ++i) {
                     const double d2 = distance2(i, spread.data(), point.norm2, points.scale());
                     if (d2 < d2_data()[i]) found(worker, i, s, first, cleared(i, d2));
@@ -261,11 +261,11 @@ private:
 
     CsrRows<R, I> x_;
     std::vector<double> norm2_;
-    std::unique_ptr<Transposed<R>> transposed_;
+    std::unique_ptr<TransposedRows<R>> transposed_;
     std::vector<double> frequent_;  // norms of the rows' frequent features
     std::vector<char> is_frequent_;
     double keep_ = 1;
-    Patience two_steps_;
+    Backoff two_steps_;
     std::vector<Scratch> scratch_;
 };
 

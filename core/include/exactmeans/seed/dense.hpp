@@ -15,9 +15,9 @@
 #include <optional>
 #include <vector>
 
+#include "exactmeans/base/backoff.hpp"
 #include "exactmeans/seed/block.hpp"
 #include "exactmeans/seed/clusters.hpp"
-#include "exactmeans/seed/patience.hpp"
 #include "exactmeans/seed/projection.hpp"
 
 namespace exactmeans {
@@ -137,9 +137,9 @@ private:
     }
 
     void visit_all(const Batch& batch, const Threads& threads) {
-        threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
+        threads.ranges(x_.n, WeightIndex::chunk, [&](Size begin, Size end, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
-            scratch.survives.assign(std::size_t(MassIndex::chunk),
+            scratch.survives.assign(std::size_t(WeightIndex::chunk),
                                     batch.first_bounds ? 0 : all(batch.panel.count));
             if (batch.reach)
                 seed_kernels().reach(*batch.reach, own_data() + begin, d2_data() + begin,
@@ -162,7 +162,7 @@ private:
     Projection* first_asked() const { return axes_ ? axes_.get() : features_.get(); }
 
     void ask_tiles(Scratch& scratch, const SeedBounds& bounds, Size begin, Size end) const {
-        static_assert(MassIndex::chunk % bound_rows == 0);
+        static_assert(WeightIndex::chunk % bound_rows == 0);
         const Projection& mine = *first_asked();
         for (Size i = begin; i < end; i += bound_rows)
             seed_kernels().bounds(bounds, mine.tile(i / bound_rows),
@@ -175,7 +175,7 @@ private:
         std::vector<Size>& rows = scratch.rows;
         std::size_t left = 0;
         for (std::size_t t = 0; t < rows.size(); ++t) {
-            if (t + ahead < rows.size()) features_->fetch(rows[t + ahead]);
+            if (t + ahead < rows.size()) features_->prefetch(rows[t + ahead]);
             std::uint32_t& bits = scratch.survives[std::size_t(rows[t] - begin)];
             bits = seed_kernels().row_bounds(bounds, features_->row(rows[t]), bits);
             if (bits) rows[left++] = rows[t];
@@ -205,7 +205,7 @@ private:
             }
         for (Size t = 0; t < pairs; t += tile_rows) {
             const Size n = std::min(tile_rows, pairs - t);
-            fetch(ids.data(), t + n, pairs);
+            prefetch(ids.data(), t + n, pairs);
             scratch.tile.pairs2(x_, ids.data() + t, of_point.data() + t, n, batch.panel,
                                 scratch.out);
             for (Size p = 0; p < n; ++p)
@@ -215,7 +215,7 @@ private:
     }
 
     // Rows that are left over lie anywhere in memory; those of the next tile come early.
-    void fetch(const Size* ids, Size begin, Size end) const {
+    void prefetch(const Size* ids, Size begin, Size end) const {
         for (Size t = begin; t < std::min(end, begin + tile_rows); ++t) {
             const char* row = reinterpret_cast<const char*>(x_.row(ids[t]));
             for (Size at = 0; at < std::min<Size>(512, x_.d * Size(sizeof(R))); at += 64)
@@ -235,7 +235,7 @@ private:
         for (Size begin = 0; begin < n; begin += tile_rows) {
             const Size rows = std::min(tile_rows, n - begin);
             const Size* ids = all + begin;
-            fetch(all, begin + rows, n);
+            prefetch(all, begin + rows, n);
             scratch.tile.distances2(x_, 0, ids, rows, panel, scratch.out);
             for (Size t = 0; t < rows; ++t) {
                 const double d2 = d2_data()[ids[t]];
@@ -250,7 +250,7 @@ private:
     DenseRows<R> x_;
     bool passing_;
     std::vector<Scratch> scratch_;
-    Patience triangle_;
+    Backoff triangle_;
     SeedClusters clusters_;
     std::unique_ptr<Projection> axes_, features_;
 };

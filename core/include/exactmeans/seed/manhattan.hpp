@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "exactmeans/compensated.hpp"
+#include "exactmeans/numerics/compensated.hpp"
 #include "exactmeans/seed/block.hpp"
 
 namespace exactmeans {
@@ -25,7 +25,7 @@ protected:
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
         spread_.resize(std::size_t(threads.n_jobs));
         for (auto& point : spread_) point.resize(std::size_t(x_.d), 0.0);
-        threads.ranges(x_.n, MassIndex::chunk, [&](Size begin, Size end, int worker) {
+        threads.ranges(x_.n, WeightIndex::chunk, [&](Size begin, Size end, int worker) {
             for (Size s = first; s < first + count; ++s)
                 with_point(points, s, false, worker, [&](const double* point, double norm) {
                     for (Size i = begin; i < end; ++i) {

@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "exactmeans/parallel.hpp"
-#include "exactmeans/rows.hpp"
-#include "exactmeans/seed/kernels.hpp"
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/data/rows.hpp"
+#include "exactmeans/kernels/seeding.hpp"
 
 namespace exactmeans {
 

@@ -1,6 +1,6 @@
 // Coordinates in place of rows: their features about an origin, or what they have along a few axes
-// from there (axes.hpp). No two rows get farther apart, so coordinates that are farther apart than
-// a row and its seed rule a candidate out.
+// from there (project/axes.hpp). No two rows get farther apart, so coordinates that are farther
+// apart than a row and its seed rule a candidate out.
 //
 // Coordinates are whole numbers of steps in 8 bits. What lies outside of their range is moved to
 // its border, and that brings no two points farther apart either: the range is convex. So only
@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-#include "exactmeans/axes.hpp"
+#include "exactmeans/project/axes.hpp"
 #include "exactmeans/seed/points.hpp"
 #include "exactmeans/seed/tile.hpp"
 
@@ -119,7 +119,7 @@ public:
     BoundRow row(Size i) const {
         return {values_.get() + i * padded_, norm2_[std::size_t(i)], near_[std::size_t(i)]};
     }
-    void fetch(Size i) const {
+    void prefetch(Size i) const {
         for (Size at = 0; at < padded_; at += 64)
             __builtin_prefetch(values_.get() + i * padded_ + at);
     }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "exactmeans/rows.hpp"
-#include "exactmeans/seed/kernels.hpp"
+#include "exactmeans/data/rows.hpp"
+#include "exactmeans/kernels/seeding.hpp"
 
 namespace exactmeans {
 

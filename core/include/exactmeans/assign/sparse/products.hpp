@@ -1,0 +1,284 @@
+// Products of all rows and all centres, kept from pass to pass and changed with the centres.
+//
+// Late in a fit few rows change cluster, so that a centre is what it was, times a factor, but for
+// the features of those rows: c = a b + e with a sparse e (assign/sparse/centre_change.hpp). So x.c
+// = a x.b + x.e, and x.e is not 0 only for rows that share a feature with e, which a transposed
+// copy of the rows gives. No triangle inequality is needed, so this works where rows lie far from
+// every centre, as texts do. Memory: four bytes per row and centre, and a copy of the rows.
+//
+// Kept products are float32 and not quite true: what they may be off by is added up, and a row for
+// which that matters is compared in order with those centres that may be nearest
+// (docs/numerics.md, "Kept products").
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/assign/sparse/centre_change.hpp"
+#include "exactmeans/centres/canonical_score.hpp"
+#include "exactmeans/data/transposed_rows.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class Products {
+public:
+    using Real = R;
+    static constexpr Traits traits{"products", "products with all centres, changed with them",
+                                   false, true};
+    static Size bytes_per_row(Size k, Size, bool) {
+        return 4 * k + 4 + RowSlacks<R>::bytes_per_row;
+    }
+
+    Products(Size n, Size k)
+        : n_(n),
+          k_(k),
+          factor_(std::size_t(k)),
+          error_(std::size_t(k)),
+          start_(std::size_t(k)),
+          scale_(std::size_t(k)),
+          moves_(std::size_t(k)) {}
+
+    template <class Rows>
+    void start(Work<Rows>& work, const Threads& threads) {
+        work.look_at_rows(threads);
+        unit_ = work.slacks.unit();
+        longest_ = 0;
+        for (Size j = 0; j < k_; ++j)
+            longest_ = std::max(longest_, std::sqrt(work.centroids.norm2(j)) * unit_ * Slack::up);
+        // Data so small or large that steps between scales leave the range is not for this.
+        const double scale = unit_ * work.centroids.frame().scale();
+        if (!(scale > 0x1p-900 && scale < 0x1p900))
+            longest_ = std::numeric_limits<double>::infinity();
+        fresh_ = kept_.empty() || longest_ > largest || !follow(work, threads);
+        if (fresh_) {
+            work.pack_centres(threads);
+            begin_anew(work.centroids);
+            return;
+        }
+        decide(work, threads);
+        // Many rows go through the kernels, a few one by one.
+        if (Size(open_.size()) > n_ / 32 + 64) work.pack_centres(threads);
+    }
+
+    template <class Rows>
+    AssignStats assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
+        AssignStats tally;
+        const auto put = [&](Size i, std::int32_t label) {
+            tally.changed += work.labels[i] != label;
+            work.labels[i] = label;
+        };
+        if (fresh_) {
+            scan.nearest_keeping(work, begin, end - begin, [&](Size t, Size some, const R* scores) {
+                if (!kept_.empty()) keep(work, begin + t, some, scores);
+            });
+            for (Size i = begin; i < end; ++i) put(i, scan.label[std::size_t(i - begin)]);
+            tally.distances = (end - begin) * k_;
+            return tally;
+        }
+        const auto from = std::lower_bound(open_.begin(), open_.end(), begin),
+                   to = std::lower_bound(from, open_.end(), end);
+        const Size left = Size(to - from);
+        if (left > 0 && work.panels.count > 0) {
+            scan.nearest(work, 0, &*from, left, false);
+            tally.distances = left * k_;
+            for (Size t = 0; t < left; ++t)
+                next_[std::size_t(from[t])] = scan.label[std::size_t(t)];
+        } else {
+            CanonicalScore<R> score_of;
+            for (auto i = from; i != to; ++i)
+                next_[std::size_t(*i)] = best_of_near(work, *i, score_of, tally);
+        }
+        for (Size i = begin; i < end; ++i) put(i, next_[std::size_t(i)]);
+        tally.skipped = end - begin - left;
+        return tally;
+    }
+
+    void moved(const Movement&) {}
+
+private:
+    static constexpr double single = 0x1p-24;  // one rounding of what is kept
+    static constexpr double largest = 0x1p40;  // length of centres that float32 can do with
+
+    // Is it worth while to change what is kept? Then that is done.
+    template <class Rows>
+    bool follow(const Work<Rows>& work, const Threads& threads) {
+        if (!rows_) rows_ = std::make_unique<TransposedRows<R>>(work.x, threads);
+        std::vector<Change> changes(static_cast<std::size_t>(k_));
+        std::vector<double> steps(changes.size());
+        const double scale = unit_ * work.centroids.frame().scale();
+        threads.ranges(k_, 1, [&](Size j, Size, int) {
+            if (moves_[std::size_t(j)] == work.centroids.moves(j)) return;
+            moves_[std::size_t(j)] = work.centroids.moves(j);
+            SparseVector<R> buffer;
+            const SparseVector<R>& now = work.centroids.nonzeros(j, buffer);
+            SparseVector<R>& then = centres_[std::size_t(j)];
+            Change& change = changes[std::size_t(j)];
+            change = change_of(then, now, scale);
+            for (const auto& slab : rows_->slabs())
+                for (const std::size_t f : change.feature)
+                    steps[std::size_t(j)] += double(slab.offsets[f + 1] - slab.offsets[f]);
+            then = now;
+        });
+        // A step costs as much as several terms of a chain, of which vectors take many at a time;
+        // lists make those dearer.
+        const bool lists = double(k_) * double(work.x.d) * double(sizeof(R)) > 0x1p25;
+        const double terms = double(k_) * double(work.x.nonzeros() + 6 * n_);
+        const double all = std::accumulate(steps.begin(), steps.end(), 0.0);
+        if (all * (lists ? 12.0 : 32.0) / double(sizeof(R)) > terms) return false;
+        apply(changes, work.x.d, scale, threads);
+        return true;
+    }
+
+    void apply(const std::vector<Change>& changes, Size d, double scale, const Threads& threads) {
+        for (std::size_t j = 0; j < changes.size(); ++j) {
+            const Change& change = changes[j];
+            if (!change.any) continue;
+            factor_[j] *= change.factor;
+            // What float64 rounds of the change and of the sums of it, and float32 of the outcome.
+            const double rounded = double(d + 16) * 0x1p-52 * (change.length + 5 * longest_);
+            error_[j] =
+                (error_[j] * change.factor + change.lost + 2 * single * longest_ + rounded) *
+                Slack::up;
+        }
+        std::vector<std::vector<double>> sums(static_cast<std::size_t>(threads.n_jobs));
+        threads.run(Size(rows_->slabs().size()), [&](Size s, int worker) {
+            const auto& slab = rows_->slabs()[std::size_t(s)];
+            std::vector<double>& sum = sums[std::size_t(worker)];
+            for (std::size_t j = 0; j < changes.size(); ++j) {
+                const Change& change = changes[j];
+                if (change.feature.empty()) continue;
+                sum.assign(std::size_t(slab.end - slab.begin), 0.0);
+                slab.walk(change.feature, [&](std::size_t c, std::size_t f) {
+                    const double value = change.value[c];
+                    for (std::uint32_t t = slab.offsets[f]; t < slab.offsets[f + 1]; ++t)
+                        sum[slab.row[t]] += double(slab.value[t]) * value;
+                });
+                const double by = scale / factor_[j];
+                for (Size i = slab.begin; i < slab.end; ++i) {
+                    float& own = product(i, Size(j));
+                    own = float(double(own) + sum[std::size_t(i - slab.begin)] * by);
+                }
+            }
+        });
+    }
+
+    // Before a pass that fills in all products; none are kept if float32 could not hold them.
+    void begin_anew(const Centres<R>& centroids) {
+        const Size rows = (n_ + bound_tile - 1) / bound_tile * bound_tile;
+        kept_.resize(longest_ > largest ? 0 : std::size_t(rows * k_));
+        next_.resize(std::size_t(n_));
+        centres_.resize(std::size_t(k_));
+        for (Size j = 0; j < k_; ++j) {
+            centres_[std::size_t(j)] = centroids.nonzeros(j);
+            moves_[std::size_t(j)] = centroids.moves(j);
+        }
+        std::fill(factor_.begin(), factor_.end(), 1.0);
+        std::fill(error_.begin(), error_.end(), 2 * single * longest_);
+        longest_then_ = longest_;
+    }
+    template <class Rows>
+    void keep(const Work<Rows>& work, Size first, Size count, const R* scores) {
+        const R* start = work.centroids.start();
+        const double unit2 = unit_ * unit_;
+        for (Size j = 0; j < k_; ++j)
+            for (Size t = 0; t < count; ++t)
+                product(first + t, j) =
+                    float((double(start[j]) - double(scores[t * k_ + j])) * unit2);
+    }
+
+    // The nearest centre of each row by what is kept; open rows are those for which it is not
+    // certain.
+    template <class Rows>
+    void decide(const Work<Rows>& work, const Threads& threads) {
+        const double unit2 = unit_ * unit_;
+        largest_factor_ = *std::max_element(factor_.begin(), factor_.end());
+        largest_error_ = *std::max_element(error_.begin(), error_.end());
+        for (Size j = 0; j < k_; ++j) {
+            start_[std::size_t(j)] = float(double(work.centroids.start()[j]) * unit2);
+            scale_[std::size_t(j)] = float(factor_[std::size_t(j)]);
+        }
+        const ScoredRows<R> scored = work.slacks.scored();
+        const Size tiles = (n_ + bound_tile - 1) / bound_tile, step = 64;
+        std::vector<std::vector<Size>> open(static_cast<std::size_t>((tiles + step - 1) / step));
+        threads.ranges(tiles, step, [&](Size begin, Size end, int) {
+            float low[bound_tile], second[bound_tile], label[bound_tile];
+            for (Size tile = begin; tile < end; ++tile) {
+                bound_kernels().lowest_in_tile(kept_.data() + tile * bound_tile * k_, start_.data(),
+                                               scale_.data(), k_, low, second, label);
+                const Size first = tile * bound_tile, count = std::min(bound_tile, n_ - first);
+                for (Size t = 0; t < count; ++t) {
+                    next_[std::size_t(first + t)] = std::int32_t(label[t]);
+                    if (!apart(scored, first + t, low[t], second[t]))
+                        open[std::size_t(begin / step)].push_back(first + t);
+                }
+            }
+        });
+        open_.clear();
+        for (const auto& some : open) open_.insert(open_.end(), some.begin(), some.end());
+    }
+
+    // Is a centre of score `far`, by what is kept, certain to get a higher score than one of `low`?
+    bool apart(const ScoredRows<R>& rows, Size i, double low, double far) const {
+        const double norm = double(rows.margins.norm[i]), gamma = double(rows.margins.gamma[i]);
+        const double underflow = double(rows.margins.absolute) + double(rows.margins.lost) * norm;
+        const auto terms = [&](double length) { return (0.5 * length + norm) * length; };
+        const double off = gamma * largest_factor_ * terms(longest_then_) + norm * largest_error_ +
+                           8 * single * (terms(longest_) + norm * norm) +
+                           largest_factor_ * underflow + 0x1p-100;
+        const double norm2 = double(rows.norm2[i]) * double(rows.unit2);
+        const double high2 = std::max(0.0, norm2 + 2 * (low + off)), low2 = norm2 + 2 * (far - off);
+        const double both = norm + std::sqrt(high2);
+        return low2 * Slack::down > (high2 + 7 * gamma * both * both + 2 * underflow) * Slack::up;
+    }
+
+    // By scores in order, of the centres that are not certain to lose.
+    template <class Rows>
+    std::int32_t best_of_near(const Work<Rows>& work, Size i, CanonicalScore<R>& score_of,
+                              AssignStats& tally) const {
+        const ScoredRows<R> scored = work.slacks.scored();
+        const auto kept = [&](Size j) {
+            return double(start_[std::size_t(j)]) -
+                   double(scale_[std::size_t(j)]) * double(kept_[place(i, j)]);
+        };
+        const double low = kept(next_[std::size_t(i)]);
+        const auto row = work.x.row(i);
+        std::int32_t best = 0;
+        R least = std::numeric_limits<R>::infinity();
+        for (Size j = 0; j < k_; ++j) {
+            if (apart(scored, i, low, kept(j))) continue;
+            const R score = score_of(work.centroids, row, j);
+            ++tally.distances;
+            if (!(score < least)) continue;
+            least = score;
+            best = std::int32_t(j);
+        }
+        return best;
+    }
+
+    // Rows stand in tiles, in each of which every centre has its products side by side.
+    std::size_t place(Size i, Size j) const {
+        return std::size_t((i / bound_tile * k_ + j) * bound_tile + i % bound_tile);
+    }
+    float& product(Size i, Size j) { return kept_[place(i, j)]; }
+
+    Size n_, k_;
+    bool fresh_ = true;
+    double unit_ = 1;
+    double longest_ = 0, longest_then_ = 0;  // of the centres, now and when all was filled in
+    double largest_factor_ = 1, largest_error_ = 0;
+    // x.c is factor (what is kept), off by at most error |x| and what the first scores were off by
+    std::vector<double> factor_, error_;
+    std::vector<float> kept_, start_, scale_;
+    std::vector<SparseVector<R>> centres_;  // that the products are of
+    std::vector<Size> moves_;               // of each, when it was there
+    std::unique_ptr<TransposedRows<R>> rows_;
+    std::vector<std::int32_t> next_;
+    std::vector<Size> open_;
+};
+
+}  // namespace exactmeans

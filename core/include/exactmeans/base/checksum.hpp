@@ -1,0 +1,57 @@
+// A 64-bit checksum of an array's bytes, at about the speed of reading them. It tells whether an
+// array has changed since it was last seen; it is no defence against somebody who wants a
+// collision.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "exactmeans/base/parallel.hpp"
+
+namespace exactmeans {
+
+namespace detail {
+
+// For a fixed word a bijection of the sum, and for a fixed sum one of the word: a change of one
+// word always changes the result. The rotation carries the highest bits, which a product leaves in
+// place, down to where the next product spreads them; otherwise two changes of sign would cancel.
+inline std::uint64_t mix(std::uint64_t sum, std::uint64_t word) {
+    return (std::rotl(sum, 29) ^ word) * 0x9E3779B97F4A7C15u;
+}
+
+inline std::uint64_t checksum_of(const unsigned char* bytes, std::ptrdiff_t size) {
+    constexpr int lanes = 8;  // products that need not wait for each other
+    std::uint64_t sum[lanes], word[lanes];
+    for (int l = 0; l < lanes; ++l) sum[l] = std::uint64_t(l + 1);
+    std::ptrdiff_t at = 0;
+    for (; at + std::ptrdiff_t(sizeof word) <= size; at += std::ptrdiff_t(sizeof word)) {
+        std::memcpy(word, bytes + at, sizeof word);
+        for (int l = 0; l < lanes; ++l) sum[l] = mix(sum[l], word[l]);
+    }
+    std::memset(word, 0, sizeof word);
+    if (at < size) std::memcpy(word, bytes + at, std::size_t(size - at));
+    std::uint64_t all = std::uint64_t(size);
+    for (int l = 0; l < lanes; ++l) all = mix(all, mix(sum[l], word[l]));
+    return mix(all, all >> 32);
+}
+
+}  // namespace detail
+
+// The same on any number of threads.
+inline std::uint64_t checksum(const unsigned char* bytes, std::ptrdiff_t size,
+                              const Threads& threads) {
+    constexpr std::ptrdiff_t step = std::ptrdiff_t(1)
+                                    << 20;  // bytes; fewer do not pay for a thread
+    if (size <= step) return detail::checksum_of(bytes, size);
+    std::vector<std::uint64_t> part(std::size_t((size + step - 1) / step));
+    threads.ranges(size, step, [&](std::ptrdiff_t begin, std::ptrdiff_t end, int) {
+        part[std::size_t(begin / step)] = detail::checksum_of(bytes + begin, end - begin);
+    });
+    std::uint64_t all = std::uint64_t(size);
+    for (const std::uint64_t one : part) all = detail::mix(all, one);
+    return detail::mix(all, all >> 32);
+}
+
+}  // namespace exactmeans

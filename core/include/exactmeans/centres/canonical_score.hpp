@@ -1,0 +1,39 @@
+// The canonical score of one CSR row and one centre, by the centre's master: the few pairs that a
+// bound leaves open are not worth a layout.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/kernels/scores.hpp"
+
+namespace exactmeans {
+
+// One thread's buffers.
+template <class R>
+class CanonicalScore {
+public:
+    // Of a row of CsrRows and centre j.
+    template <class Row>
+    R operator()(const Centres<R>& centroids, const Row& row, Size j) {
+        const std::size_t count = std::size_t(row.nonzeros);
+        master_.resize(count);
+        packed_.resize(count);
+        for (std::size_t t = entry_.size(); t < count; ++t) entry_.push_back(std::uint32_t(t));
+        centroids.values_at(j, row.index, row.nonzeros, master_.data());
+        for (std::size_t t = 0; t < count; ++t)
+            packed_[t] = Layout<R>::packed(centroids.frame(), Size(row.index[t]), R(master_[t]));
+        const PackedCsrRow<R> own{entry_.data(), row.value, row.nonzeros};
+        R score;
+        score_kernels<R>().centre_csr(&own, 1, packed_.data(), centroids.start()[j], &score);
+        return score;
+    }
+
+private:
+    std::vector<double> master_;
+    std::vector<R> packed_;
+    std::vector<std::uint32_t> entry_;  // 0, 1, 2, ...: a packed value stands where its entry does
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,394 @@
+// The centres: one master, as the user sees it, and what the kernels read, derived from it on
+// demand.
+#pragma once
+
+#include <algorithm>
+#include <any>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "exactmeans/base/buffer_pool.hpp"
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/centres/layout.hpp"
+#include "exactmeans/centres/movement.hpp"
+#include "exactmeans/data/sparse_vector.hpp"
+#include "exactmeans/kernels/panels.hpp"
+#include "exactmeans/kernels/vectors.hpp"
+#include "exactmeans/numerics/compensated.hpp"
+#include "exactmeans/numerics/frame.hpp"
+
+namespace exactmeans {
+
+// The master is dense, k x d, or, for CSR rows, a sparse vector per centre.
+template <class R>
+class Centres {
+public:
+    Centres(const R* centres, Size k, Size d, Frame<R> frame, const Threads& threads)
+        : Centres(k, d, std::move(frame)) {
+        master_.assign(centres, centres + k * d);
+        derive_norms(threads);
+    }
+    Centres(std::vector<SparseVector<R>> centres, Size d, Frame<R> frame, const Threads& threads)
+        : Centres(Size(centres.size()), d, std::move(frame)) {
+        if (!frame_.shift.empty()) throw std::invalid_argument("sparse centres have no shift");
+        sparse_ = std::move(centres);
+        derive_norms(threads);
+    }
+
+    Size k() const { return k_; }
+    Size d() const { return d_; }
+    bool sparse() const { return !sparse_.empty(); }
+    const Frame<R>& frame() const { return frame_; }
+    // For whoever compares rows with these centres again and again.
+    BufferPool& spares() const { return spares_; }
+    const R* master() const { return master_.data(); }
+    const R* master(Size j) const { return master_.data() + j * d_; }
+    const std::vector<SparseVector<R>>& sparse_master() const { return sparse_; }
+    const SparseVector<R>& sparse_master(Size j) const { return sparse_[std::size_t(j)]; }
+
+    // The centre as scores see it, before scaling: shifted like the rows and rounded.
+    R derived(Size j, Size f) const {
+        const R value = master(j)[f];
+        return frame_.shift.empty() ? value : value - frame_.shift[std::size_t(f)];
+    }
+
+    // Replaces half the squared norms. scikit-learn's own rounding of the first centres' norms
+    // decides rows that share no feature with any of them; norm_terms says how many roundings that
+    // took (see numerics/slack.hpp).
+    void set_norms(const double* norms2, Size norm_terms) {
+        for (Size j = 0; j < k_; ++j)
+            if (std::isfinite(start_[std::size_t(j)])) start_[std::size_t(j)] = R(0.5 * norms2[j]);
+        norm_terms_ = norm_terms;
+        norms_given_ = true;
+        ++version_;
+    }
+    bool norms_given() const { return norms_given_; }
+    Size norm_terms() const { return norm_terms_; }
+    const R* start() const { return start_.data(); }
+    // |c|^2 as scores see the centre, in float64; infinite where that overflows.
+    double norm2(Size j) const { return norm2_[std::size_t(j)]; }
+    // Is every score of a row in the frame's range finite? A centre out of range has an infinite
+    // start, and so a score that is infinite or NaN with every row (docs/numerics.md, "Range").
+    bool in_range() const { return in_range_; }
+    // The length of the longest centre.
+    double longest() const { return longest_; }
+
+    // Puts the centres elsewhere and says how far each went. next(j, buffer) gives the new place of
+    // centre j, in the buffer or not, or null if it stays; then the followers go where leader is.
+    // Places are arrays of d, or sparse vectors if the master is sparse.
+    template <class Next>
+    Movement move(Next next, const std::vector<Size>& followers, Size leader,
+                  const Threads& threads) {
+        MovementBuilder journey(k_);
+        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
+            if constexpr (std::is_invocable_v<Next, Size, R*>) {
+                std::vector<R> buffer(static_cast<std::size_t>(d_));
+                for (Size j = begin; j < end; ++j) replace(j, next(j, buffer.data()), journey);
+            } else {
+                SparseVector<R> buffer;
+                for (Size j = begin; j < end; ++j) replace(j, next(j, buffer), journey);
+            }
+        });
+        return arrive(journey, followers, leader);
+    }
+    // Likewise, where go(j, centre, worker) itself puts a sparse centre elsewhere and says how far,
+    // or nothing if it stays.
+    template <class Go>
+    Movement pass(Go go, const std::vector<Size>& followers, Size leader, const Threads& threads) {
+        MovementBuilder journey(k_);
+        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int worker) {
+            for (Size j = begin; j < end; ++j) {
+                const std::optional<Displacement> way = go(j, sparse_[std::size_t(j)], worker);
+                if (way)
+                    went(j, way->step2, way->step2, way->norm2, journey);
+                else
+                    stayed(j);
+            }
+        });
+        return arrive(journey, followers, leader);
+    }
+    Movement move(const R* centres, const Threads& threads) {
+        return move([&](Size j, R*) { return centres + j * d_; }, {}, 0, threads);
+    }
+    Movement move(const std::vector<SparseVector<R>>& centres, const Threads& threads) {
+        return move([&](Size j, SparseVector<R>&) { return &centres[std::size_t(j)]; }, {}, 0,
+                    threads);
+    }
+
+    // Hints to the layout for CSR rows, see there.
+    void set_slots(std::vector<std::uint32_t> slots) { layout_.set_slots(std::move(slots)); }
+    void set_rare_below(Size centres) {
+        layout_.set_rare_below(centres);
+        narrow_.set_rare_below(centres);
+    }
+    void set_room(Size bytes) {
+        layout_.set_room(bytes);
+        narrow_.set_room(bytes);
+    }
+    const std::uint32_t* slots_or_null() const { return layout_.slots_or_null(); }
+    const Layout<R>& layout() const { return layout_; }
+
+    // Counts changes of anything that layouts are made of; those of one centre's place.
+    Size version() const { return version_; }
+    Size moves(Size j) const { return moves_[std::size_t(j)]; }
+
+    // The centres in another layout (centres/groups.hpp, centres/single_centres.hpp), made on first
+    // use, shared by all blocks and brought up to date. One such layout is cached; a layout that
+    // another one replaces lives as long as somebody holds it, but is not updated any more.
+    template <class L>
+    std::shared_ptr<const L> laid_out(bool dense, const Threads& threads) const {
+        const std::lock_guard lock(layout_mutex_);
+        const auto* cached = std::any_cast<std::shared_ptr<L>>(&other_layout_);
+        std::shared_ptr<L> own = cached ? *cached : nullptr;
+        if (!own || own->dense() != dense) {
+            own = std::make_shared<L>(*this, dense);
+            other_layout_ = own;
+        }
+        own->update(*this, threads);
+        return own;
+    }
+
+    // The layout for dense or CSR rows; centres that moved are packed anew.
+    Panels<R> panels(bool dense, const Threads& threads) const {
+        const std::lock_guard lock(layout_mutex_);
+        if (sparse() && dense) throw std::invalid_argument("sparse centres are for CSR rows");
+        return sparse() ? layout_.panels(sparse_, d_, frame_, start_.data(), threads)
+                        : layout_.panels(master_, d_, frame_, start_for(dense), dense, threads);
+    }
+
+    // The same for sparse centres and CSR rows in float32, whatever the centres are.
+    Panels<float> narrow_panels(const Threads& threads) const {
+        const std::lock_guard lock(layout_mutex_);
+        if (narrow_version_ != version_) {
+            narrow_start_.assign(std::size_t(padded<float>(k_)),
+                                 std::numeric_limits<float>::infinity());
+            std::copy_n(start_.begin(), k_, narrow_start_.begin());
+            narrow_version_ = version_;
+        }
+        return narrow_.panels(sparse_, d_, frame_, narrow_start_.data(), threads);
+    }
+
+    // Calls visit(f, value) for what a master says of a centre: every feature, or those listed.
+    template <class Visit>
+    void for_values(Size j, Visit visit) const {
+        if (!sparse()) {
+            for (Size f = 0; f < d_; ++f) visit(f, master(j)[f]);
+            return;
+        }
+        const SparseVector<R>& own = sparse_master(j);
+        for (Size t = 0; t < own.size(); ++t)
+            visit(Size(own.feature[std::size_t(t)]), own.value[std::size_t(t)]);
+    }
+    // A centre as a sparse vector, put into the buffer if there is none.
+    const SparseVector<R>& nonzeros(Size j, SparseVector<R>& buffer) const {
+        if (sparse()) return sparse_master(j);
+        buffer.clear();
+        for_values(j, [&](Size f, R value) {
+            if (value != 0) buffer.push(f, value);
+        });
+        return buffer;
+    }
+    SparseVector<R> nonzeros(Size j) const {
+        SparseVector<R> buffer;
+        return nonzeros(j, buffer);
+    }
+    // Do two centres stand in the same place?
+    bool same(Size a, Size b) const {
+        return sparse() ? sparse_master(a) == sparse_master(b) : stands_at(a, R(), master(b));
+    }
+
+    // The values of a centre at a CSR row's features.
+    template <class I>
+    void values_at(Size j, const I* feature, Size count, double* out) const {
+        if (!sparse()) {
+            for (Size t = 0; t < count; ++t) out[t] = double(master(j)[feature[t]]);
+            return;
+        }
+        const SparseVector<R>& own = sparse_master(j);
+        const auto *at = own.feature.data(), *end = at + own.size();
+        for (Size t = 0; t < count; ++t) {
+            at = std::lower_bound(at, end, std::uint32_t(feature[t]));
+            const bool has = at != end && Size(*at) == Size(feature[t]);
+            out[t] = has ? double(own.value[std::size_t(at - own.feature.data())]) : 0.0;
+        }
+    }
+
+private:
+    Centres(Size k, Size d, Frame<R> frame)
+        : k_(k),
+          d_(d),
+          frame_(std::move(frame)),
+          start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
+          norm2_(std::size_t(k)),
+          moves_(std::size_t(k), 0),
+          layout_(k),
+          narrow_(k) {
+        if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
+        if (frame_.metric == Metric::manhattan) {
+            dense_l1_start_.assign(start_.size(), std::numeric_limits<R>::infinity());
+            std::fill_n(dense_l1_start_.begin(), k_, R(0));
+        }
+    }
+
+    // Small centres are not worth waking a thread each.
+    Size centres_per_task() const {
+        Size width = std::max<Size>(1, d_);
+        if (sparse()) {
+            Size total = 0;
+            for (const SparseVector<R>& centre : sparse_) total += centre.size();
+            width = total / k_ + 1;
+        }
+        return std::max<Size>(1, 16384 / width);
+    }
+
+    Movement arrive(MovementBuilder& journey, const std::vector<Size>& followers, Size leader) {
+        for (const Size j : followers) {
+            if (sparse()) {
+                const SparseVector<R> place = sparse_master(leader);
+                replace(j, &place, journey);
+            } else {
+                replace(j, master(leader), journey);
+            }
+        }
+        for (Size j = 0; j < k_; ++j) journey.movement.add(j, journey.own2[std::size_t(j)]);
+        norms_given_ = false;
+        norm_terms_ = 1;
+        find_range();
+        ++version_;
+        return std::move(journey.movement);
+    }
+
+    // Puts centre j where `place` is, unless that is null or where it stands already. A sparse
+    // place that may change gets the old one.
+    template <class Place>
+    void replace(Size j, Place* place, MovementBuilder& journey) {
+        if (!place || stands_at(j, *place, place)) return stayed(j);
+        double step2, own2;
+        if constexpr (std::is_same_v<std::remove_const_t<Place>, R>) {
+            const R* shift = frame_.shift_or_null();
+            own2 = vector_kernels<R>().step2(place, master(j), nullptr, d_, frame_.scale());
+            step2 = shift ? vector_kernels<R>().step2(place, master(j), shift, d_, frame_.scale())
+                          : own2;
+            std::copy(place, place + d_, master_.data() + j * d_);
+        } else {
+            step2 = own2 = sparse_step2(*place, sparse_master(j));
+            if constexpr (std::is_const_v<Place>)
+                sparse_[std::size_t(j)] = *place;
+            else
+                std::swap(sparse_[std::size_t(j)], *place);
+        }
+        went(j, step2, own2, norm2_of(j), journey);
+    }
+    void went(Size j, double step2, double own2, double norm2, MovementBuilder& journey) {
+        // A difference, a square and up to d additions round each term by less than d + 4 units.
+        // Squares may underflow, too, and a centre that moved must not seem to stand still.
+        journey.movement.distance[std::size_t(j)] = std::sqrt(step2 + double(d_) * 0x1p-1074) *
+                                                    (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
+        journey.own2[std::size_t(j)] = own2;
+        layout_.outdate(j);
+        narrow_.outdate(j);
+        ++moves_[std::size_t(j)];
+        set_norm(j, norm2);
+    }
+    void stayed(Size j) {
+        // Norms that were set from outside go, whether or not their centre moves.
+        if (norms_given_) set_norm(j, norm2_of(j));
+    }
+    bool stands_at(Size j, const R&, const R* place) const {
+        return std::memcmp(master(j), place, std::size_t(d_) * sizeof(R)) == 0;
+    }
+    bool stands_at(Size j, const SparseVector<R>& place, const SparseVector<R>*) const {
+        return sparse_master(j) == place;
+    }
+
+    double sparse_step2(const SparseVector<R>& to, const SparseVector<R>& from) const {
+        const AlignedPair<R> both(to, from);
+        return vector_kernels<R>().listed_step2(both.feature(), both.left(), both.right(),
+                                                both.size(), frame_.scale());
+    }
+
+    void derive_norms(const Threads& threads) {
+        threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
+            for (Size j = begin; j < end; ++j) set_norm(j, norm2_of(j));
+        });
+        find_range();
+    }
+    void find_range() {
+        in_range_ = std::all_of(start_.begin(), start_.begin() + k_,
+                                [](R start) { return std::isfinite(start); });
+        longest_ = std::sqrt(*std::max_element(norm2_.begin(), norm2_.end()));
+    }
+    double norm2_of(Size j) const {
+        if (!sparse())
+            return vector_kernels<R>()
+                .square_sum(master(j), frame_.shift_or_null(), d_, frame_.scale())
+                .value();
+        const SparseVector<R>& own = sparse_master(j);
+        return vector_kernels<R>()
+            .listed_square_sum(own.feature.data(), own.value.data(), own.size(), frame_.scale())
+            .value();
+    }
+    void set_norm(Size j, double norm2) {
+        // A compensated sum that overflows is NaN.
+        norm2_[std::size_t(j)] =
+            std::isfinite(norm2) ? norm2 : std::numeric_limits<double>::infinity();
+        start_[std::size_t(j)] = start_of(j, norm2_[std::size_t(j)]);
+    }
+
+    // What is added to the chain of a score; infinite if the centre is out of range. Unit vectors
+    // differ in nothing but the product.
+    R start_of(Size j, double norm2) const {
+        constexpr double largest = double(std::numeric_limits<R>::max());
+        constexpr R out_of_range = std::numeric_limits<R>::infinity();
+        switch (frame_.metric) {
+            case Metric::euclidean:
+                // Of a quarter of the largest number the other three are for x.c. Values are
+                // packed times the square of the scale, and none is above the length.
+                return 0.5 * norm2 <= largest / 4 && std::sqrt(norm2) * frame_.scale() <= largest
+                           ? R(0.5 * norm2)
+                           : out_of_range;
+            case Metric::manhattan: {
+                const double sum =
+                    (sparse() ? norm1(sparse_master(j).value.data(), sparse_master(j).size())
+                              : norm1(master(j), d_))
+                        .value();
+                return sum <= largest ? R(sum) : out_of_range;
+            }
+            default:
+                return R(0);
+        }
+    }
+    // Dense rows meet every feature of a centre, so that their L1 distance starts at 0.
+    const R* start_for(bool dense) const {
+        return dense && frame_.metric == Metric::manhattan ? dense_l1_start_.data() : start_.data();
+    }
+
+    Size k_, d_;
+    Frame<R> frame_;
+    std::vector<R> master_;
+    std::vector<SparseVector<R>> sparse_;
+    std::vector<R> start_;
+    std::vector<R> dense_l1_start_;  // fixed, since several threads read it
+    std::vector<double> norm2_;
+    bool in_range_ = true;
+    double longest_ = 0;
+    Size norm_terms_ = 1;
+    bool norms_given_ = false;
+    Size version_ = 0;
+    std::vector<Size> moves_;
+    mutable std::mutex layout_mutex_;
+    mutable Layout<R> layout_;
+    mutable Layout<float> narrow_;
+    mutable std::vector<float> narrow_start_;
+    mutable Size narrow_version_ = -1;
+    mutable std::any other_layout_;
+    mutable BufferPool spares_;
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,214 @@
+// Centres in groups of neighbours, each group one panel, so that a row can be compared with a few
+// groups instead of all centres.
+//
+// The grouping is made once, by balanced bisection along the direction in which centres spread
+// most, and then kept: bounds belong to groups. Within a group, centres stand in ascending order,
+// so that the kernel's rule for ties (the first place wins) is the contract's (the lowest centre
+// wins). A copy of another centre can never win against the lower of the two, but would stand in
+// the way of every bound: it is left out, by a start at infinity.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "exactmeans/base/aligned_vector.hpp"
+#include "exactmeans/centres/centres.hpp"
+
+namespace exactmeans {
+
+// Groups for dense rows are panels as they are. For CSR rows a group costs one pass over the
+// nonzeros, and 16 centres are a good trade between passes and pruning.
+inline constexpr Size csr_group_width = 16;
+template <class R>
+Size group_count(Size k, bool dense) {
+    if (dense) return dense_panels<R>(k);
+    return std::max<Size>(1, padded<R>(k) / std::max(csr_group_width, unit_width<R>));
+}
+
+// Which centres are copies of a lower one: they can never be a label.
+template <class R>
+std::vector<char> copies_of(const Centres<R>& centroids) {
+    std::vector<char> copy(static_cast<std::size_t>(centroids.k()), 0);
+    std::vector<Size> order(copy.size());
+    std::iota(order.begin(), order.end(), Size(0));
+    // Equal centres have equal norms, whatever the metric makes of those.
+    const auto norm2 = [&](Size j) { return centroids.norm2(j); };
+    std::sort(order.begin(), order.end(), [&](Size a, Size b) {
+        return norm2(a) < norm2(b) || (norm2(a) == norm2(b) && a < b);
+    });
+    for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+        for (end = begin + 1; end < order.size() && norm2(order[end]) == norm2(order[begin]);)
+            ++end;
+        for (std::size_t a = begin + 1; a < end; ++a) {
+            char& found = copy[std::size_t(order[a])];
+            for (std::size_t b = begin; b < a && !found; ++b)
+                found = !copy[std::size_t(order[b])] && centroids.same(order[a], order[b]);
+        }
+    }
+    return copy;
+}
+
+template <class R>
+class Groups {
+public:
+    static constexpr bool always_gaps = false;
+
+    Groups(const Centres<R>& centroids, bool dense)
+        : k_(centroids.k()),
+          d_(centroids.d()),
+          count_(group_count<R>(k_, dense)),
+          dense_(dense),
+          centre_(std::size_t(padded<R>(k_)), 0),
+          group_(std::size_t(k_)),
+          copy_(std::size_t(k_), 0),
+          packed_(std::size_t(k_), -1),
+          start_(std::size_t(padded<R>(k_)), std::numeric_limits<R>::infinity()),
+          values_(centroids.sparse() ? 0 : std::size_t(padded<R>(k_) * d_), R(0)),
+          layout_(k_) {
+        std::iota(centre_.begin(), centre_.begin() + k_, 0);
+        sketch(centroids);
+        bisect(0, count_);
+        sketch_ = {};
+        for (Size p = 0; p < count_; ++p)
+            for (Size place = first(p); place < last(p); ++place)
+                group_[std::size_t(centre_[std::size_t(place)])] = std::int32_t(p);
+        const std::uint32_t* slots = dense_ ? nullptr : centroids.slots_or_null();
+        view_ = {values_.data(), start_.data(), k_, d_, count_, slots, nullptr};
+        if (centroids.sparse()) layout_ = Layout<R>(centroids.layout(), centre_, count_);
+    }
+
+    static std::shared_ptr<const Groups> of(const Centres<R>& centroids, bool dense,
+                                            const Threads& threads) {
+        return centroids.template laid_out<Groups>(dense, threads);
+    }
+    template <class Scan>
+    void compare(Scan& scan, Size g, const std::int32_t* picks, Size count) const {
+        scan.in_panel(panels(), g, picks, count);
+    }
+
+    Size count() const { return count_; }
+    bool dense() const { return dense_; }
+    const Panels<R>& panels() const { return view_; }
+    // The centre at a place of the layout, the group of a centre, how many centres a group has.
+    std::int32_t centre(Size place) const { return centre_[std::size_t(place)]; }
+    std::int32_t group(Size j) const { return group_[std::size_t(j)]; }
+    Size size(Size group) const { return last(group) - first(group); }
+    Size first(Size group) const { return places().panel(group).first; }
+    // Is centre j left out, as a copy of a lower one?
+    bool copy(Size j) const { return copy_[std::size_t(j)]; }
+
+    void update(const Centres<R>& centroids, const Threads& threads) {
+        if (version_ == centroids.version()) return;
+        copy_ = copies_of(centroids);
+        threads.ranges(count_, 1, [&](Size p, Size, int) { pack(centroids, p); });
+        if (centroids.sparse())
+            view_ = layout_.panels(centroids.sparse_master(), d_, centroids.frame(), start_.data(),
+                                   threads);
+        for (Size j = 0; j < k_; ++j) packed_[std::size_t(j)] = centroids.moves(j);
+        version_ = centroids.version();
+    }
+
+private:
+    Panels<R> places() const { return {nullptr, nullptr, k_, d_, count_}; }
+    Size last(Size p) const {
+        const auto panel = places().panel(p);
+        return std::min(k_, panel.first + panel.width());
+    }
+
+    void pack(const Centres<R>& centroids, Size p) {
+        const auto panel = places().panel(p);
+        const std::uint32_t* slot = view_.slots;
+        R* values = values_.data() + panel.first * d_;
+        for (Size place = panel.first; place < last(p); ++place) {
+            const Size j = centre(place);
+            start_[std::size_t(place)] =
+                copy(j) ? std::numeric_limits<R>::infinity() : centroids.start()[j];
+            if (packed_[std::size_t(j)] == centroids.moves(j)) continue;
+            if (centroids.sparse()) {
+                layout_.outdate(place);
+                continue;
+            }
+            R* lane = values + (place - panel.first);
+            centroids.for_values(j, [&](Size f, R c) {
+                lane[(slot ? Size(slot[f]) : f) * panel.width()] =
+                    Layout<R>::packed(centroids.frame(), f, c);
+            });
+        }
+    }
+
+    // A few coordinates of each centre that tell neighbours: the features themselves, or sums of
+    // them with random signs.
+    void sketch(const Centres<R>& centroids) {
+        width_ = std::min<Size>(d_, 64);
+        sketch_.assign(std::size_t(k_ * width_), 0.0);
+        const Frame<R>& frame = centroids.frame();
+        for (Size j = 0; j < k_; ++j)
+            centroids.for_values(j, [&](Size f, R c) {
+                const std::uint32_t hash = std::uint32_t(f) * 0x9e3779b1u;
+                const Size at = d_ == width_ ? f : Size(hash >> 8) % width_;
+                if (!frame.shift.empty()) c -= frame.shift[std::size_t(f)];
+                const double value = double(c) * frame.scale();
+                sketch_[std::size_t(j * width_ + at)] += hash >> 31 ? -value : value;
+            });
+    }
+
+    // Orders the centres of groups [begin, end) so that each group has neighbours.
+    void bisect(Size begin, Size end) {
+        auto* from = centre_.data() + first(begin);
+        auto* to = centre_.data() + last(end - 1);
+        if (end - begin == 1) {
+            std::sort(from, to);
+            return;
+        }
+        const Size middle = begin + (end - begin) / 2;
+        const std::vector<double> along = spread(from, to);
+        std::nth_element(from, centre_.data() + first(middle), to, [&](auto a, auto b) {
+            const double x = along[std::size_t(a)], y = along[std::size_t(b)];
+            return x < y || (x == y && a < b);
+        });
+        bisect(begin, middle);
+        bisect(middle, end);
+    }
+
+    // Where each of these centres lies in the direction of their largest spread (power iteration).
+    std::vector<double> spread(const std::int32_t* from, const std::int32_t* to) const {
+        const std::size_t w = std::size_t(width_);
+        std::vector<double> mean(w), axis(w), next(w), along(std::size_t(k_), 0.0);
+        for (const auto* j = from; j != to; ++j)
+            for (std::size_t f = 0; f < w; ++f)
+                mean[f] += sketch_[std::size_t(*j) * w + f] / double(to - from);
+        for (std::size_t f = 0; f < w; ++f) axis[f] = 1 + double(f * 37 % 101) / 101;
+        for (int step = 0; step < 8; ++step) {
+            std::fill(next.begin(), next.end(), 0.0);
+            for (const auto* j = from; j != to; ++j) {
+                const double* at = sketch_.data() + std::size_t(*j) * w;
+                double dot = 0;
+                for (std::size_t f = 0; f < w; ++f) dot += (at[f] - mean[f]) * axis[f];
+                for (std::size_t f = 0; f < w; ++f) next[f] += dot * (at[f] - mean[f]);
+                along[std::size_t(*j)] = dot;
+            }
+            double largest = 0;
+            for (const double x : next) largest = std::max(largest, std::abs(x));
+            if (!(largest > 0)) break;
+            for (std::size_t f = 0; f < w; ++f) axis[f] = next[f] / largest;
+        }
+        return along;
+    }
+
+    Size k_, d_, count_;
+    bool dense_;
+    Size version_ = -1;
+    std::vector<std::int32_t> centre_, group_;
+    std::vector<char> copy_;
+    std::vector<Size> packed_;  // moves of the centre that the layout has
+    std::vector<R> start_;
+    AlignedVector<R> values_;
+    Layout<R> layout_;  // of sparse centres
+    Panels<R> view_;
+    Size width_ = 0;
+    std::vector<double> sketch_;
+};
+
+}  // namespace exactmeans

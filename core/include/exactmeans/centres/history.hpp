@@ -1,0 +1,246 @@
+// Centres as they were at the last pass over CSR rows, and what became of them since.
+//
+// Between two passes many centres stay where they are, and most others go a little way. Scores with
+// the first do not change. Of the others each feature has the most by which it fell and rose in any
+// of a group of them: sums of that over a row bound what its scores may have lost and gained.
+// docs/numerics.md ("Centres that moved") derives the bounds.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/data/sparse_vector.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class CentreHistory {
+public:
+    explicit CentreHistory(const Centres<R>& centroids)
+        : k_(centroids.k()),
+          moved_(std::size_t(k_)),
+          moves_(std::size_t(k_), -1),
+          then_(std::size_t(k_)),
+          start_(std::size_t(k_)) {}
+    bool dense() const { return false; }
+
+    // Versions of the centres between which this is what changed; before the first there is none.
+    Size from() const { return from_; }
+    Size version() const { return version_; }
+    // Is there a table of it?
+    bool sifts() const { return sifts_; }
+    bool moved(Size j) const { return moved_[std::size_t(j)]; }
+
+    // Every block says how a pass over it went: its rows and their nonzeros, and how many rows got
+    // another label and had to be compared with all centres.
+    struct PassStats {
+        Size rows, nonzeros, changed, left;
+    };
+    void tell(const PassStats& block) const {
+        const std::lock_guard lock(told_mutex_);
+        told_.rows += block.rows;
+        told_.nonzeros += block.nonzeros;
+        told_.changed += block.changed;
+        told_.left += block.left;
+    }
+
+protected:
+    const Size k_;
+    bool sifts_ = false;
+
+    // How far a centre went: the length of the part that lowers scores, and of the one that raises
+    // them.
+    struct Step {
+        double fall2 = 0, rise2 = 0;
+    };
+
+    PassStats told() { return std::exchange(told_, {}); }
+
+    // Begins an update; false if there is nothing to do. Until finish(), no version is known: after
+    // an update that was cut short, every centre counts as moved from an unknown place.
+    bool begin(const Centres<R>& centroids) {
+        if (version_ == centroids.version()) return false;
+        if (version_ < 0) std::fill(moves_.begin(), moves_.end(), Size(-1));
+        from_ = version_ < 0 ? -1 : remembered_;
+        version_ = remembered_ = -1;
+        return true;
+    }
+    void finish(const Centres<R>& centroids) { version_ = centroids.version(); }
+    std::vector<Size> moved_centres(const Centres<R>& centroids) {
+        std::vector<Size> moved;
+        for (Size j = 0; j < k_; ++j) {
+            moved_[std::size_t(j)] = moves_[std::size_t(j)] != centroids.moves(j) ||
+                                     start_[std::size_t(j)] != centroids.start()[j];
+            if (moved_[std::size_t(j)]) moved.push_back(j);
+        }
+        return moved;
+    }
+    // The centres as they were.
+    const std::vector<SparseVector<R>>& then() const { return then_; }
+    void remember(const Centres<R>& centroids, const std::vector<Size>& moved,
+                  const Threads& threads) {
+        threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
+            const Size j = moved[std::size_t(m)];
+            if (moves_[std::size_t(j)] == centroids.moves(j)) return;
+            if (centroids.sparse())
+                then_[std::size_t(j)] = centroids.sparse_master(j);
+            else
+                then_[std::size_t(j)] = centroids.nonzeros(j);
+            moves_[std::size_t(j)] = centroids.moves(j);
+        });
+        std::copy_n(centroids.start(), k_, start_.begin());
+        remembered_ = centroids.version();
+    }
+    // By how much the start of a centre's scores rose.
+    double started(const Centres<R>& centroids, Size j) const {
+        return double(centroids.start()[j]) - double(start_[std::size_t(j)]);
+    }
+
+    // How far each of those that moved went.
+    std::vector<Step> compare(const Centres<R>& centroids, const std::vector<Size>& moved,
+                              const Threads& threads) const {
+        std::vector<Step> steps(moved.size());
+        threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
+            const Size j = moved[std::size_t(m)];
+            SparseVector<R> buffer;
+            Place at;
+            Step step;
+            walk(centroids, j, centroids.nonzeros(j, buffer), at, centroids.d(),
+                 [&](Size, double by) {
+                     const double fall = std::min(by, 0.0), rise = std::max(by, 0.0);
+                     step.fall2 += fall * fall;
+                     step.rise2 += rise * rise;
+                 });
+            steps[std::size_t(m)] = step;
+        });
+        return steps;
+    }
+    // Calls write(f, most) for each feature, where most[g] is the most by which a centre of group g
+    // fell since then, and most[Groups + g] by which it rose, in first halves of float32s; group(m)
+    // is that of moved[m], negative if it is left out. Returns what underflow of an entry does.
+    template <int Groups, class Group, class Write>
+    double tabulate(const Centres<R>& centroids, const std::vector<Size>& moved, Group group,
+                    const Threads& threads, Write write) {
+        constexpr std::size_t width = 2 * Groups;
+        const Size d = centroids.d(), range = d / threads.n_jobs + 1;
+        most_.resize(std::size_t(d) * width);
+        std::vector<SparseVector<R>> made(centroids.sparse() ? 0 : moved.size());
+        for (std::size_t m = 0; m < made.size(); ++m) made[m] = centroids.nonzeros(moved[m]);
+        std::vector<double> largest_of(static_cast<std::size_t>(threads.n_jobs), 0x1p-60);
+        threads.ranges(d, range, [&](Size begin, Size end, int worker) {
+            double largest = largest_of[std::size_t(worker)];  // of its own: threads share a line
+            const auto now = [&](std::size_t m) -> const SparseVector<R>& {
+                return made.empty() ? centroids.sparse_master(moved[m]) : made[m];
+            };
+            std::vector<Place> at(moved.size());
+            for (std::size_t m = 0; m < moved.size(); ++m)
+                at[m] = {first(then_[std::size_t(moved[m])], begin), first(now(m), begin)};
+            // A block of features stays in the first cache.
+            for (Size past; begin < end; begin = past) {
+                past = std::min(end, begin + Size(0x2000 / width));
+                std::fill(most_.begin() + begin * Size(width), most_.begin() + past * Size(width),
+                          0.0f);
+                for (std::size_t m = 0; m < moved.size(); ++m) {
+                    if (group(m) < 0) continue;
+                    float* const fallen = most_.data() + group(m);
+                    float* const risen = fallen + Groups;
+                    walk(centroids, moved[m], now(m), at[m], past, [&](Size f, double by) {
+                        const std::size_t row = std::size_t(f) * width;
+                        const float most = float(by * (1 + 0x1p-22));
+                        fallen[row] = std::max(fallen[row], -most);
+                        risen[row] = std::max(risen[row], most);
+                        largest = std::max(largest, std::abs(by));
+                    });
+                }
+            }
+            largest_of[std::size_t(worker)] = largest;
+        });
+        const double largest = *std::max_element(largest_of.begin(), largest_of.end());
+        // None is so small that kernels would meet numbers below the normal ones.
+        const float least = float(largest * 0x1p-24);
+        threads.ranges(d, range, [&](Size begin, Size end, int) {
+            std::uint16_t half[width];
+            for (Size f = begin; f < end; ++f) {
+                const float* const own = most_.data() + std::size_t(f) * width;
+                for (std::size_t g = 0; g < width; ++g)
+                    half[g] = half_above(std::max(own[g], least));
+                write(f, half);
+            }
+        });
+        return std::max(1.0, largest) * 0x1p-140;
+    }
+
+private:
+    // The first half of a float32 that is not below this one.
+    static std::uint16_t half_above(float x) {
+        return std::uint16_t((std::bit_cast<std::uint32_t>(x) + 0xffff) >> 16);
+    }
+
+    // How far a walk along a centre has come: in what it was, and in what it is.
+    struct Place {
+        Size then = 0, now = 0;
+    };
+    static Size first(const SparseVector<R>& vector, Size feature) {
+        return std::lower_bound(vector.feature.begin(), vector.feature.end(),
+                                std::uint32_t(feature)) -
+               vector.feature.begin();
+    }
+    // Calls visit(f, by) for the features before `past` of centre j, as it was or is now: by how
+    // much the packed value rose.
+    template <class Visit>
+    void walk(const Centres<R>& centroids, Size j, const SparseVector<R>& now, Place& at, Size past,
+              Visit visit) const {
+        if (moves_[std::size_t(j)] == centroids.moves(j)) return;  // its start alone is another
+        const Frame<R>& frame = centroids.frame();
+        if (frame.packs_as_is())
+            walk(then_[std::size_t(j)], now, at, past, visit,
+                 [](Size, R value) { return -double(value); });
+        else
+            walk(then_[std::size_t(j)], now, at, past, visit,
+                 [&](Size f, R value) { return double(Layout<R>::packed(frame, f, value)); });
+    }
+    template <class Visit, class Packed>
+    static void walk(const SparseVector<R>& then, const SparseVector<R>& now, Place& at, Size past,
+                     Visit visit, Packed packed) {
+        const std::uint32_t *const a = then.feature.data(), *const b = now.feature.data();
+        const Size na = then.size(), nb = now.size();
+        Size s = at.then, t = at.now;
+        const auto old = [&] { return packed(Size(a[s]), then.value[std::size_t(s)]); };
+        const auto is = [&] { return packed(Size(b[t]), now.value[std::size_t(t)]); };
+        while (s < na && t < nb && Size(std::min(a[s], b[t])) < past) {
+            // Lists are mostly alike: a branch that is foreseen waits for neither of them.
+            if (a[s] == b[t]) {
+                visit(Size(a[s]), is() - old());
+                ++s;
+                ++t;
+            } else if (a[s] < b[t]) {
+                visit(Size(a[s]), -old());
+                ++s;
+            } else {
+                visit(Size(b[t]), is());
+                ++t;
+            }
+        }
+        // Of one list nothing is left, or of either nothing before `past`.
+        for (; s < na && Size(a[s]) < past; ++s) visit(Size(a[s]), -old());
+        for (; t < nb && Size(b[t]) < past; ++t) visit(Size(b[t]), is());
+        at = {s, t};
+    }
+
+    std::vector<char> moved_;            // since the last pass, each centre
+    std::vector<Size> moves_;            // of each centre, when it was
+    std::vector<SparseVector<R>> then_;  // like this
+    std::vector<R> start_;               // and its scores started here
+    Size version_ = -1, remembered_ = -1, from_ = -1;
+    std::vector<float> most_;  // of each feature, while a table is made
+    mutable std::mutex told_mutex_;
+    mutable PassStats told_{};
+};
+
+}  // namespace exactmeans

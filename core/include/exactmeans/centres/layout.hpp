@@ -1,0 +1,303 @@
+// Panels of centres, as kernels read them, kept up to date with a master.
+//
+// Sparse centres have one of two layouts. Panels with a slot for every feature are the fastest
+// while they fit the caches. With many features, most of which few centres have, panels hold the
+// frequent ones only, and each of the others has a list of its centres: memory then follows the
+// nonzeros, and a row meets a rare feature's centres in place of all. Both give the same scores,
+// since what is left out of a sum is 0.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "exactmeans/base/aligned_vector.hpp"
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/data/sparse_vector.hpp"
+#include "exactmeans/kernels/panels.hpp"
+#include "exactmeans/numerics/frame.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class Layout {
+public:
+    // Sparse centres, in the precision of the layout or a wider one.
+    template <class M>
+    using Sparse = std::vector<SparseVector<M>>;
+
+    explicit Layout(Size k) : k_(k), stale_(std::size_t(k), 1) {}
+    // With the hints of another one, but sparse centres in this order, in so many panels.
+    Layout(const Layout& other, std::vector<std::int32_t> order, Size panels) : Layout(other.k_) {
+        slots_ = other.slots_;
+        asked_ = other.asked_;
+        room_ = other.room_;
+        order_ = std::move(order);
+        ordered_panels_ = panels;
+    }
+
+    // The centre at this place has moved. Without an order it is the centre of that number.
+    void outdate(Size place) { stale_[std::size_t(place)] = 1; }
+
+    // An order of features for panels that have all of them.
+    void set_slots(std::vector<std::uint32_t> slots) {
+        slots_ = std::move(slots);
+        std::fill(stale_.begin(), stale_.end(), char(1));
+    }
+    const std::uint32_t* slots_or_null() const { return slots_.empty() ? nullptr : slots_.data(); }
+    // Features of fewer centres than this are rare; 0: none is, negative: as it seems best.
+    void set_rare_below(Size centres) {
+        asked_ = centres;
+        rare_below_ = -1;
+        std::fill(stale_.begin(), stale_.end(), char(1));
+    }
+
+    // Panels with all features may take this many bytes.
+    void set_room(Size bytes) {
+        room_ = double(bytes);
+        rare_below_ = -1;
+        std::fill(stale_.begin(), stale_.end(), char(1));
+    }
+
+    double room() const { return room_; }
+    bool lists_rare_features() const { return asked_ > 0; }
+    // Should all features of sparse centres have slots, at this size of a value? Panels are fastest
+    // while they fit the caches, or if they are not mostly zeros, which fewer of small values must
+    // be while packing them anew does not count.
+    bool all_have_slots(Size d, Size nonzeros, std::size_t size) const {
+        const double values = double(padded<R>(k_)) * double(d), bytes = values * double(size),
+                     share = size < sizeof(float) && bytes <= 0x1p26 ? 0.01 : 0.02;
+        return bytes <= room_ &&
+               (bytes <= 0x1p25 || (double(nonzeros) >= share * values && bytes <= 0x1p29));
+    }
+
+    Panels<R> panels(const std::vector<R>& master, Size d, const Frame<R>& frame, const R* start,
+                     bool dense, const Threads& threads) {
+        const Size count = dense ? dense_panels<R>(k_) : csr_panels<R>(k_);
+        const std::uint32_t* slots = dense ? nullptr : slots_or_null();
+        const Panels<R> view = resize(d, start, count, slots);
+        const bool plain = frame.packs_as_is();
+        // Small ranges of features, so that the centres of a unit are read side by side.
+        const Size step = std::max<Size>(64, 16384 / std::max<Size>(1, k_));
+        if (any_stale())
+            threads.ranges(d, step, [&](Size begin, Size end, int) {
+                for_stale_units(view, 0, count, [&](const Panel& panel, Size j, Size some) {
+                    const R* centre = master.data() + j * d;
+                    for (Size f = begin; f < end; ++f) {
+                        R* to = lanes(panel, j, d, slots ? Size(slots[f]) : f);
+                        for (Size l = 0; plain && l < some; ++l) to[l] = -centre[l * d + f];
+                        for (Size l = 0; !plain && l < some; ++l)
+                            to[l] = packed(frame, f, centre[l * d + f]);
+                    }
+                });
+            });
+        std::fill(stale_.begin(), stale_.end(), char(0));
+        return view;
+    }
+
+    template <class M>
+    Panels<R> panels(const Sparse<M>& master, Size d, const Frame<M>& frame, const R* start,
+                     const Threads& threads) {
+        const Size stale = Size(std::count(stale_.begin(), stale_.end(), char(1)));
+        if (stale && (rare_below_ < 0 || 4 * stale >= k_)) choose(master, d);
+        const bool hybrid = rare_below_ > 0;
+        if (hybrid && stale) list_rare(master, d, frame, threads);
+        Panels<R> view = resize(hybrid ? frequent_ + 1 : d, start,
+                                order_.empty() ? csr_panels<R>(k_) : ordered_panels_,
+                                hybrid ? places_.data() : slots_or_null());
+        if (hybrid) view.postings = postings_.data();
+        if (stale)
+            threads.run(view.count, [&](Size p, int) {
+                for_stale_units(view, p, p + 1, [&](const Panel& panel, Size j, Size some) {
+                    pack(master, view, frame, panel, j, some);
+                });
+            });
+        std::fill(stale_.begin(), stale_.end(), char(0));
+        return view;
+    }
+
+    // Value c of feature f as panels have it. Scaling the centre by the square of the scale is
+    // scaling row and centre: the product is the same number.
+    static R packed(const Frame<R>& frame, Size f, R c) {
+        if (frame.packs_as_is()) return -c;
+        if (!frame.shift.empty()) c -= frame.shift[std::size_t(f)];
+        const int by = 2 * frame.exponent + frame.packing;
+        return by ? R(-std::ldexp(double(c), by)) : -c;
+    }
+
+private:
+    using Panel = typename Panels<R>::Panel;
+
+    bool any_stale() const {
+        return std::find(stale_.begin(), stale_.end(), char(1)) != stale_.end();
+    }
+
+    Panels<R> resize(Size d, const R* start, Size count, const std::uint32_t* slots) {
+        const std::size_t size = std::size_t(padded<R>(k_) * d);
+        if (values_.size() != size || count_ != count || used_ != slots) {
+            values_.assign(size, R(0));
+            std::fill(stale_.begin(), stale_.end(), char(1));
+            count_ = count;
+            used_ = slots;
+        }
+        return {values_.data(), start, k_, d, count, slots, nullptr};
+    }
+
+    // Calls fn(panel, j, count) for each unit of panels [from, to) that is out of date: `count`
+    // places from j on.
+    template <class Fn>
+    void for_stale_units(const Panels<R>& view, Size from, Size to, Fn fn) const {
+        for (Size p = from; p < to; ++p) {
+            const Panel panel = view.panel(p);
+            const Size past = std::min(k_, panel.first + panel.width());
+            for (Size j = panel.first; j < past; j += unit_width<R>) {
+                const Size some = std::min(unit_width<R>, k_ - j);
+                const auto stale = stale_.begin() + j;
+                if (std::find(stale, stale + some, char(1)) != stale + some) fn(panel, j, some);
+            }
+        }
+    }
+
+    template <class M>
+    const SparseVector<M>& at(const Sparse<M>& master, Size place) const {
+        return master[std::size_t(order_.empty() ? place : order_[std::size_t(place)])];
+    }
+
+    // The slots of the sparse centres at places [j, j + some), which fill a unit.
+    template <class M>
+    void pack(const Sparse<M>& master, const Panels<R>& view, const Frame<M>& frame,
+              const Panel& panel, Size j, Size some) {
+        for (Size slot = 0; slot < view.d; ++slot) {
+            R* to = lanes(panel, j, view.d, slot);
+            std::fill(to, to + unit_width<R>, R(0));
+        }
+        for (Size l = 0; l < some; ++l) {
+            const SparseVector<M>& own = at(master, j + l);
+            for (std::size_t t = 0; t < own.feature.size(); ++t) {
+                const Size f = Size(own.feature[t]), slot = view.slots ? Size(view.slots[f]) : f;
+                if (slot < view.d)
+                    lanes(panel, j, view.d, slot)[l] = R(Layout<M>::packed(frame, f, own.value[t]));
+            }
+        }
+    }
+
+    // Decides which features are rare, from the centres as they are.
+    template <class M>
+    void choose(const Sparse<M>& master, Size d) {
+        Size nonzeros = 0;
+        for (const SparseVector<M>& centre : master) nonzeros += centre.size();
+        // What is rare may be a little out of date: lists have whatever has no slot.
+        if (rare_below_ >= 0 && 8 * std::abs(nonzeros - chosen_for_) <= chosen_for_) return;
+        const Size before = rare_below_,
+                   below = asked_ >= 0 ? asked_ : best_rare_below(d, nonzeros);
+        rare_below_ = -1;  // until the choice is complete
+        if (below > 0) {
+            find_frequent(master, d, below);
+            values_.clear();
+        } else if (before != 0) {
+            places_ = {};
+            postings_ = {};
+            values_.clear();
+        }
+        rare_below_ = below;
+        chosen_for_ = nonzeros;
+    }
+
+    Size best_rare_below(Size d, Size nonzeros) const {
+        if (all_have_slots(d, nonzeros, sizeof(R))) return 0;
+        // A centre's place in a list takes about as long as 64 bytes of lanes.
+        return std::max<Size>(2, k_ * Size(sizeof(R)) / 64);
+    }
+
+    // Slots for the features of enough centres, those of most of them first.
+    template <class M>
+    void find_frequent(const Sparse<M>& master, Size d, Size rare_below) {
+        if (d > largest_sparse_d) throw std::invalid_argument("X must have at most 2^31 columns");
+        places_.assign(std::size_t(d), 0u);
+        for (const SparseVector<M>& centre : master)
+            for (const std::uint32_t f : centre.feature) ++places_[f];
+        constexpr int magnitudes = 32;
+        Size first[magnitudes + 1] = {};
+        const auto magnitude = [&](std::uint32_t count) { return 32 - std::bit_width(count); };
+        for (const std::uint32_t count : places_)
+            if (Size(count) >= rare_below) ++first[magnitude(count) + 1];
+        for (int m = 0; m < magnitudes; ++m) first[m + 1] += first[m];
+        frequent_ = first[magnitudes];
+        for (std::uint32_t& place : places_)
+            place = Size(place) >= rare_below ? std::uint32_t(first[magnitude(place)]++) : no_slot;
+    }
+
+    // Lists the centres of each feature that has no slot in the panels.
+    template <class M>
+    void list_rare(const Sparse<M>& master, Size d, const Frame<M>& frame, const Threads& threads) {
+        const std::uint32_t rare = std::uint32_t(frequent_ + 1);
+        const Size ranges = 8 * threads.n_jobs, step = d / ranges + 1;
+        const auto for_range = [&](Size begin, Size end, auto fn) {
+            for (Size j = 0; j < k_; ++j) {
+                const SparseVector<M>& own = at(master, j);
+                const auto from =
+                    std::lower_bound(own.feature.begin(), own.feature.end(), std::uint32_t(begin));
+                for (std::size_t t = std::size_t(from - own.feature.begin());
+                     t < own.feature.size() && Size(own.feature[t]) < end; ++t)
+                    if (places_[own.feature[t]] >= rare) fn(j, own.feature[t], own.value[t]);
+            }
+        };
+        std::vector<Size> total(static_cast<std::size_t>(ranges + 1));
+        threads.ranges(d, step, [&](Size begin, Size end, int) {
+            Size& own = total[std::size_t(begin / step) + 1];
+            for (Size f = begin; f < end; ++f)
+                if (places_[std::size_t(f)] >= rare) places_[std::size_t(f)] = rare;
+            for_range(begin, end, [&](Size, std::uint32_t f, M) {
+                ++places_[f];
+                ++own;
+            });
+        });
+        for (std::size_t r = 1; r < total.size(); ++r) total[r] += total[r - 1];
+        if (total.back() + rare >= Size(no_slot))
+            throw std::invalid_argument("centres must have fewer than 2^32 nonzeros");
+        postings_.resize(std::size_t(total.back()));
+        threads.ranges(d, step, [&](Size begin, Size end, int) {
+            std::vector<std::uint32_t> next(static_cast<std::size_t>(end - begin));
+            std::uint32_t at = std::uint32_t(total[std::size_t(begin / step)]);
+            for (Size f = begin; f < end; ++f) {
+                std::uint32_t& place = places_[std::size_t(f)];
+                if (place < rare) continue;
+                const std::uint32_t count = place - rare;
+                place = count ? rare + at : no_slot;
+                next[std::size_t(f - begin)] = at;
+                at += count;
+            }
+            for_range(begin, end, [&](Size j, std::uint32_t f, M value) {
+                postings_[next[std::size_t(Size(f) - begin)]++] = {
+                    std::uint32_t(j), R(Layout<M>::packed(frame, Size(f), value))};
+            });
+            for (Size f = begin; f < end; ++f)
+                if (places_[std::size_t(f)] >= rare && places_[std::size_t(f)] != no_slot)
+                    postings_[next[std::size_t(f - begin)] - 1].place |= Posting<R>::last;
+        });
+    }
+
+    // Where a panel keeps the unit of centre j in a slot.
+    R* lanes(const Panel& panel, Size j, Size d, Size slot) {
+        return values_.data() + panel.first * d + slot * panel.width() + (j - panel.first);
+    }
+
+    Size k_;
+    std::vector<std::int32_t> order_;  // the centre at each place; empty: ascending
+    Size ordered_panels_ = 0;
+    Size asked_ = -1;
+    double room_ = 0x1p62;
+    Size rare_below_ = -1;                 // not chosen yet
+    Size chosen_for_ = 0;                  // nonzeros when it was
+    Size frequent_ = 0;                    // features with a slot of their own
+    Size count_ = 0;                       // panels, and
+    const std::uint32_t* used_ = nullptr;  // slots, that the values stand in
+    std::vector<std::uint32_t> slots_, places_;
+    std::vector<Posting<R>> postings_;
+    AlignedVector<R> values_;
+    std::vector<char> stale_;  // centres that the panels do not have yet
+};
+
+}  // namespace exactmeans

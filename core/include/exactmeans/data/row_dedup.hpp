@@ -1,0 +1,120 @@
+// Rows that are equal bit for bit have equal scores, and so the same label for ever: one row of
+// each kind is compared with the centres, and all others take its label. Found by hashing, once
+// per fit; rows are read where they are.
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/data/rows.hpp"
+
+namespace exactmeans {
+
+struct Distinct {
+    std::vector<std::int32_t> first;  // the first row of each kind
+    std::vector<std::int32_t> kind;   // of every row
+
+    // Gives every row the label of its kind; returns how many are new.
+    Size spread(const std::int32_t* by_kind, std::int32_t* labels, const Threads& threads) const {
+        std::vector<Size> changed(static_cast<std::size_t>(threads.n_jobs), 0);
+        threads.ranges(Size(kind.size()), 16384, [&](Size begin, Size end, int worker) {
+            Size differ = 0;
+            for (Size i = begin; i < end; ++i) {
+                const std::int32_t label = by_kind[kind[std::size_t(i)]];
+                differ += labels[i] != label;
+                labels[i] = label;
+            }
+            changed[std::size_t(worker)] += differ;
+        });
+        Size all = 0;
+        for (const Size some : changed) all += some;
+        return all;
+    }
+};
+
+template <class R>
+class RowDedup {
+public:
+    explicit RowDedup(const DenseRows<R>& x) : x_(x) {}
+
+    // Nothing, unless at least a quarter of the rows are copies of others. A few rows in equal
+    // steps tell whether it is worth looking at all of them.
+    std::unique_ptr<Distinct> find(const Threads& threads) const {
+        constexpr Size most = std::numeric_limits<std::int32_t>::max();
+        if (x_.n < 2 || x_.n > most) return nullptr;
+        constexpr Size sample = 4096;
+        if (x_.n > 2 * sample) {
+            const auto some = kinds(sample, x_.n / sample, threads);
+            if (8 * Size(some->first.size()) > 7 * sample) return nullptr;
+        }
+        auto all = kinds(x_.n, 1, threads);
+        if (4 * Size(all->first.size()) > 3 * x_.n) return nullptr;
+        all->first.shrink_to_fit();
+        return all;
+    }
+
+private:
+    // The kinds of rows 0, step, 2 step ... The table is filled in their order, so that numbers of
+    // kinds do not depend on threads.
+    std::unique_ptr<Distinct> kinds(Size count, Size step, const Threads& threads) const {
+        std::vector<std::uint64_t> hashes(static_cast<std::size_t>(count));
+        threads.ranges(count, 1024, [&](Size begin, Size end, int) {
+            for (Size t = begin; t < end; ++t) hashes[std::size_t(t)] = hash(t * step);
+        });
+        const int bits = std::bit_width(std::size_t(2 * count));
+        std::vector<std::int32_t> table(std::size_t(1) << bits, -1);
+        auto found = std::make_unique<Distinct>();
+        found->kind.resize(std::size_t(count));
+        Threads{1, threads.poll}.ranges(count, 16384, [&](Size begin, Size end, int) {
+            for (Size t = begin; t < end; ++t) {
+                const std::uint64_t own = hashes[std::size_t(t)];
+                std::size_t at = own >> (64 - bits);
+                for (; table[at] >= 0; at = (at + 1) & (table.size() - 1)) {
+                    const Size like = found->first[std::size_t(table[at])];
+                    if (hashes[std::size_t(like)] == own && same(like * step, t * step)) break;
+                }
+                if (table[at] < 0) {
+                    table[at] = std::int32_t(found->first.size());
+                    found->first.push_back(std::int32_t(t));
+                }
+                found->kind[std::size_t(t)] = table[at];
+            }
+        });
+        return found;
+    }
+
+    std::uint64_t hash(Size i) const {
+        std::uint64_t odd = 0x9e3779b97f4a7c15u, even = 0xc2b2ae3d27d4eb4fu;
+        const R* row = x_.row(i);
+        Size f = 0;
+        for (; f + 1 < x_.d; f += 2) {
+            even = mixed(even, row[f * x_.col_stride]);
+            odd = mixed(odd, row[(f + 1) * x_.col_stride]);
+        }
+        if (f < x_.d) even = mixed(even, row[f * x_.col_stride]);
+        const std::uint64_t both = (even ^ (odd >> 29) ^ odd) * 0x9e3779b97f4a7c15u;
+        return both ^ (both >> 32);
+    }
+    static std::uint64_t mixed(std::uint64_t state, R value) {
+        using Bits = std::conditional_t<sizeof(R) == 4, std::uint32_t, std::uint64_t>;
+        state = (state ^ std::bit_cast<Bits>(value)) * 0xff51afd7ed558ccdu;
+        return state ^ (state >> 32);
+    }
+
+    bool same(Size a, Size b) const {
+        const R *one = x_.row(a), *other = x_.row(b);
+        if (x_.col_stride == 1) return !std::memcmp(one, other, std::size_t(x_.d) * sizeof(R));
+        for (Size f = 0; f < x_.d; ++f)
+            if (std::memcmp(one + f * x_.col_stride, other + f * x_.col_stride, sizeof(R)))
+                return false;
+        return true;
+    }
+
+    const DenseRows<R>& x_;
+};
+
+}  // namespace exactmeans

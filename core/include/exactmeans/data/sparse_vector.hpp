@@ -1,0 +1,262 @@
+// Sparse vectors, two of them side by side, and the pile on which many are added up.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "exactmeans/data/rows.hpp"
+
+namespace exactmeans {
+
+// Features are kept in 32 bits.
+inline constexpr Size largest_sparse_d = Size(1) << 31;
+
+// Features ascending; what is not listed is +0.
+template <class R>
+struct SparseVector {
+    std::vector<std::uint32_t> feature;
+    std::vector<R> value;
+
+    Size size() const { return Size(feature.size()); }
+    void clear() {
+        feature.clear();
+        value.clear();
+    }
+    void push(Size f, R v) {
+        feature.push_back(std::uint32_t(f));
+        value.push_back(v);
+    }
+    R at(Size f) const {
+        const auto place = std::lower_bound(feature.begin(), feature.end(), std::uint32_t(f));
+        return place != feature.end() && Size(*place) == f
+                   ? value[std::size_t(place - feature.begin())]
+                   : R(0);
+    }
+    bool operator==(const SparseVector& other) const {
+        // Empty ones may have nowhere to look.
+        return feature == other.feature &&
+               (value.empty() ||
+                std::memcmp(value.data(), other.value.data(), value.size() * sizeof(R)) == 0);
+    }
+};
+
+// Calls visit(feature, index in a or -1, index in b or -1) for each feature that either list has.
+template <class Visit>
+void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b,
+                Visit visit) {
+    const Size na = Size(a.size()), nb = Size(b.size());
+    Size s = 0, t = 0;
+    while (s < na && t < nb) {
+        const std::uint32_t fa = a[std::size_t(s)], fb = b[std::size_t(t)];
+        // Lists are mostly alike: a branch that is foreseen waits for neither of them.
+        if (fa == fb) {
+            visit(fa, s++, t++);
+            continue;
+        }
+        const bool first = fa < fb;
+        visit(first ? fa : fb, first ? s : -1, first ? -1 : t);
+        s += first;
+        t += !first;
+    }
+    for (; s < na; ++s) visit(a[std::size_t(s)], s, Size(-1));
+    for (; t < nb; ++t) visit(b[std::size_t(t)], Size(-1), t);
+}
+
+// The value there, or 0: without a branch, since nothing foretells it.
+template <class T>
+T value_if(bool there, const T* value) {
+    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+    Bits bits;
+    std::memcpy(&bits, value, sizeof bits);
+    return std::bit_cast<T>(bits & (Bits(0) - Bits(there)));
+}
+
+// Features that are compared, and copied if both lists have them, at a time.
+inline constexpr Size alike = 8;
+template <class T>
+void copy_alike(const T* from, T* to) {
+    std::memcpy(to, from, std::size_t(alike) * sizeof(T));
+}
+// For places that overlap.
+template <class T>
+void move_alike(const T* from, T* to) {
+    T values[std::size_t(alike)];
+    copy_alike(from, values);
+    copy_alike(values, to);
+}
+// for_either for lists that are mostly alike, and visitors that put things into a list. same(place,
+// index in a, index in b) is for `alike` features that both have; one(place, feature, index in a,
+// is it there, index in b, is it there) for one that either has, where indexes are in range even if
+// it is not there, but for index 0 of an empty list. Returns the number of features.
+template <class Same, class One>
+Size for_either_alike(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b,
+                      Same same, One one) {
+    const Size na = Size(a.size()), nb = Size(b.size());
+    Size at = 0, s = 0, t = 0;
+    while (s + alike <= na && t + alike <= nb) {
+        const std::uint32_t *const fa = a.data() + s, *const fb = b.data() + t;
+        std::uint32_t bits = 0;
+        for (Size l = 0; l < alike; ++l) bits |= fa[l] ^ fb[l];
+        if (bits == 0) {
+            same(at, s, t);
+            at += alike;
+            s += alike;
+            t += alike;
+            continue;
+        }
+        // None of so many steps leads beyond the end of a list.
+        for (Size l = 0; l < alike; ++l) {
+            const std::uint32_t f = std::min(a[std::size_t(s)], b[std::size_t(t)]);
+            const bool in_a = a[std::size_t(s)] == f, in_b = b[std::size_t(t)] == f;
+            one(at++, f, s, in_a, t, in_b);
+            s += in_a;
+            t += in_b;
+        }
+    }
+    for (; s < na || t < nb; ++at) {
+        const bool in_a = t == nb || (s < na && a[std::size_t(s)] <= b[std::size_t(t)]);
+        const bool in_b = s == na || (t < nb && b[std::size_t(t)] <= a[std::size_t(s)]);
+        const std::uint32_t f = in_a ? a[std::size_t(s)] : b[std::size_t(t)];
+        one(at, f, std::min(s, std::max<Size>(na, 1) - 1), in_a,
+            std::min(t, std::max<Size>(nb, 1) - 1), in_b);
+        s += in_a;
+        t += in_b;
+    }
+    return at;
+}
+
+// Two sparse vectors laid side by side, over the features that either has. They must stay where
+// they are.
+template <class R>
+class AlignedPair {
+public:
+    AlignedPair(const SparseVector<R>& a, const SparseVector<R>& b)
+        : size_(a.size()),
+          feature_(a.feature.data()),
+          left_(a.value.data()),
+          right_(b.value.data()) {
+        if (a.feature != b.feature) merge(a, b);
+    }
+    Size size() const { return size_; }
+    const std::uint32_t* feature() const { return feature_; }
+    const R* left() const { return left_; }
+    const R* right() const { return right_; }
+
+private:
+    void merge(const SparseVector<R>& a, const SparseVector<R>& b) {
+        const std::size_t most = a.feature.size() + b.feature.size();
+        own_feature_ = std::make_unique_for_overwrite<std::uint32_t[]>(most);
+        own_values_ = std::make_unique_for_overwrite<R[]>(2 * most);
+        R *const left = own_values_.get(), *const right = left + most;
+        // Of an empty list there must be something to read, too.
+        const R none = 0;
+        const R* const a_value = a.size() ? a.value.data() : &none;
+        const R* const b_value = b.size() ? b.value.data() : &none;
+        size_ = for_either_alike(
+            a.feature, b.feature,
+            [&](Size at, Size s, Size t) {
+                copy_alike(a.feature.data() + s, own_feature_.get() + at);
+                copy_alike(a_value + s, left + at);
+                copy_alike(b_value + t, right + at);
+            },
+            [&](Size at, std::uint32_t f, Size s, bool in_a, Size t, bool in_b) {
+                own_feature_[std::size_t(at)] = f;
+                left[at] = value_if(in_a, a_value + s);
+                right[at] = value_if(in_b, b_value + t);
+            });
+        feature_ = own_feature_.get();
+        left_ = left;
+        right_ = right;
+    }
+
+    Size size_;
+    const std::uint32_t* feature_;
+    const R *left_, *right_;
+    std::unique_ptr<std::uint32_t[]> own_feature_;
+    std::unique_ptr<R[]> own_values_;
+};
+
+// A dense vector with a few words per feature, of which only what was touched is ever looked at.
+// Untouched pages of it are never backed by memory.
+class SparseAccumulator {
+public:
+    SparseAccumulator(Size d, int words)
+        : words_(words),
+          values_(static_cast<double*>(std::calloc(std::size_t(d * words), sizeof(double)))),
+          marks_(std::size_t(d / 64 + 1)),
+          tops_(marks_.size() / 64 + 1) {
+        if (!values_) throw std::bad_alloc();
+    }
+
+    // The words of feature f, to be added to.
+    double* at(Size f) {
+        std::uint64_t& mark = marks_[std::size_t(f >> 6)];
+        // Features that follow each other share a top, and would wait for each other there.
+        if (!mark) tops_[std::size_t(f >> 12)] |= std::uint64_t(1) << ((f >> 6) & 63);
+        mark |= std::uint64_t(1) << (f & 63);
+        return values_.get() + f * words_;
+    }
+    // Asks for them.
+    void prefetch(Size f) const { __builtin_prefetch(values_.get() + f * words_, 1); }
+    // Likewise, for reading.
+    const double* peek(Size f) const { return values_.get() + f * words_; }
+
+    // Does all of it stay at hand, whatever is touched?
+    bool fits_caches() const { return Size(marks_.size()) * 64 * words_ <= Size(1) << 17; }
+
+    // How many features were touched.
+    std::size_t count() const {
+        std::size_t sum = 0;
+        for (std::size_t top = 0; top < tops_.size(); ++top)
+            for (std::uint64_t left = tops_[top]; left; left &= left - 1)
+                sum += std::size_t(
+                    std::popcount(marks_[top * 64 + std::size_t(std::countr_zero(left))]));
+        return sum;
+    }
+
+    // Calls visit(feature, words) for all that was touched, ascending, and clears it.
+    template <class Visit>
+    void drain(Visit visit) {
+        // A known number of words is cleared without a loop.
+        if (words_ == 1)
+            drain_by(std::integral_constant<Size, 1>(), visit);
+        else if (words_ == 2)
+            drain_by(std::integral_constant<Size, 2>(), visit);
+        else
+            drain_by(words_, visit);
+    }
+
+private:
+    struct Free {
+        void operator()(double* p) const { std::free(p); }
+    };
+
+    template <class Words, class Visit>
+    void drain_by(Words words, Visit visit) {
+        for (std::size_t top = 0; top < tops_.size(); ++top) {
+            for (std::uint64_t some = std::exchange(tops_[top], 0); some; some &= some - 1) {
+                const std::size_t at = top * 64 + std::size_t(std::countr_zero(some));
+                double* const values = values_.get() + Size(at) * 64 * words;
+                for (std::uint64_t left = std::exchange(marks_[at], 0); left; left &= left - 1) {
+                    const Size l = std::countr_zero(left);
+                    visit(Size(at) * 64 + l, values + l * words);
+                    std::fill_n(values + l * words, Size(words), 0.0);
+                }
+            }
+        }
+    }
+
+    Size words_;
+    std::unique_ptr<double[], Free> values_;
+    std::vector<std::uint64_t> marks_, tops_;  // one bit per feature; one per word of those
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,102 @@
+// CSR rows feature by feature, in slabs of consecutive rows whose products with a point fit the
+// second-level cache. Memory: a copy of the entries with 16-bit row numbers, and d offsets per
+// slab.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/data/rows.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class TransposedRows {
+public:
+    // Entries of feature f are [offsets[f], offsets[f + 1]), in ascending order of rows.
+    struct Slab {
+        Size begin, end;
+        std::vector<std::uint32_t> offsets;
+        std::vector<std::uint16_t> row;
+        std::vector<R> value;
+
+        // Calls visit(p, f) for features[p] = f, one after the other. Their entries lie all over
+        // memory, so they are asked for ahead.
+        template <class Feature, class Visit>
+        void walk(const std::vector<Feature>& features, Visit visit) const {
+            const std::size_t count = features.size();
+            for (std::size_t p = 0; p < count; ++p) {
+                if (p + 2 * ahead < count)
+                    __builtin_prefetch(offsets.data() + features[p + 2 * ahead]);
+                if (p + ahead < count) prefetch(std::size_t(features[p + ahead]));
+                visit(p, std::size_t(features[p]));
+            }
+        }
+
+    private:
+        static constexpr std::size_t ahead = 8;
+        void prefetch(std::size_t f) const {
+            __builtin_prefetch(row.data() + offsets[f]);
+            __builtin_prefetch(value.data() + offsets[f]);
+        }
+    };
+
+    // Slabs are whole chunks of rows, small enough for the cache and for 16 bits, of one size so
+    // that threads finish together, but large enough that offsets do not outweigh entries.
+    template <class I>
+    TransposedRows(const CsrRows<R, I>& x, const Threads& threads) {
+        constexpr Size chunk = row_chunk, least = 4 * chunk, usual = 32 * chunk;
+        const Size few = std::max<Size>(4, (x.n + usual - 1) / usual);
+        slab_rows_ = std::max(least, ((x.n + few - 1) / few + chunk - 1) / chunk * chunk);
+        while (slab_rows_ <= usual && x.d * (x.n / slab_rows_) > 2 * x.nonzeros()) slab_rows_ *= 2;
+        slabs_.resize(std::size_t((x.n + slab_rows_ - 1) / slab_rows_));
+        threads.run(Size(slabs_.size()), [&](Size s, int) {
+            const Size begin = s * slab_rows_;
+            fill(slabs_[std::size_t(s)], x, begin, std::min(x.n, begin + slab_rows_));
+        });
+    }
+
+    Size slab_rows() const { return slab_rows_; }
+    const std::vector<Slab>& slabs() const { return slabs_; }
+
+private:
+    template <class I>
+    static void fill(Slab& slab, const CsrRows<R, I>& x, Size begin, Size end) {
+        slab.begin = begin;
+        slab.end = end;
+        const Size entries = x.offsets[end] - x.offsets[begin];
+        if (entries > Size(std::numeric_limits<std::uint32_t>::max()))
+            throw std::invalid_argument("X has too many entries in consecutive rows");
+        slab.offsets.assign(std::size_t(x.d + 2), 0);
+        slab.row.resize(std::size_t(entries));
+        slab.value.resize(std::size_t(entries));
+        const SparseRow<R, I> all{x.indices + x.offsets[begin], x.data + x.offsets[begin], entries};
+        const PrefetchCursor soon(all);
+        for (Size t = 0; t < entries; ++t) {
+            __builtin_prefetch(slab.offsets.data() + soon.feature(t) + 2, 1);
+            ++slab.offsets[std::size_t(all.index[t]) + 2];
+        }
+        for (std::size_t f = 2; f < slab.offsets.size(); ++f)
+            slab.offsets[f] += slab.offsets[f - 1];
+        for (Size i = begin; i < end; ++i) {
+            const auto row = x.row(i);
+            const PrefetchCursor next(x, row);
+            for (Size t = 0; t < row.nonzeros; ++t) {
+                __builtin_prefetch(slab.offsets.data() + next.feature(t) + 1, 1);
+                // One behind: when all is filled, it stands where the feature begins.
+                const std::uint32_t at = slab.offsets[std::size_t(row.index[t]) + 1]++;
+                slab.row[at] = std::uint16_t(i - begin);
+                slab.value[at] = row.value[t];
+            }
+        }
+    }
+
+    Size slab_rows_ = 0;
+    std::vector<Slab> slabs_;
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,73 @@
+// Sums, norms and means of single vectors, compiled once per instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "exactmeans/data/rows.hpp"
+
+namespace exactmeans {
+
+// A sum of squares or products to twice the precision of a double: high + low.
+struct SquareSum {
+    double high, low;
+    double value() const { return high + low; }
+};
+
+// A sparse centre's way to its mean: the scatter that it explained, the squared step, and the
+// squared norm of the mean.
+struct ListedUpdate {
+    double explained, step2;
+    SquareSum square_sum;
+};
+
+// `shift` may be null in all of these; `scale` is a power of two. "Listed" vectors name n features
+// and are 0 elsewhere.
+template <class R>
+struct VectorKernels {
+    // Are all of them finite? Raises `largest` to the largest |x|, and bounds[f] to |factor x|.
+    bool (*sizes)(const R* x, Size d, double factor, double& largest, double* bounds);
+    // sum of ((x - shift) scale)^2
+    SquareSum (*square_sum)(const R* x, const R* shift, Size d, double scale);
+    // sum of ((x - c) scale)^2, compensated
+    double (*distance2)(const R* x, const R* c, Size d, double scale);
+    double (*distance2_double)(const R* x, const double* c, Size d, double scale);
+    // sum of ((x - c)^2 - c^2) scale^2 over the n stored entries of a CSR row, compensated
+    SquareSum (*stored_distance2)(const R* x, const double* c, Size n, double scale);
+    // sum of x c scale over n entries, compensated
+    SquareSum (*product)(const R* x, const double* c, Size n, double scale);
+    // sum of (((a - shift) - (b - shift)) scale)^2
+    double (*step2)(const R* a, const R* b, const R* shift, Size d, double scale);
+    // sum of (c - o) (2 (s - weight o) - weight (c - o)), all scaled, with s = high + low; low may
+    // be null
+    double (*explained)(const R* centre, const double* high, const double* low,
+                        const double* origin, Size d, double weight, double scale,
+                        double sum_scale);
+    // the same of listed vectors, about 0
+    SquareSum (*listed_square_sum)(const std::uint32_t* feature, const R* x, Size n, double scale);
+    double (*listed_step2)(const std::uint32_t* feature, const R* a, const R* b, Size n,
+                           double scale);
+    double (*listed_explained)(const std::uint32_t* feature, const R* centre, const double* high,
+                               const double* low, Size n, double weight, double scale,
+                               double sum_scale);
+    // listed_explained of `from`, listed_step2 and listed_square_sum of `to`
+    ListedUpdate (*listed_update)(const std::uint32_t* feature, const R* from, const R* to,
+                                  const double* high, const double* low, Size n, double weight,
+                                  double scale, double sum_scale);
+    // Does weight x scale fit its first words? magic[w * columns + f], or [w * columns] for a
+    // single column
+    bool (*fits_words)(const R* x, const double* magic, Size columns, int words, double weight,
+                       double scale, Size d);
+    // sum += factor x, in one word; or weight x scale cut into two words at magic[f * magic_step]
+    void (*add_row)(double* sum, const R* x, double factor, Size d);
+    void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step,
+                     double weight, double scale, Size d);
+    void (*to_float32)(const R* x, Size n, float* out);
+    // (high + low) / (weight + weight_error) * back; low may be null
+    void (*mean)(const double* high, const double* low, double weight, double weight_error,
+                 double back, Size d, R* out);
+};
+
+template <class R>
+const VectorKernels<R>& vector_kernels();
+
+}  // namespace exactmeans

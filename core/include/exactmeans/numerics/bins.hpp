@@ -1,0 +1,112 @@
+// Why sums of rows do not depend on their order. Every value of a column is cut into a few words,
+// each a multiple of a power of two so coarse that sums of n of them fit the 53 bits of a double:
+// no addition of words ever rounds. (The idea is that of pre-rounded, "binned" summation: Demmel &
+// Nguyen 2013.) For most real data one word is enough, and then an exact sum is nothing but a sum
+// of doubles. Derivation: docs/numerics.md.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "exactmeans/data/rows.hpp"
+#include "exactmeans/kernels/vectors.hpp"
+
+namespace exactmeans {
+
+// Sums of up to n values v with |v| <= bound, per column or for all columns alike.
+class Bins {
+public:
+    // bounds: the largest |value| of each column, or one entry for all columns.
+    Bins(std::vector<double> bounds, Size n) : bounds_(std::move(bounds)) {
+        int bits = 3;  // splitting needs two bits of room beyond the count
+        while (bits < 62 && (Size(1) << bits) < n) ++bits;
+        count_bits_ = bits;
+        int top;
+        std::frexp(*std::max_element(bounds_.begin(), bounds_.end()), &top);
+        // Sums beyond the range of doubles are kept on a smaller scale; nothing else is, since that
+        // costs low bits.
+        exponent_ = std::min(0, 1020 - top - count_bits_);
+        scale_ = std::ldexp(1.0, exponent_);
+        set_words(1);
+    }
+
+    int words() const { return words_; }
+    int count_bits() const { return count_bits_; }  // a grid for 2^count_bits values is this one
+    int exponent() const { return exponent_; }
+    double scale() const { return scale_; }
+    bool per_column() const { return bounds_.size() != 1; }
+    const std::vector<double>& bounds() const { return bounds_; }
+
+    void set_words(int words) {
+        words_ = words;
+        const std::size_t columns = bounds_.size();
+        magic_.assign(columns * std::size_t(words - 1), 0.0);
+        for (std::size_t f = 0; f < columns; ++f)
+            for (int w = 0; w + 1 < words; ++w) magic_[std::size_t(w) * columns + f] = magic(f, w);
+    }
+
+    // Adding and subtracting this constant rounds a value to a multiple of word w's unit.
+    double magic(std::size_t column, int w) const {
+        int top;
+        std::frexp(bounds_[column] * scale_, &top);  // |v| < 2^top
+        // Word w takes what word w - 1 left: at most half of that word's unit.
+        int unit = top + count_bits_ - 53;
+        for (int t = 0; t < w; ++t) unit = unit - 1 + count_bits_ - 53;
+        return std::ldexp(1.5, unit + 52);
+    }
+
+    // Magic constants of word w < words() - 1: one per column, or a single one when !per_column().
+    const double* magic_row(int w) const { return magic_.data() + std::size_t(w) * bounds_.size(); }
+
+private:
+    std::vector<double> bounds_;
+    std::vector<double> magic_;
+    int exponent_ = 0;  // values are multiplied by 2^exponent first
+    double scale_ = 1;
+    int count_bits_ = 0;
+    int words_ = 1;
+};
+
+// What a row adds to its centre's sum: pull * x, rounded once to double, on the grid's scale.
+inline double contribution(double pull, double value, double scale) { return pull * value * scale; }
+
+// How many words rows [begin, end) need, at least `words`, so that nothing is left after the last
+// one.
+template <class Rows>
+int words_needed(const Rows& x, const Bins& grid, Size begin, Size end, int words = 1) {
+    using R = typename Rows::Real;
+    constexpr int most =
+        66;  // doubles have 2098 binary places; a word takes at least 32 up to n = 2^21
+    const Size columns = Size(grid.bounds().size());
+    std::vector<double> magic;
+    const auto extend = [&] {
+        for (Size w = Size(magic.size()) / columns; w < words; ++w)
+            for (Size f = 0; f < columns; ++f) magic.push_back(grid.magic(std::size_t(f), int(w)));
+    };
+    extend();
+    std::vector<R> packed;
+    for (Size i = begin; i < end; ++i) {
+        const R* values;
+        Size count = x.d;
+        if constexpr (is_dense<Rows>) {
+            values = x.row(i);
+            if (x.col_stride != 1) {
+                packed.resize(std::size_t(x.d));
+                for (Size f = 0; f < x.d; ++f) packed[std::size_t(f)] = x.at(i, f);
+                values = packed.data();
+            }
+        } else {
+            values = x.row(i).value;
+            count = x.row(i).nonzeros;
+        }
+        while (words < most && !vector_kernels<R>().fits_words(values, magic.data(), columns, words,
+                                                               x.pull(i), grid.scale(), count)) {
+            ++words;
+            extend();
+        }
+    }
+    return words;
+}
+
+}  // namespace exactmeans

@@ -1,0 +1,83 @@
+// Certain bounds from computed scores, and the test that allows pruning. Without the slack, rows
+// near a tie get other labels than plain Lloyd gives them. The derivation is in docs/numerics.md
+// ("Bounds").
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "exactmeans/kernels/scores.hpp"
+
+namespace exactmeans {
+
+class Slack {
+public:
+    // terms: length of the multiply-add chain of a row (features, or stored nonzeros), of d
+    // features in all. norm_terms: roundings in half the centre's squared norm. Everything is on
+    // the frame's scale.
+    template <class R>
+    static Slack of(Size terms, Size d, Size norm_terms, int exponent) {
+        constexpr double unit = 0.5 * double(std::numeric_limits<R>::epsilon());
+        constexpr double tiny = double(std::numeric_limits<R>::denorm_min());
+        const bool cut = sizeof(R) < sizeof(double) && terms > longest_chain;
+        const double roundings = double(cut ? chain_piece + 2 : terms) + double(norm_terms) + 11;
+        Slack slack;
+        slack.gamma_ = roundings * unit / (1 - roundings * unit);
+        slack.absolute_ = 4 * (double(terms) + double(d) + 4) * tiny;
+        // Scaled centres may lose bits to underflow; a row multiplies what was lost.
+        slack.lost_ = exponent ? 4 * double(terms) * tiny * std::ldexp(1.0, -exponent) : 0.0;
+        return slack;
+    }
+
+    // For a row that is a direction, at distances from unit vectors: its norm counts as 1, and what
+    // underflows counts by the length of the row as scores see it. Where that is not below
+    // rounding, nothing may be pruned.
+    template <class R>
+    static Slack directed(Size terms, Size d, double length, int packing) {
+        constexpr double unit = 0.5 * double(std::numeric_limits<R>::epsilon());
+        constexpr double tiny = double(std::numeric_limits<R>::denorm_min());
+        Slack slack = of<R>(terms, d, 1, 0);
+        const double lost = packing ? 4 * double(terms) * tiny * std::ldexp(1.0, -packing) : 0.0;
+        if (!(slack.absolute_ / length + lost <= unit))
+            slack.gamma_ = std::numeric_limits<double>::infinity();
+        slack.absolute_ = unit;
+        return slack;
+    }
+
+    // The derivation holds up to here; beyond it, nothing may be pruned.
+    bool holds() const { return gamma_ <= 0.003; }
+    double gamma() const { return gamma_; }
+    // What underflow may add to a squared distance of a row of this norm.
+    double underflow(double norm) const { return absolute_ + lost_ * norm; }
+
+    // The distance to a centre of computed score s is certainly not above (below) this; norm2 =
+    // |x|^2.
+    double upper(double score, double norm2) const {
+        const double d2 = std::max(0.0, norm2 + 2 * score), norm = std::sqrt(norm2);
+        return std::sqrt(d2 + 4 * gamma_ * square(norm + std::sqrt(d2)) + underflow(norm)) * up;
+    }
+    double lower(double score, double norm2) const {
+        const double d2 = std::max(0.0, norm2 + 2 * score), norm = std::sqrt(norm2);
+        const double low2 = d2 - 4 * gamma_ * square(norm + std::sqrt(d2)) - underflow(norm);
+        return low2 > 0 ? std::sqrt(low2) * down : 0.0;
+    }
+
+    // Is a centre at least `far` away certain to get a higher computed score than one at most
+    // `near` away?
+    bool apart(double far, double near, double norm2) const {
+        const double norm = std::sqrt(norm2);
+        return far * far * down >
+               near * near + 7 * gamma_ * square(norm + near) + 2 * underflow(norm);
+    }
+
+    // A few float64 roundings.
+    static constexpr double up = 1 + 0x1p-49, down = 1 - 0x1p-49;
+
+private:
+    static double square(double x) { return x * x; }
+
+    double gamma_ = 0, absolute_ = 0, lost_ = 0;
+};
+
+}  // namespace exactmeans

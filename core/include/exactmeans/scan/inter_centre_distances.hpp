@@ -1,0 +1,135 @@
+// Distances between centres, from below. If a row is at most u away from centre c, it is at least
+// |c - z| - u away from any other centre z: a bound that takes no memory per row, that does not
+// wear off when far centres move, and that holds in the first pass already (Elkan 2003, lemma 1).
+//
+// Centres are compared with each other as rows are with centres, through the same kernels and with
+// the same slack.
+#pragma once
+
+#include <numeric>
+#include <vector>
+
+#include "exactmeans/kernels/bounds.hpp"
+#include "exactmeans/scan/scan.hpp"
+
+namespace exactmeans {
+
+// It takes k^2 products, which must be little beside a pass; and directions are hardly ever near
+// enough to their own centre for it to help.
+template <class Rows>
+bool gaps_pay(const Rows& x, Size k) {
+    return is_dense<Rows> && !x.norms && 16 * k <= x.n;
+}
+
+// The centres as rows of their own.
+template <class R>
+class CentreRows {
+public:
+    CentreRows(const Centres<R>& centroids, double unit, const Threads& threads)
+        : rows_{centroids.master(), centroids.k(), centroids.d(), centroids.d()},
+          work_(rows_, centroids, nullptr, slacks_),
+          ids_(std::size_t(centroids.k())) {
+        work_.look_at_rows(threads);
+        units_ = unit / slacks_.unit();
+        std::iota(ids_.begin(), ids_.end(), Size(0));
+    }
+    CentreRows(const CentreRows&) = delete;
+
+    Work<DenseRows<R>>& work() { return work_; }
+
+    // What centres begin, begin + 1 ... are away from those that they have these scores with, from
+    // below and in the unit of the rows.
+    void lower_bounds(Size begin, const std::vector<R>& score, std::vector<float>& far) const {
+        far.resize(score.size());
+        score_kernels<R>().lower_bounds(slacks_.scored(), ids_.data() + begin, score.data(),
+                                        Size(score.size()), far.data());
+        for (float& x : far)
+            x = x < unreachable ? round_down(std::min(double(x) * units_, double(farthest_bound)))
+                                : unreachable;
+    }
+
+private:
+    DenseRows<R> rows_;
+    RowSlacks<R> slacks_;
+    Work<DenseRows<R>> work_;
+    std::vector<Size> ids_;
+    double units_;
+};
+
+// How far each centre is from the nearest other.
+template <class R>
+void nearest_gaps(const Centres<R>& centroids, double unit, std::vector<float>& out,
+                  const Threads& threads) {
+    CentreRows<R> centres(centroids, unit, threads);
+    centres.work().pack_centres(threads);
+    threads.ranges(centroids.k(), 64, [&](Size begin, Size end, int) {
+        Scan<DenseRows<R>> scan;
+        std::vector<float> far;
+        scan.nearest(centres.work(), begin, nullptr, end - begin, true);
+        for (Size j = begin; j < end; ++j) {
+            const std::size_t t = std::size_t(j - begin);
+            if (scan.label[t] == j) scan.score[t] = scan.second[t];
+        }
+        centres.lower_bounds(begin, scan.score, far);
+        std::copy(far.begin(), far.end(), out.begin() + begin);
+    });
+}
+
+// How far each centre is from the nearest other of each group. Where they are not used, nothing is
+// known.
+template <class R>
+class InterCentreDistances {
+public:
+    InterCentreDistances(Size k, Size pitch)
+        : k_(k),
+          pitch_(pitch),
+          gap_(std::size_t(k * pitch), -unreachable),
+          nearest_(std::size_t(k), -unreachable) {}
+
+    // Of centre j, one per group.
+    const float* of(Size j) const { return gap_.data() + j * pitch_; }
+    // Of every centre, to any other.
+    const float* nearest() const { return nearest_.data(); }
+
+    void forget() {
+        if (!known_) return;
+        version_ = -1;
+        known_ = false;
+        std::fill(gap_.begin(), gap_.end(), -unreachable);
+        std::fill(nearest_.begin(), nearest_.end(), -unreachable);
+    }
+
+    template <class Grouping>
+    void update(const Grouping& groups, const Centres<R>& centroids, double unit,
+                const Threads& threads) {
+        if (version_ == centroids.version()) return;
+        known_ = true;
+        CentreRows<R> centres(centroids, unit, threads);
+        std::vector<std::int32_t> all(static_cast<std::size_t>(k_));
+        std::iota(all.begin(), all.end(), 0);
+        const Size step = std::max<Size>(1, groups.count() / (4 * threads.n_jobs));
+        threads.ranges(groups.count(), step, [&](Size begin, Size end, int) {
+            Scan<DenseRows<R>> scan;
+            std::vector<float> far;
+            scan.load(centres.work(), groups.panels(), 0, nullptr, k_);
+            for (Size g = begin; g < end; ++g) {
+                groups.compare(scan, g, all.data(), k_);
+                for (std::size_t j = 0; j < all.size(); ++j)
+                    if (groups.centre(scan.label[j]) == all[j]) scan.score[j] = scan.second[j];
+                centres.lower_bounds(0, scan.score, far);
+                for (Size j = 0; j < k_; ++j)
+                    gap_[std::size_t(j * pitch_ + g)] = far[std::size_t(j)];
+            }
+        });
+        for (Size j = 0; j < k_; ++j)
+            nearest_[std::size_t(j)] = *std::min_element(of(j), of(j) + groups.count());
+        version_ = centroids.version();
+    }
+
+private:
+    Size k_, pitch_, version_ = -1;
+    bool known_ = false;  // has any gap been written?
+    std::vector<float> gap_, nearest_;
+};
+
+}  // namespace exactmeans

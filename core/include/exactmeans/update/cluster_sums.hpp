@@ -1,0 +1,327 @@
+// Sums, counts and means of the clusters. Sums are exact (numerics/bins.hpp), so rows may be added
+// and removed in any order, by any thread, for ever: the same labels always give the same bits.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/numerics/binned_sum.hpp"
+#include "exactmeans/update/moves.hpp"
+
+namespace exactmeans {
+
+// Dense: k x d, for rows of either kind. Sparse: only features that occur in the cluster, for CSR
+// rows; besides, each thread that adds rows keeps one vector of d.
+class Sums {
+public:
+    Sums(Size k, Size d, Bins grid, Bins weight_grid, bool sparse = false)
+        : k_(k),
+          d_(d),
+          grid_(std::move(grid)),
+          weight_grid_(std::move(weight_grid)),
+          words_(sparse ? 0 : std::size_t(k * d) * std::size_t(grid_.words())),
+          sparse_(sparse ? std::size_t(k) : 0, SparseSum(grid_.words())),
+          weight_words_(std::size_t(k) * std::size_t(weight_grid_.words())),
+          members_(std::size_t(k)),
+          touched_(std::size_t(k), 1) {
+        if (sparse && d > largest_sparse_d)
+            throw std::invalid_argument("X must have at most 2^31 columns");
+    }
+
+    Size k() const { return k_; }
+    Size d() const { return d_; }
+    bool sparse() const { return !sparse_.empty(); }
+    const Bins& grid() const { return grid_; }
+    const Bins& weight_grid() const { return weight_grid_; }
+    const SparseSum& sparse_sum(Size j) const { return sparse_[std::size_t(j)]; }
+    const std::vector<double>& weight_words() const { return weight_words_; }
+    // k x words x d
+    std::vector<double> words() const {
+        if (!sparse()) return words_;
+        std::vector<double> out(std::size_t(k_ * d_) * std::size_t(grid_.words()));
+        for (Size j = 0; j < k_; ++j)
+            for (Size t = 0; t < sparse_sum(j).size(); ++t)
+                for (int w = 0; w < grid_.words(); ++w)
+                    out[std::size_t((j * grid_.words() + w) * d_ +
+                                    sparse_sum(j).features()[std::size_t(t)])] =
+                        sparse_sum(j).plane(w)[t];
+        return out;
+    }
+    // Rows of positive weight in each cluster.
+    const std::vector<Size>& members() const { return members_; }
+    bool any_empty() const {
+        return std::find(members_.begin(), members_.end(), Size(0)) != members_.end();
+    }
+
+    void reset() {
+        std::fill(words_.begin(), words_.end(), 0.0);
+        for (SparseSum& sum : sparse_) sum.clear();
+        std::fill(weight_words_.begin(), weight_words_.end(), 0.0);
+        std::fill(members_.begin(), members_.end(), Size(0));
+        std::fill(touched_.begin(), touched_.end(), char(1));
+    }
+
+    // Makes the sums stand for `labels` instead of `summed` (-1: not in any sum yet), which is
+    // updated. A null `labels` puts every row into cluster 0.
+    template <class Rows>
+    void relabel(const Rows& x, const std::int32_t* labels, std::int32_t* summed,
+                 const Threads& threads) {
+        const Moves moves(x.n, k_, labels, summed);
+        const std::vector<Moves::Piece> pieces = moves.pieces(piece_length(x, moves.count()));
+        piles_.resize(std::max(piles_.size(), std::size_t(threads.n_jobs)));
+        std::mutex mutex;
+        // A thread is woken for a worthwhile amount of work only.
+        const bool alone = moves.count() * values_per_row(x) < 16384;
+        const Size together = alone ? std::max<Size>(1, Size(pieces.size())) : 1;
+        threads.ranges(Size(pieces.size()), together, [&](Size begin, Size end, int worker) {
+            for (Size p = begin; p < end; ++p)
+                add_piece(x, moves, pieces[std::size_t(p)], worker, mutex);
+        });
+    }
+
+    // Adds (sign +1) or removes (-1) one row; used to move rows into empty clusters and back.
+    template <class Rows>
+    void move(const Rows& x, Size i, Size cluster, double sign) {
+        if (!sparse()) {
+            row(cluster).add(x, i, sign);
+        } else if constexpr (is_dense<Rows>) {
+            throw std::invalid_argument("sparse sums are of CSR rows");
+        } else {
+            SparseSum own(grid_.words());
+            std::vector<double> words(std::size_t(grid_.words()));
+            const auto given = x.row(i);
+            const double factor = sign * x.pull(i);
+            for (Size t = 0; t < given.nonzeros; ++t) {
+                const double value = contribution(factor, double(given.value[t]), grid_.scale());
+                cut(grid_, Size(given.index[t]), value,
+                    [&](int w, double part) { words[std::size_t(w)] = part; });
+                own.push(Size(given.index[t]), words.data(), 1);
+            }
+            sparse_[std::size_t(cluster)].add(own);
+        }
+        weight_row(cluster).add_value(0, sign * x.weight(i));
+        members_[std::size_t(cluster)] += x.weight(i) > 0 ? Size(sign) : 0;
+        touched_[std::size_t(cluster)] = 1;
+    }
+
+    // Adds the sums of other rows, collected elsewhere on the same grid.
+    void add(const Sums& other) {
+        for (std::size_t t = 0; t < words_.size(); ++t) words_[t] += other.words_[t];
+        for (std::size_t j = 0; j < sparse_.size(); ++j) sparse_[j].add(other.sparse_[j]);
+        for (std::size_t t = 0; t < weight_words_.size(); ++t)
+            weight_words_[t] += other.weight_words_[t];
+        for (std::size_t j = 0; j < members_.size(); ++j) {
+            members_[j] += other.members_[j];
+            touched_[j] = 1;
+        }
+    }
+
+    // Likewise, of one cluster; `words` has words x features, or words x d if sums are dense.
+    void absorb(Size j, const SparseSum& sum, const double* words, const double* weight_words,
+                Size members) {
+        if (sparse()) sparse_[std::size_t(j)].add(sum);
+        for (Size t = 0; !sparse() && t < d_ * grid_.words(); ++t)
+            words_[std::size_t(j * d_ * grid_.words() + t)] += words[t];
+        for (int w = 0; w < weight_grid_.words(); ++w)
+            weight_words_[std::size_t(j * weight_grid_.words() + w)] += weight_words[w];
+        members_[std::size_t(j)] += members;
+        touched_[std::size_t(j)] = 1;
+    }
+
+    TwoSum total_weight(Size j) const { return weight_row(j).total(0); }
+    double weight(Size j) const { return total_weight(j).sum; }
+
+    // Has a row come or gone since settle() was called?
+    bool touched(Size j) const { return touched_[std::size_t(j)]; }
+    void settle() { std::fill(touched_.begin(), touched_.end(), char(0)); }
+
+    // The lowest of those with the largest weight.
+    Size heaviest() const {
+        Size best = 0;
+        for (Size j = 1; j < k_; ++j)
+            if (weight(j) > weight(best)) best = j;
+        return best;
+    }
+
+    template <class R>
+    void mean(Size j, R* out) const {
+        if (sparse()) {
+            SparseVector<R> own;
+            mean(j, own);
+            std::fill(out, out + d_, R(0));
+            for (Size t = 0; t < own.size(); ++t)
+                out[own.feature[std::size_t(t)]] = own.value[std::size_t(t)];
+        } else {
+            means(
+                j, plane(j, 0), grid_.words() > 1 ? plane(j, 1) : nullptr, d_,
+                [&](Size f) { return row(j).total(f); }, out);
+        }
+    }
+    template <class R>
+    void mean(Size j, SparseVector<R>& out) const {
+        const SparseSum& sum = sparse_sum(j);
+        out.feature = sum.features();
+        out.value.resize(out.feature.size());
+        const auto total_of = [&](Size t) {
+            double words[66];
+            for (int w = 0; w < grid_.words(); ++w) words[w] = sum.plane(w)[t];
+            return total(grid_, words, 1);
+        };
+        means(j, sum.plane(0), grid_.words() > 1 ? sum.plane(1) : nullptr, sum.size(), total_of,
+              out.value.data());
+        // Sums may cancel, and means underflow.
+        if (std::find(out.value.begin(), out.value.end(), R(0)) == out.value.end()) return;
+        std::size_t kept = 0;
+        for (std::size_t t = 0; t < out.feature.size(); ++t) {
+            out.feature[kept] = out.feature[t];
+            out.value[kept] = out.value[t];
+            kept += out.value[t] != 0;
+        }
+        out.feature.resize(kept);
+        out.value.resize(kept);
+    }
+
+    // The means of all clusters; those without weight get the heaviest one's.
+    template <class R>
+    void average(R* centres) const {
+        for (Size j = 0; j < k_; ++j) mean(weight(j) > 0 ? j : heaviest(), centres + j * d_);
+    }
+
+    // 2 (c - origin).(S_j - N_j origin) - N_j |c - origin|^2, times 4^exponent: what cluster j,
+    // with centre c, explains of the scatter about origin. The scatter minus the sum of these is
+    // the inertia, at a cost that does not depend on n.
+    template <class R>
+    double explained(Size j, const R* centre, const double* origin, int exponent) const {
+        const double* low = grid_.words() > 1 ? plane(j, 1) : nullptr;
+        return vector_kernels<R>().explained(centre, plane(j, 0), low, origin, d_, weight(j),
+                                             std::ldexp(1.0, exponent),
+                                             std::ldexp(1.0, exponent - grid_.exponent()));
+    }
+    // The origin is 0, so only the centre's own features count.
+    template <class R>
+    double explained(Size j, const SparseVector<R>& centre, int exponent) const {
+        const SparseSum& sum = sparse_sum(j);
+        const bool two = grid_.words() > 1;
+        const double *high = sum.plane(0), *low = two ? sum.plane(1) : nullptr;
+        std::unique_ptr<double[]> own;
+        if (centre.feature != sum.features()) {
+            const Size n = centre.size();
+            own = std::make_unique_for_overwrite<double[]>(std::size_t(two ? 2 * n : n));
+            double *const own_high = own.get(), *const own_low = own_high + n;
+            for_either(centre.feature, sum.features(), [&](std::uint32_t, Size c, Size s) {
+                if (c < 0) return;
+                own_high[c] = s < 0 ? 0.0 : high[s];
+                if (two) own_low[c] = s < 0 ? 0.0 : low[s];
+            });
+            high = own_high;
+            if (two) low = own_low;
+        }
+        return vector_kernels<R>().listed_explained(
+            centre.feature.data(), centre.value.data(), high, low, centre.size(), weight(j),
+            std::ldexp(1.0, exponent), std::ldexp(1.0, exponent - grid_.exponent()));
+    }
+
+private:
+    // One per worker; copies of the sums make their own.
+    struct Piles : std::vector<std::unique_ptr<SparseAccumulator>> {
+        Piles() = default;
+        Piles(const Piles&) : Piles() {}
+        Piles& operator=(const Piles&) { return *this; }
+    };
+
+    SumRow row(Size j) const {
+        return SumRow(const_cast<double*>(words_.data()) + j * d_ * grid_.words(), d_, grid_);
+    }
+    SumRow weight_row(Size j) const {
+        return SumRow(const_cast<double*>(weight_words_.data()) + j * weight_grid_.words(), 1,
+                      weight_grid_);
+    }
+
+    template <class Rows>
+    static Size values_per_row(const Rows& x) {
+        if constexpr (is_dense<Rows>)
+            return std::max<Size>(1, x.d);
+        else
+            return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
+    }
+
+    // Long enough that a piece outweighs clearing and merging its own vector of sums.
+    template <class Rows>
+    Size piece_length(const Rows& x, Size moves) const {
+        if (sparse()) return 2048;
+        return std::clamp<Size>(8 * d_ / values_per_row(x), 1024, std::max<Size>(1024, moves));
+    }
+
+    // Means of `count` sums of cluster j, given as planes, or one by one if more than two words.
+    template <class R, class Total>
+    void means(Size j, const double* high, const double* low, Size count, Total total_of,
+               R* out) const {
+        const TwoSum weight = total_weight(j);
+        const double back = std::ldexp(1.0, -grid_.exponent());
+        std::vector<double> highs, lows;
+        for (Size t = 0; grid_.words() > 2 && t < count; ++t) {
+            const TwoSum sum = total_of(t);
+            highs.push_back(sum.sum);
+            lows.push_back(sum.error);
+        }
+        if (grid_.words() > 2) high = highs.data(), low = lows.data();
+        vector_kernels<R>().mean(high, low, weight.sum, weight.error, back, count, out);
+    }
+
+    template <class Rows>
+    void add_piece(const Rows& x, const Moves& moves, const Moves::Piece& piece, int worker,
+                   std::mutex& mutex) {
+        const bool own_sum = !sparse() && piece.shared;
+        std::vector<double> own(own_sum ? std::size_t(d_ * grid_.words()) : 0);
+        SumRow sums = own_sum ? SumRow(own.data(), d_, grid_) : row(sparse() ? 0 : piece.centre);
+        std::vector<double> own_weight(std::size_t(weight_grid_.words()));
+        SumRow weights(own_weight.data(), 1, weight_grid_);
+        std::unique_ptr<SparseAccumulator>& pile = piles_[std::size_t(worker)];
+        if (sparse() && !pile) pile = std::make_unique<SparseAccumulator>(d_, grid_.words());
+        Size members = 0, entries = 0;
+        for (Size at = piece.begin; at < piece.end; ++at) {
+            const Size entry = moves.rows[std::size_t(at)], i = entry >> 1;
+            x.prefetch(moves.rows[std::size_t(std::min(at + prefetch_rows, piece.end - 1))] >> 1);
+            const double sign = entry & 1 ? -1.0 : 1.0;
+            if (!sparse())
+                sums.add(x, i, sign);
+            else if constexpr (!is_dense<Rows>)
+                entries += accumulate_row(*pile, grid_, x, i, sign);
+            else
+                throw std::invalid_argument("sparse sums are of CSR rows");
+            weights.add_value(0, sign * x.weight(i));
+            members += x.weight(i) > 0 ? Size(sign) : 0;
+        }
+        SparseSum part(grid_.words());
+        if (sparse() && piece.shared) part.take(*pile);
+        if (sparse() && !piece.shared) sparse_[std::size_t(piece.centre)].add(*pile, entries);
+        const std::lock_guard lock(mutex);
+        if (sparse() && piece.shared) sparse_[std::size_t(piece.centre)].add(std::move(part));
+        double* to = words_.data() + piece.centre * d_ * grid_.words();
+        for (std::size_t t = 0; t < own.size(); ++t) to[t] += own[t];
+        double* to_weight = weight_words_.data() + piece.centre * weight_grid_.words();
+        for (std::size_t w = 0; w < own_weight.size(); ++w) to_weight[w] += own_weight[w];
+        members_[std::size_t(piece.centre)] += members;
+        touched_[std::size_t(piece.centre)] = 1;
+    }
+
+    const double* plane(Size j, int w) const {
+        return words_.data() + (j * grid_.words() + w) * d_;
+    }
+
+    Size k_, d_;
+    Bins grid_, weight_grid_;
+    std::vector<double> words_;         // k x words x d
+    std::vector<SparseSum> sparse_;     // or this
+    std::vector<double> weight_words_;  // k x words
+    std::vector<Size> members_;
+    std::vector<char> touched_;
+    Piles piles_;
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,172 @@
+// Geodesic means on the sphere (H. Karcher, Riemannian center of mass and mollifier smoothing,
+// Comm. Pure Appl. Math. 30, 1977).
+//
+// A step goes from c along the mean v of log_c(x) = angle / sin(angle) (x - cos(angle) c), to
+// exp_c(v) = cos|v| c + sin|v| v / |v|. Half the squared angle to a point has no second derivative
+// above 1 along any geodesic, so a whole step never raises the sum of squared angles. Since all
+// logs are orthogonal to c, only T = sum of w angle / sin(angle) x is added up; what points along c
+// goes.
+//
+// A point opposite to c pulls in no direction: its share is left out. Sums run in a fixed order of
+// pieces that depends on the data alone, so the result does not depend on threads.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/data/rows_by_label.hpp"
+#include "exactmeans/numerics/exact_sum.hpp"
+#include "exactmeans/numerics/unit_vectors.hpp"
+
+namespace exactmeans {
+
+template <class Rows>
+class Karcher {
+public:
+    using R = typename Rows::Real;
+
+    Karcher(const Rows& x, const std::int32_t* labels, Size k, const Threads& threads)
+        : x_(x), members_(x, labels, k), threads_(threads), open_(std::size_t(k), 1) {
+        const Size per_row = entries_per_row(x);
+        const Size length = std::max<Size>(1024, 8 * x.d / per_row);
+        for (Size j = 0; j < k; ++j)
+            for (Size at = 0; at < members_.count(j); at += length)
+                pieces_.push_back({j, at, std::min(at + length, members_.count(j))});
+    }
+
+    // Up to `most` steps for every cluster that still moves by more than the tolerance. Gives the
+    // sum of w angle^2 at the centres as they were.
+    double run(R* centres, Size most, double tolerance) {
+        const Size k = members_.k(), d = x_.d;
+        std::vector<double> places(centres, centres + k * d);
+        for (Size j = 0; j < k; ++j) {  // they are of length 1 up to their own rounding
+            const double norm = length(places.data() + j * d, d);
+            for (Size f = 0; f < d; ++f) places[std::size_t(j * d + f)] /= norm;
+        }
+        double objective = 0;
+        for (Size step = 0; step < most; ++step) {
+            const double before = tangents(places.data());
+            if (step == 0) objective = before;
+            follow(places.data(), tolerance);
+            if (std::find(open_.begin(), open_.end(), char(1)) == open_.end()) break;
+        }
+        for (Size j = 0; j < k; ++j)
+            if (members_.count(j)) direction(places.data() + j * d, d, 0, centres + j * d);
+        return objective;
+    }
+
+private:
+    struct Piece {
+        Size cluster, begin, end;
+    };
+    struct Partial {
+        std::vector<double> sum;  // T of the piece
+        double weight = 0;
+        ExactSum objective;
+    };
+
+    static Size entries_per_row(const Rows& x) {
+        if constexpr (is_dense<Rows>)
+            return std::max<Size>(1, x.d);
+        else
+            return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
+    }
+
+    // T of every open cluster, into tangents_; gives the objective.
+    double tangents(const double* places) {
+        const Size k = members_.k();
+        tangents_.resize(std::size_t(k));
+        weights_.assign(std::size_t(k), 0.0);
+        ExactSum objective;
+        // As many pieces at a time as keep all threads busy; their sums are then added in order.
+        const Size together = 4 * threads_.n_jobs;
+        std::vector<Partial> parts(static_cast<std::size_t>(together));
+        for (Size j = 0; j < k; ++j) tangents_[std::size_t(j)].clear();
+        for (Size first = 0; first < Size(pieces_.size()); first += together) {
+            const Size count = std::min(together, Size(pieces_.size()) - first);
+            threads_.run(count, [&](Size p, int) {
+                add_piece(pieces_[std::size_t(first + p)], places, parts[std::size_t(p)]);
+            });
+            for (Size p = 0; p < count; ++p) {
+                const Size j = pieces_[std::size_t(first + p)].cluster;
+                if (!open_[std::size_t(j)]) continue;
+                Partial& part = parts[std::size_t(p)];
+                std::vector<double>& sum = tangents_[std::size_t(j)];
+                if (sum.empty())
+                    sum.swap(part.sum);
+                else
+                    for (std::size_t f = 0; f < sum.size(); ++f) sum[f] += part.sum[f];
+                weights_[std::size_t(j)] += part.weight;
+                objective.add(part.objective);
+            }
+        }
+        return objective.value();
+    }
+
+    void add_piece(const Piece& piece, const double* places, Partial& part) const {
+        if (!open_[std::size_t(piece.cluster)]) return;
+        part.sum.assign(std::size_t(x_.d), 0.0);
+        part.weight = 0;
+        part.objective = ExactSum();
+        const double* c = places + piece.cluster * x_.d;
+        std::vector<R> buffer;
+        for (Size t = piece.begin; t < piece.end; ++t) {
+            const Size i = members_.of(piece.cluster)[t];
+            const auto row = stored(x_, i, buffer);
+            const double norm = x_.norms[i], weight = x_.weight(i);
+            double dot = 0;
+            for (Size e = 0; e < row.nonzeros; ++e)
+                dot += double(row.value[e]) / norm * c[row.index ? Size(row.index[e]) : e];
+            const double cosine = std::clamp(dot, -1.0, 1.0), angle = std::acos(cosine);
+            part.weight += weight;
+            part.objective.add(weight * (angle * angle));
+            if (1 + cosine < opposite) continue;
+            const double sine = std::sqrt((1 - cosine) * (1 + cosine)),
+                         factor = weight * (sine > 0x1p-20 ? angle / sine : 1.0);
+            for (Size e = 0; e < row.nonzeros; ++e)
+                part.sum[row.index ? std::size_t(row.index[e]) : std::size_t(e)] +=
+                    factor * (double(row.value[e]) / norm);
+        }
+    }
+
+    // Moves open clusters along their tangents, and closes those that have come to rest.
+    void follow(double* places, double tolerance) {
+        threads_.ranges(members_.k(), 1, [&](Size j, Size, int) {
+            std::vector<double>& v = tangents_[std::size_t(j)];
+            if (!open_[std::size_t(j)] || v.empty()) {
+                open_[std::size_t(j)] = 0;
+                return;
+            }
+            double* c = places + j * x_.d;
+            const double c2 = dot(c, c), along = dot(v.data(), c) / c2;
+            for (std::size_t f = 0; f < v.size(); ++f)
+                v[f] = (v[f] - along * c[f]) / weights_[std::size_t(j)];
+            const double size = std::sqrt(dot(v.data(), v.data()));
+            open_[std::size_t(j)] = size > tolerance;
+            if (!(size > 0)) return;
+            const double keep = std::cos(size) / std::sqrt(c2), go = std::sin(size) / size;
+            for (std::size_t f = 0; f < v.size(); ++f) c[f] = keep * c[f] + go * v[f];
+        });
+    }
+
+    double dot(const double* a, const double* b) const {
+        double sum = 0;
+        for (Size f = 0; f < x_.d; ++f) sum += a[f] * b[f];
+        return sum;
+    }
+
+    // Angles are known to about 1e-8 there, and their sines to no digit.
+    static constexpr double opposite = 0x1p-48;
+
+    const Rows& x_;
+    Members members_;
+    const Threads& threads_;
+    std::vector<char> open_;
+    std::vector<Piece> pieces_;
+    std::vector<std::vector<double>> tangents_;
+    std::vector<double> weights_;
+};
+
+}  // namespace exactmeans

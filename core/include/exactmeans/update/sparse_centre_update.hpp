@@ -1,0 +1,142 @@
+// A sparse centre on its way to the mean of its cluster. Centre and sum are laid side by side once,
+// and all there is to know of the way is found in one visit to that.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "exactmeans/data/sparse_vector.hpp"
+#include "exactmeans/kernels/vectors.hpp"
+#include "exactmeans/update/cluster_sums.hpp"
+
+namespace exactmeans {
+
+// Buffers are kept from one centre to the next.
+template <class R>
+class SparseCentreUpdate {
+public:
+    // The words of sums that it can take.
+    static constexpr int most_words = 2;
+
+    // Puts the centre at the mean of cluster j; nothing if it stands there already. What it
+    // explained before that is put into `explained`.
+    std::optional<Displacement> run(Size j, const Sums& sums, SparseVector<R>& centre, int exponent,
+                                    double* explained) {
+        lay(centre, sums.sparse_sum(j), sums.grid().words() > 1);
+        const Bins& grid = sums.grid();
+        const TwoSum weight = sums.total_weight(j);
+        vector_kernels<R>().mean(high_, low_, weight.sum, weight.error,
+                                 std::ldexp(1.0, -grid.exponent()), size_, to_.data());
+        const ListedUpdate way = vector_kernels<R>().listed_update(
+            feature_, from_, to_.data(), high_, low_, size_, weight.sum, std::ldexp(1.0, exponent),
+            std::ldexp(1.0, exponent - grid.exponent()));
+        if (explained) *explained = way.explained;
+        // A step may be too short for its square.
+        if (way.step2 == 0 && std::equal(from_, from_ + size_, to_.data())) return {};
+        arrive(centre);
+        return Displacement{way.step2, way.square_sum.value()};
+    }
+
+private:
+    void lay(SparseVector<R>& centre, const SparseSum& sum, bool two) {
+        const std::size_t most = std::size_t(centre.size() + sum.size());
+        if (to_.size() < most) to_.resize(most);
+        feature_ = centre.feature.data();
+        from_ = centre.value.data();
+        high_ = sum.plane(0);
+        low_ = two ? sum.plane(1) : nullptr;
+        size_ = centre.size();
+        if (centre.feature == sum.features()) return;
+        if (own_feature_.size() < most) {
+            own_feature_.resize(most);
+            own_from_.resize(most);
+            own_high_.resize(most);
+        }
+        if (two && own_low_.size() < most) own_low_.resize(most);
+        size_ = two ? merge<true>(centre, sum) : merge<false>(centre, sum);
+        feature_ = own_feature_.data();
+        from_ = own_from_.data();
+        high_ = own_high_.data();
+        low_ = two ? own_low_.data() : nullptr;
+    }
+
+    template <bool Two>
+    Size merge(const SparseVector<R>& centre, const SparseSum& sum) {
+        std::uint32_t* const feature = own_feature_.data();
+        R* const from = own_from_.data();
+        double *const high = own_high_.data(), *const low = own_low_.data();
+        // Of an empty list there must be something to read, too.
+        const R no_value = 0;
+        const double no_sum = 0;
+        const R* const value = centre.size() ? centre.value.data() : &no_value;
+        const auto plane = [&](int w) { return sum.size() ? sum.plane(w) : &no_sum; };
+        const double *const sum_high = plane(0), *const sum_low = plane(Two);
+        return for_either_alike(
+            centre.feature, sum.features(),
+            [&](Size at, Size s, Size t) {
+                copy_alike(centre.feature.data() + s, feature + at);
+                copy_alike(value + s, from + at);
+                copy_alike(sum_high + t, high + at);
+                if constexpr (Two) copy_alike(sum_low + t, low + at);
+            },
+            [&](Size at, std::uint32_t f, Size s, bool in_centre, Size t, bool in_sum) {
+                feature[at] = f;
+                from[at] = value_if(in_centre, value + s);
+                high[at] = value_if(in_sum, sum_high + t);
+                if constexpr (Two) low[at] = value_if(in_sum, sum_low + t);
+            });
+    }
+
+    void arrive(SparseVector<R>& centre) {
+        const bool in_place = feature_ == centre.feature.data();
+        drop_zeros();
+        if (in_place)
+            centre.feature.resize(std::size_t(size_));
+        else
+            centre.feature.assign(feature_, feature_ + size_);
+        centre.value.assign(to_.data(), to_.data() + size_);
+    }
+
+    // Sums may cancel, and means underflow.
+    void drop_zeros() {
+        std::uint32_t* const feature = feature_;
+        R* const to = to_.data();
+        Size kept = 0, t = 0;
+        const auto keep = [&](Size end) {
+            for (; t < end; ++t) {
+                feature[kept] = feature[t];
+                to[kept] = to[t];
+                kept += to[t] != 0;
+            }
+        };
+        while (t + alike <= size_) {
+            bool zero = false;
+            for (Size l = 0; l < alike; ++l) zero |= to[t + l] == 0;
+            if (zero) {
+                keep(t + alike);
+                continue;
+            }
+            if (kept < t) {
+                move_alike(feature + t, feature + kept);
+                move_alike(to + t, to + kept);
+            }
+            kept += alike;
+            t += alike;
+        }
+        keep(size_);
+        size_ = kept;
+    }
+
+    // What either lists, or the centre's and the sum's own lists where those are alike.
+    std::uint32_t* feature_ = nullptr;
+    const R* from_ = nullptr;
+    const double *high_ = nullptr, *low_ = nullptr;
+    Size size_ = 0;
+    std::vector<R> to_, own_from_;
+    std::vector<std::uint32_t> own_feature_;
+    std::vector<double> own_high_, own_low_;
+};
+
+}  // namespace exactmeans

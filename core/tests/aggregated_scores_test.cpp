@@ -1,0 +1,108 @@
+#include "exactmeans/assign/sparse/aggregated_scores.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include "check.hpp"
+#include "exactmeans/centres/canonical_score.hpp"
+#include "samples.hpp"
+
+using namespace exactmeans;
+using namespace samples;
+
+namespace {
+
+constexpr Size n = 300, d = 700, k = 30;
+
+template <class R>
+Matrix<R> some(Size rows, Random& random, double scale) {
+    return Matrix<R>(rows, d,
+                     [&] { return random.below(9) ? 0.0 : scale * random.uniform(-0.5, 1.0); });
+}
+
+// Of exact scores by long double, and of canonical ones, both within what is claimed; and the
+// claim is not vacuous.
+template <class R, class I>
+void check_scores(double scale, bool sparse, int n_jobs) {
+    Random random(7);
+    const Threads threads{n_jobs};
+    Matrix<R> centres = some<R>(k, random, 0.1 * scale);
+    Matrix<R> x = some<R>(n, random, scale);
+    for (Size f = 0; f < d; ++f) {
+        x(3, f) = 0;  // an empty row
+        // One term so large that sums in order lose all others.
+        x(4, f) = centres(4, f) = R(scale * (f ? 0x1p-12 : 1.0));
+    }
+    const auto made = [&] {
+        if (!sparse) return Centres<R>(centres.values.data(), k, d, Frame<R>{}, threads);
+        std::vector<SparseVector<R>> lists(static_cast<std::size_t>(k));
+        for (Size j = 0; j < k; ++j)
+            for (Size f = 0; f < d; ++f)
+                if (centres(j, f) != 0) lists[std::size_t(j)].push(f, centres(j, f));
+        return Centres<R>(std::move(lists), d, Frame<R>{}, threads);
+    };
+    const Centres<R> centroids = made();
+    const Csr<R, I> csr(x);
+    const auto rows = csr.rows();
+    // Every pair, rows ascending; a centre more pairs of which come in several pieces.
+    std::vector<Size> row;
+    std::vector<std::int32_t> centre;
+    for (Size i = 0; i < n; ++i)
+        for (Size j = 0; j < k + 20; ++j) {
+            row.push_back(i);
+            centre.push_back(std::int32_t(j < k ? j : 5));
+        }
+    std::vector<double> score;
+    AggregatedScores<R> spread;
+    for (int again = 0; again < 2; ++again)  // nothing is left of the last time
+        spread.measure(rows, centroids, row, centre, score, threads);
+    CHECK_EQ(score.size(), row.size());
+    const ScoreError error(centroids);
+    CanonicalScore<R> canonical;
+    double worst = 0;
+    for (std::size_t t = 0; t < row.size(); ++t) {
+        const auto own = rows.row(row[t]);
+        const Size j = centre[t];
+        long double exact = static_cast<long double>(centroids.start()[j]);
+        for (Size f = 0; f < d; ++f)
+            exact -=
+                static_cast<long double>(x(row[t], f)) * static_cast<long double>(centres(j, f));
+        const double claimed = error.of(own),
+                     off = double(std::abs(exact - static_cast<long double>(score[t]))),
+                     other = std::abs(double(canonical(centroids, own, j)) - double(exact));
+        CHECK(off + other <= claimed);
+        worst = std::max(worst, (off + other) / claimed);
+    }
+    CHECK(worst > (sizeof(R) < sizeof(double) ? 0.05 : 1e-6));
+}
+
+template <class R>
+bool bounded(R row, R centre, Size nonzeros) {
+    const Matrix<R> centres(1, 2, [&] { return centre; });
+    const Centres<R> centroids(centres.values.data(), 1, 2, Frame<R>{}, Threads{});
+    const std::vector<R> value(static_cast<std::size_t>(nonzeros), row);
+    const SparseRow<R, std::int32_t> own{nullptr, value.data(), nonzeros};
+    return std::isfinite(ScoreError(centroids).of(own));
+}
+
+}  // namespace
+
+TEST(scores_are_within_what_is_claimed) {
+    for (const double scale : {1.0, 1e-6, 1e5})
+        for (const bool sparse : {false, true}) {
+            check_scores<float, std::int32_t>(scale, sparse, 1);
+            check_scores<float, std::int64_t>(scale, sparse, 3);
+            check_scores<double, std::int32_t>(scale, sparse, 2);
+            check_scores<double, std::int64_t>(scale, sparse, 1);
+        }
+}
+
+TEST(nothing_is_claimed_of_sizes_that_float32_may_not_hold) {
+    CHECK(bounded<double>(1, 1, 100));
+    CHECK(bounded<float>(1e10f, 1e3f, 100));
+    CHECK(!bounded<double>(1e20, 1, 100));
+    CHECK(!bounded<double>(1, 1e20, 100));
+    CHECK(!bounded<double>(1e-20, 1e9, 100));  // its score starts too high
+    CHECK(!bounded<double>(std::nan(""), 1, 100));
+    CHECK(!bounded<float>(1e-3f, 1, 100'000));
+}

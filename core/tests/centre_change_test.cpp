@@ -1,0 +1,64 @@
+#include "exactmeans/assign/sparse/centre_change.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include "check.hpp"
+#include "samples.hpp"
+
+using namespace exactmeans;
+using namespace samples;
+
+namespace {
+
+// now = factor then + the change, up to what it says is lost.
+template <class R>
+void check_change(const SparseVector<R>& then, const SparseVector<R>& now) {
+    const Change change = change_of(then, now, 1.0);
+    CHECK(change.factor > 0.25 && change.factor < 4);
+    double lost2 = 0, length2 = 0;
+    for (Size f = 0; f < 400; ++f) {
+        double step = 0;
+        for (std::size_t t = 0; t < change.feature.size(); ++t)
+            if (Size(change.feature[t]) == f) step = change.value[t];
+        const double left = double(now.at(f)) - change.factor * double(then.at(f)) - step;
+        lost2 += left * left;
+        length2 += step * step;
+    }
+    CHECK(std::sqrt(lost2) <= change.lost + 0x1p-50 * change.length);
+    CHECK(std::sqrt(length2) <= change.length);
+}
+
+template <class R>
+SparseVector<R> times(const SparseVector<R>& v, double factor) {
+    SparseVector<R> out = v;
+    for (R& value : out.value) value = R(double(value) * factor);
+    return out;
+}
+
+template <class R>
+void check_all() {
+    Random random(7);
+    SparseVector<R> then;
+    for (Size f = 0; f < 400; f += 1 + random.below(3)) then.push(f, R(random.normal()));
+    SparseVector<R> some = times(then, 0.9);
+    for (std::size_t t = 0; t < some.value.size(); t += 11) some.value[t] = R(random.normal());
+    CHECK(std::fabs(change_of(then, some, 1.0).factor - 0.9) < 1e-5);
+    CHECK(change_of(then, some, 1.0).feature.size() < some.feature.size() / 8);
+    check_change(then, some);
+    // Of values that turn their signs, shrink to nothing or are new, nothing is concluded.
+    for (const double factor : {-1.0, -0.9, 0.0, 1e-3, 100.0})
+        check_change(then, times(then, factor));
+    check_change(SparseVector<R>(), then);
+    check_change(then, SparseVector<R>());
+    SparseVector<R> others;
+    for (Size f = 1; f < 400; f += 7) others.push(f, R(random.normal()));
+    check_change(then, others);
+}
+
+}  // namespace
+
+TEST(centres_that_change) {
+    check_all<float>();
+    check_all<double>();
+}
