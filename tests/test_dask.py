@@ -441,32 +441,6 @@ def test_dataframes_do_not_warn_about_names(client: Any, cluster: bool) -> None:
     assert not [warning for warning in caught if "feature names" in str(warning.message)]
 
 
-class PydataSparse:
-    """As arrays of the sparse package: no SciPy matrix, and refuses to become an array."""
-
-    def __init__(self, block: Any) -> None:
-        self.shape, self.ndim, self.dtype = block.shape, block.ndim, block.dtype
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("Cannot convert a sparse array to dense automatically.")
-
-    def to_scipy_sparse(self) -> None: ...
-
-
-@pytest.mark.parametrize("cluster", [False, True])
-def test_chunks_of_pydata_sparse_are_refused_in_a_sentence(client: Any, cluster: bool) -> None:
-    chunks = [dask.delayed(PydataSparse)(rows(30)) for _ in range(2)]
-    model = KMeans(3, init=rows(3)).fit(rows(30))
-    with dask.config.set(scheduler="distributed" if cluster else "sync"):
-        for call in (
-            lambda: KMeans(3).fit(chunks),
-            lambda: model.predict(chunks).compute(),
-            lambda: model.score(chunks),
-        ):
-            with pytest.raises(ValueError, match=r"is a PydataSparse of .* X\.to_scipy_sparse\(\)"):
-                call()
-
-
 def test_models_with_the_same_centres_are_not_mixed_up(client: Any) -> None:
     """Tasks of equal keys are computed once: keys must depend on all that results depend on."""
     X = np.array([[1.0, 0.1], [9.0, 9.5], [0.1, 0.3], [6.0, 0.0]])
@@ -817,6 +791,32 @@ def test_errors_of_weights(client: Any, weights: Any, message: str) -> None:
     X = da.from_array(rows(30), chunks=(10, 5))
     with pytest.raises(ValueError, match=message):
         KMeans(3).fit(X, sample_weight=weights() if callable(weights) else weights)
+
+
+class PydataSparse:
+    """As arrays of the sparse package: no SciPy matrix, and refuses to become an array."""
+
+    def __init__(self, block: Any) -> None:
+        self.shape, self.ndim, self.dtype = block.shape, block.ndim, block.dtype
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Cannot convert a sparse array to dense automatically.")
+
+    def to_scipy_sparse(self) -> None: ...
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_chunks_of_pydata_sparse_are_refused_in_a_sentence(client: Any, cluster: bool) -> None:
+    chunks = [dask.delayed(PydataSparse)(rows(30)) for _ in range(2)]
+    model = KMeans(3, init=rows(3)).fit(rows(30))
+    with dask.config.set(scheduler="distributed" if cluster else "sync"):
+        for call in (
+            lambda: KMeans(3).fit(chunks),
+            lambda: model.predict(chunks).compute(),
+            lambda: model.score(chunks),
+        ):
+            with pytest.raises(ValueError, match=r"is a PydataSparse of .* X\.to_scipy_sparse\(\)"):
+                call()
 
 
 @pytest.mark.parametrize("cluster", [False, True])
