@@ -1,7 +1,9 @@
 // Centroids that several assigners read at once, as blocks of a stream do: the labels of one
 // assigner alone, and no race (run under ThreadSanitizer). And layouts, slack and bounds whose
 // making was interrupted: nothing half made passes for complete.
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -218,20 +220,55 @@ TEST(layouts_outlive_their_replacement) {
     const std::vector<float> before(groups->panels().values, groups->panels().values + k * d);
     (void)centres.made->laid_out<SingleCentres<float>>(true, Threads{});
     CHECK(before == std::vector<float>(groups->panels().values, groups->panels().values + k * d));
-    // Bounds of the old groups are of no use for new ones.
-    const Block<float> block(random);
-    const AnyRows rows = block.rows(Kind::dense, Metric::euclidean);
-    for (const char* name : {"yinyang", "pca", "elkan"}) {
+}
+
+// Bounds of old groups say nothing of new ones. Centres change places, so that groups which are
+// made anew differ, and then some jump to rows of other clusters.
+TEST(bounds_begin_anew_with_new_groups) {
+    Random random(5);
+    Matrix<float> places(k, d);  // in a plane, so that some are near and others far
+    for (Size j = 0; j < k; ++j)
+        for (Size f = 0; f < 2; ++f) places(j, f) = float(10 * random.normal());
+    Matrix<float> x(n, d);
+    for (Size i = 0; i < n; ++i)
+        for (Size f = 0; f < d; ++f) x(i, f) = places(i % k, f) + float(0.05 * random.normal());
+    for (const char* name : {"yinyang", "pca"}) {
+        Matrix<float> centres = places;
+        Centres<float> centroids(centres.values.data(), k, d, {}, Threads{});
         const auto assigner = make_assigner<float>(name, n, k);
         Labels labels(std::size_t(n), -1), wanted(labels);
-        for (int pass = 0; pass < 5; ++pass) {
-            if (pass) assigner->moved(centres.move(random));
-            // Of the other kind, so that the layout is made anew, from other centres.
-            if (pass == 2) (void)centres.made->laid_out<Groups<float>>(false, Threads{});
-            assigner->assign(rows, *centres.made, labels.data(), Threads{});
+        const auto pass = [&] {
+            const AssignStats tally =
+                assigner->assign(x.rows(), centroids, labels.data(), Threads{});
             make_assigner<float>("lloyd", n, k)
-                ->assign(rows, *centres.made, wanted.data(), Threads{});
+                ->assign(x.rows(), centroids, wanted.data(), Threads{});
             CHECK(labels == wanted);
+            return tally;
+        };
+        const auto move = [&] {
+            assigner->moved(centroids.move(centres.values.data(), Threads{}));
+        };
+        pass();
+        for (Size j = 0; j < k; ++j) std::copy_n(places.row((j * 7 + 3) % k), d, &centres(j, 0));
+        for (int again = 0; again < 2; ++again) {
+            move();
+            pass();
+        }
+        CHECK(pass().skipped == n);  // bounds are tight
+        // A layout of another kind takes the place of the groups.
+        (void)centroids.laid_out<Groups<float>>(false, Threads{});
+        for (int jump = 0; jump < 10; ++jump) {
+            const Size j = random.below(k);
+            const auto far2 = [&](Size i) {
+                return std::pow(x(i, 0) - centres(j, 0), 2) + std::pow(x(i, 1) - centres(j, 1), 2);
+            };
+            Size nearest = -1;  // row of another cluster
+            for (Size i = 0; i < n; ++i)
+                if (labels[std::size_t(i)] != j && (nearest < 0 || far2(i) < far2(nearest)))
+                    nearest = i;
+            std::copy_n(x.row(nearest), d, &centres(j, 0));
+            move();
+            pass();
         }
     }
 }
