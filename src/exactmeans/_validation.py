@@ -593,13 +593,9 @@ def check_n_jobs(n_jobs: Any) -> int:
 
     None means all cores, too, but inside joblib what joblib leaves to each of its tasks.
     """
-    cores = _core.usable_cores()  # by affinity, the quota of a container, EXACTMEANS_NUM_THREADS
-    if not _positive("EXACTMEANS_NUM_THREADS"):
-        cores = min(cores, _positive("LOKY_MAX_CPU_COUNT") or cores)
-        if n_jobs is None:
-            return _share_of_joblib(cores)
+    cores = _core.usable_cores()
     if n_jobs is None:
-        return cores
+        return _share_of_joblib(cores)
     if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
         _refuse("n_jobs", n_jobs, "None or an int other than 0")
     asked = int(n_jobs)
@@ -609,8 +605,12 @@ def check_n_jobs(n_jobs: Any) -> int:
 def _share_of_joblib(cores: int) -> int:
     """Threads that a fit may use where it runs, so that parallel tasks do not share cores."""
     backend, asked = get_active_backend()
-    if backend.nesting_level == 0:  # not in a task; parallel_config may say how many
-        return cores if asked is None else min(backend.effective_n_jobs(asked), _MOST_THREADS)
+    if backend.nesting_level == 0 and asked is None:  # neither in a task nor in parallel_config
+        return cores
+    if _positive("EXACTMEANS_NUM_THREADS"):
+        return cores
+    if backend.nesting_level == 0:
+        return min(backend.effective_n_jobs(asked), _MOST_THREADS)
     # loky divides the cores among its processes, and tells each by the variables that limit other
     # pools of threads. Other tasks have one core each, as far as joblib knows.
     in_process = multiprocessing.current_process().name != "MainProcess"

@@ -351,14 +351,20 @@ int detail::quota_cores([[maybe_unused]] const std::string& prefix) {
 }
 
 int usable_cores() {
-    const char* const asked = std::getenv("EXACTMEANS_NUM_THREADS");
-    long long cores = asked != nullptr ? positive(asked) : 0;
+    const auto variable = [](const char* name) {
+        const char* const text = std::getenv(name);
+        return text != nullptr ? positive(text) : 0;
+    };
+    long long cores = variable("EXACTMEANS_NUM_THREADS");
     if (cores == 0) {
         cores = affinity_cores();
         // Read once: it takes longer than a small fit, and hardly ever changes while a process
         // lives.
         static const int quota = detail::quota_cores();
         if (quota > 0) cores = std::min<long long>(cores, quota);
+        // How joblib is told to leave cores to others.
+        if (const long long most = variable("LOKY_MAX_CPU_COUNT"); most > 0)
+            cores = std::min(cores, most);
     }
     return static_cast<int>(std::clamp<long long>(cores, 1, max_jobs));
 }

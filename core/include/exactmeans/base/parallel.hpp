@@ -110,7 +110,8 @@ private:
 };
 
 // EXACTMEANS_NUM_THREADS if it is a positive integer; else the cores this process may run on
-// (affinity mask, cgroup quota rounded up). At least 1, at most max_jobs. The quota is read once.
+// (affinity mask, cgroup quota rounded up), at most LOKY_MAX_CPU_COUNT if that is set. At least 1,
+// at most max_jobs. The quota is read once.
 int usable_cores();
 
 namespace detail {
