@@ -610,7 +610,7 @@ def _share_of_joblib(cores: int) -> int:
     if _positive("EXACTMEANS_NUM_THREADS"):
         return cores
     if backend.nesting_level == 0:
-        return min(backend.effective_n_jobs(asked), _MOST_THREADS)
+        return int(min(backend.effective_n_jobs(asked), _MOST_THREADS))
     # loky divides the cores among its processes, and tells each by the variables that limit other
     # pools of threads. Other tasks have one core each, as far as joblib knows.
     in_process = multiprocessing.current_process().name != "MainProcess"
