@@ -66,6 +66,7 @@ def fit(X: Any, weights: Any, options: dict[str, Any], **more: Any) -> tuple[KMe
     """The model and how often it warned of too few clusters; any other warning is an error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", "algorithm='elkan' doesn't make sense", RuntimeWarning)
         model = KMeans(**options, **more).fit(X, sample_weight=weights)
     assert all(issubclass(w.category, ConvergenceWarning) for w in caught), caught
     return model, len(caught)

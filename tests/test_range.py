@@ -125,7 +125,7 @@ def test_rows_of_subnormal_length_have_no_direction(
     with pytest.raises(ValueError, match=r"shorter than the smallest normal number.*row 7;"):
         model.fit(rows, sample_weight=weights)
     model.set_params(zero_rows="keep").fit(rows, sample_weight=weights)
-    assert model.labels_[7] == model.predict(rows)[7] == 0
+    assert model.labels_[7] == model.predict(rows)[7] == -1
     np.testing.assert_array_equal(model.predict(rows), model.labels_)
     empty: Any = X.copy()
     empty[7] = 0

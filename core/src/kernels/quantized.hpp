@@ -265,18 +265,18 @@ template <class V, bool Signed>
 inline void add_group_steps(const PackedCsrRow<float>& row, const GroupDeltaTable* table,
                             float* out) {
     constexpr int width = 2 * int(QuantizedPanels::most_groups), vectors = width / V::lanes,
-                  stripes = 4, signs = Signed ? 2 : 1;
-    static_assert(vectors * V::lanes == width && stripes <= readable_past_row);
+                  chains = 4, signs = Signed ? 2 : 1;
+    static_assert(vectors * V::lanes == width && chains <= readable_past_row);
     const std::uint32_t* const index = row.index;
     const Size m = row.nonzeros;
-    V sum[signs * vectors][stripes];
+    V sum[signs * vectors][chains];
 #pragma GCC unroll 32
     for (int v = 0; v < signs * vectors; ++v)
 #pragma GCC unroll 32
-        for (int s = 0; s < stripes; ++s) sum[v][s] = V::splat(0);
+        for (int s = 0; s < chains; ++s) sum[v][s] = V::splat(0);
     const auto add = [&](Size t, const float* x) {
 #pragma GCC unroll 32
-        for (int s = 0; s < stripes; ++s) {
+        for (int s = 0; s < chains; ++s) {
             const V one = V::splat(x[s]), above = Signed ? V::max(one, V::splat(0)) : one;
 #pragma GCC unroll 32
             for (int v = 0; v < vectors; ++v) {
@@ -289,10 +289,10 @@ inline void add_group_steps(const PackedCsrRow<float>& row, const GroupDeltaTabl
         }
     };
     Size t = 0;
-    for (; t + stripes <= m; t += stripes) add(t, row.value + t);
+    for (; t + chains <= m; t += chains) add(t, row.value + t);
     // Without a branch, which would be foreseen for no row: what is behind counts as 0.
-    float last[stripes];
-    for (int s = 0; s < stripes; ++s) last[s] = t + s < m ? row.value[t + s] : 0.0f;
+    float last[chains];
+    for (int s = 0; s < chains; ++s) last[s] = t + s < m ? row.value[t + s] : 0.0f;
     add(t, last);
 #pragma GCC unroll 32
     for (int v = 0; v < signs * vectors; ++v)
