@@ -183,7 +183,7 @@ bool settled(AnyAssigner& any, AnyCentres& centroids, const Labels& labels, int 
             require(own && (*own)->k() == any.k,
                     "the assigner and the centres must have the same dtype and number");
             return unlocked(n_jobs, [&](const Threads& threads) {
-                return beside.assigner->settled(**own, labels.data(), threads);
+                return beside.assigner->labels_certain(**own, labels.data(), threads);
             });
         },
         any.of);

@@ -1,6 +1,5 @@
-// Every registered algorithm against plain Lloyd, over many moves of the centres: the same labels,
-// bit for bit. An algorithm that gets a line in the registry is tested here without a line in this
-// file.
+// Every registered algorithm must give plain Lloyd's labels, bit for bit, while the centres move.
+// The tests read the registry: a new algorithm needs no line here.
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -22,11 +21,11 @@ struct Case {
     Matrix<R> x;
     Matrix<R> centres;
     Frame<R> frame = {};
-    std::vector<double> norms2 = {};  // of the first centres, if they come from elsewhere
+    std::vector<double> norms2 = {};  // of the first centres, if the caller computes them
     Size norm_terms = 1;
 };
 
-// A plan of centres: the first, then what Lloyd's updates and a few random jolts make of them.
+// A sequence of centres: the first ones, then Lloyd's updates with a few random perturbations.
 template <class R>
 std::vector<Matrix<R>> plan_moves(const AnyRows& rows, const Case<R>& c, Size steps) {
     Random random(std::uint64_t(c.x.n + c.x.d));
@@ -50,7 +49,7 @@ std::vector<Matrix<R>> plan_moves(const AnyRows& rows, const Case<R>& c, Size st
                 next(j, f) = R(sum[std::size_t(j * d + f)] / members);
             }
         }
-        // Near the end some centre is put on a row or next to another: ties, and long jumps.
+        // Puts some centres on a row or next to another centre: ties and long movements.
         if (step % 3 == 2) {
             const Size j = random.below(k), i = random.below(n);
             for (Size f = 0; f < d; ++f) next(j, f) = c.x(i, f);
@@ -62,19 +61,19 @@ std::vector<Matrix<R>> plan_moves(const AnyRows& rows, const Case<R>& c, Size st
         }
         plan.push_back(next);
     }
-    // Twice the same: nothing moves.
+    // The same centres again: nothing moves.
     plan.push_back(plan.back());
     return plan;
 }
 
 struct Trace {
     std::vector<Labels> labels;
-    std::vector<AssignStats> tallies;
+    std::vector<AssignStats> stats;
 };
 
 template <class R>
-Trace follow(const std::string& algorithm, const AnyRows& rows, const Case<R>& c,
-             const std::vector<Matrix<R>>& plan, int n_jobs) {
+Trace run_passes(const std::string& algorithm, const AnyRows& rows, const Case<R>& c,
+                 const std::vector<Matrix<R>>& plan, int n_jobs) {
     const Size n = c.x.n, k = c.centres.n;
     const Threads threads{n_jobs};
     Centres<R> centroids(plan[0].values.data(), k, c.x.d, c.frame, threads);
@@ -84,9 +83,9 @@ Trace follow(const std::string& algorithm, const AnyRows& rows, const Case<R>& c
     Trace trace;
     for (std::size_t step = 0; step < plan.size(); ++step) {
         if (step) assigner->moved(centroids.move(plan[step].values.data(), threads));
-        const bool settled = assigner->settled(centroids, labels.data(), threads);
-        trace.tallies.push_back(assigner->assign(rows, centroids, labels.data(), threads));
-        if (settled) CHECK(step && trace.tallies.back().skipped == n);
+        const bool certain = assigner->labels_certain(centroids, labels.data(), threads);
+        trace.stats.push_back(assigner->assign(rows, centroids, labels.data(), threads));
+        if (certain) CHECK(step && trace.stats.back().skipped == n);
         trace.labels.push_back(labels);
     }
     return trace;
@@ -109,14 +108,14 @@ void check_trace(const std::string& name, const Trace& got, const Trace& wanted,
         if (wrong) {
             check::fail(name.c_str(), int(step), std::to_string(wrong) + " labels differ");
         }
-        CHECK_EQ(got.tallies[step].changed, count_changes(wanted.labels, step));
-        CHECK(got.tallies[step].distances <= most);
+        CHECK_EQ(got.stats[step].changed, count_changes(wanted.labels, step));
+        CHECK(got.stats[step].distances <= most);
     }
 }
 
 Size total_distances(const Trace& trace) {
     Size sum = 0;
-    for (const AssignStats& tally : trace.tallies) sum += tally.distances;
+    for (const AssignStats& pass : trace.stats) sum += pass.distances;
     return sum;
 }
 
@@ -124,16 +123,16 @@ template <class R>
 void check_rows(const std::string& kind, const AnyRows& rows, const Case<R>& c, bool dense) {
     const Size n = c.x.n, k = c.centres.n;
     const auto plan = plan_moves(rows, c, 9);
-    const Trace wanted = follow<R>("lloyd", rows, c, plan, 1);
-    for (const AssignStats& tally : wanted.tallies) CHECK_EQ(tally.distances, n * k);
+    const Trace wanted = run_passes<R>("lloyd", rows, c, plan, 1);
+    for (const AssignStats& pass : wanted.stats) CHECK_EQ(pass.distances, n * k);
     for (const Registered<R>& entry : registry<R>) {
         if (!(dense ? entry.traits.dense : entry.traits.csr)) continue;
         Size distances = -1;
         for (int n_jobs = 1; n_jobs <= 7; ++n_jobs) {
             const std::string name = c.name + " " + kind + " " + entry.traits.name + " " +
                                      std::to_string(n_jobs) + " threads, step";
-            const Trace got = follow<R>(entry.traits.name, rows, c, plan, n_jobs);
-            // Besides all pairs at most the own distance of each row and those between centres.
+            const Trace got = run_passes<R>(entry.traits.name, rows, c, plan, n_jobs);
+            // Beyond all pairs, at most one own distance per row and those between centres.
             check_trace(name, got, wanted, n * k + n + k * k);
             if (distances < 0) distances = total_distances(got);
             CHECK_EQ(total_distances(got), distances);
@@ -155,11 +154,11 @@ void check_case(const Case<R>& c) {
     check_rows<R>("csr32", narrow.rows(), c, false);
     const Csr<R, std::int64_t> wide(c.x);
     check_rows<R>("csr64", wide.rows(), c, false);
-    // A feature that a row does not have adds nothing, so that the same rows as an array, which no
-    // first look in 16 bits decides, have the same scores.
+    // Features that a row does not store add nothing, so dense rows have the same scores. The
+    // quantized filter does not run on them.
     const auto plan = plan_moves<R>(c.x.rows(), c, 9);
-    const Trace wanted = follow<R>("lloyd", c.x.rows(), c, plan, 1);
-    check_trace(c.name + " csr and dense, step", follow<R>("lloyd", narrow.rows(), c, plan, 2),
+    const Trace wanted = run_passes<R>("lloyd", c.x.rows(), c, plan, 1);
+    check_trace(c.name + " csr and dense, step", run_passes<R>("lloyd", narrow.rows(), c, plan, 2),
                 wanted, c.x.n * c.centres.n);
 }
 
@@ -216,10 +215,10 @@ void check_degenerate() {
     check_case<R>({"one row", one, Matrix<R>(2, 3, [&] { return random.normal(); })});
 }
 
-// Enough centres for a first look in 16 bits, and rows that it must not decide: near ties, or with
-// values that float32 or 16 bits cannot tell from others.
+// Enough centres for the quantized filter, and rows that it must not decide: near ties, and values
+// that float32 or 16-bit codes cannot distinguish.
 template <class R>
-void check_first_look() {
+void check_quantized_filter() {
     Random random(5);
     const auto sparse = [&](double scale) {
         return Matrix<R>(700, 60,
@@ -237,14 +236,15 @@ void check_first_look() {
             pairs(j, f) = R(double(pairs(j - 1, f)) *
                             (1 + (j % 4 == 1 ? double(std::numeric_limits<R>::epsilon()) : 0.0)));
     check_case<R>({"pairs of centres", plain, pairs});
-    // One huge value spoils the steps of its centre; rows of one tiny value are decided by norms.
-    Matrix<R> wild = plain, centres = first_rows(plain, 40);
-    for (Size i = 0; i < wild.n; i += 3)
-        for (Size f = 0; f < 60; ++f) wild(i, f) = f == i % 60 ? R(0x1p-110) : R(0);
+    // One huge value makes the scale of its centre coarse; the norms of centres decide rows of one
+    // tiny value.
+    Matrix<R> tiny = plain, centres = first_rows(plain, 40);
+    for (Size i = 0; i < tiny.n; i += 3)
+        for (Size f = 0; f < 60; ++f) tiny(i, f) = f == i % 60 ? R(0x1p-110) : R(0);
     centres(3, 5) = R(1e6);
-    check_case<R>({"wild centres", wild, centres});
-    // Some rows half-way between two centres, as exactly as can be: without its room for error, the
-    // first look takes the wrong one. More of them, and there would be no first look.
+    check_case<R>({"outlier centre", tiny, centres});
+    // Some rows half-way between two centres, up to rounding. Without its error bound the filter
+    // would choose the wrong centre. With more such rows the filter would not pay and not run.
     const Matrix<R> apart = first_rows(plain, 40);
     Matrix<R> ties = plain;
     for (Size i = 0; i < ties.n; i += 25) {
@@ -255,7 +255,7 @@ void check_first_look() {
     check_case<R>({"half-way", ties, apart});
 }
 
-// Rows near ties, far from the origin: here algorithms without slack go wrong.
+// Rows near ties, far from the origin: without slack, algorithms give wrong labels here.
 template <class R>
 void check_offset(double offset) {
     Random random(3);
@@ -274,8 +274,7 @@ void check_magnitudes(std::initializer_list<int> exponents) {
         Matrix<R> x = blobs<R>(random, 300, 3, 8, 0.2);
         for (R& v : x.values) v = R(std::ldexp(double(v), -exponent));
         check_case<R>({"scaled", x, first_rows(x, 9), {exponent, {}}});
-        // Not scaled although it ought to be: slow or useless bounds are fine, wrong labels are
-        // not.
+        // Without the scale that the data need: bounds may be useless, labels must be right.
         if (std::abs(exponent) < 60) check_case<R>({"unscaled", x, first_rows(x, 9)});
     }
 }
@@ -286,8 +285,8 @@ TEST(random_float) { check_random<float>(); }
 TEST(random_double) { check_random<double>(); }
 TEST(degenerate_float) { check_degenerate<float>(); }
 TEST(degenerate_double) { check_degenerate<double>(); }
-TEST(first_look_float) { check_first_look<float>(); }
-TEST(first_look_double) { check_first_look<double>(); }
+TEST(quantized_filter_float) { check_quantized_filter<float>(); }
+TEST(quantized_filter_double) { check_quantized_filter<double>(); }
 TEST(offset_float) { check_offset<float>(4000); }
 TEST(offset_double) { check_offset<double>(1e9); }
 TEST(magnitudes_float) { check_magnitudes<float>({-100, -50, 50, 74, 100}); }
@@ -299,7 +298,7 @@ TEST(long_float_rows) {
     check_case<float>({"long rows", x, first_rows(x, 6)});
 }
 
-TEST(norms_from_elsewhere) {
+TEST(norms_from_the_caller) {
     Random random(6);
     const Matrix<double> x(400, 20, [&] { return random.unit() < 0.2 ? random.unit() : 0.0; });
     Case<double> c{"norms", x, first_rows(x, 12)};
@@ -318,15 +317,15 @@ TEST(bounds_save_most_distances) {
     const Matrix<float> x = blobs<float>(random, 3000, 8, 20, 0.05);
     const Case<float> c{"easy", x, first_rows(x, 20)};
     auto plan = plan_moves<float>(x.rows(), c, 3);
-    // Settled centres that tremble.
+    // Converged centres with small random movements.
     for (int step = 0; step < 10; ++step) {
         plan.push_back(plan.back());
         for (float& v : plan.back().values) v *= float(1 + 1e-4 * random.normal());
     }
-    const Size all = total_distances(follow<float>("lloyd", x.rows(), c, plan, 2));
+    const Size all = total_distances(run_passes<float>("lloyd", x.rows(), c, plan, 2));
     for (const Registered<float>& entry : registry<float>) {
         if (std::string(entry.traits.name) == "lloyd" || !entry.traits.dense) continue;
-        const Trace trace = follow<float>(entry.traits.name, x.rows(), c, plan, 2);
+        const Trace trace = run_passes<float>(entry.traits.name, x.rows(), c, plan, 2);
         CHECK(total_distances(trace) < all / 2);
     }
 }
@@ -338,10 +337,10 @@ TEST(lloyd_gives_the_nearest_centre) {
     const Matrix<double> centres(11, 3, [&] { return double(random.between(-9, 9)); });
     const Centres<double> centroids(centres.values.data(), 11, 3, {}, Threads{});
     Labels labels(500, -1);
-    const AssignStats tally = make_assigner<double>("lloyd", 500, 11)
+    const AssignStats stats = make_assigner<double>("lloyd", 500, 11)
                                   ->assign(x.rows(), centroids, labels.data(), Threads{2});
-    CHECK_EQ(tally.changed, 500);
-    CHECK_EQ(tally.distances, 5500);
+    CHECK_EQ(stats.changed, 500);
+    CHECK_EQ(stats.distances, 5500);
     for (Size i = 0; i < 500; ++i) {
         std::int32_t best = 0;
         double low = std::numeric_limits<double>::infinity();
@@ -360,8 +359,7 @@ TEST(lloyd_gives_the_nearest_centre) {
 
 namespace {
 
-// Some centres out of range, or so far beyond the rows that no bound could follow them, in a plan
-// that takes them there and back.
+// Moves some centres out of range, or too far beyond the rows for float32 bounds, and back.
 template <class R>
 void check_far(const std::string& name, double far, bool out_of_range, Size d, Frame<R> frame = {},
                double size = 1) {
@@ -389,8 +387,8 @@ void check_far(const std::string& name, double far, bool out_of_range, Size d, F
     for (const bool dense : {true, false}) {
         if (!dense && !frame.shift.empty()) continue;  // CSR rows are never shifted
         const AnyRows rows = dense ? AnyRows(x.rows()) : AnyRows(csr.rows());
-        const Trace wanted = follow<R>("lloyd", rows, c, plan, 2);
-        // A centre out of range is nobody's label while another is in range.
+        const Trace wanted = run_passes<R>("lloyd", rows, c, plan, 2);
+        // No row has the label of a centre out of range while another centre is in range.
         for (std::size_t step = 0; out_of_range && step < away.size(); ++step)
             for (const std::int32_t label : wanted.labels[step])
                 CHECK(std::find(away[step].begin(), away[step].end(), label) == away[step].end());
@@ -398,12 +396,12 @@ void check_far(const std::string& name, double far, bool out_of_range, Size d, F
         for (const Registered<R>& entry : registry<R>) {
             if (!(dense ? entry.traits.dense : entry.traits.csr)) continue;
             for (const int n_jobs : {1, 3}) {
-                const Trace got = follow<R>(entry.traits.name, rows, c, plan, n_jobs);
+                const Trace got = run_passes<R>(entry.traits.name, rows, c, plan, n_jobs);
                 check_trace(name + (dense ? " dense " : " csr ") + entry.traits.name + ", step",
                             got, wanted, n * k + n + k * k);
-                // Bounds begin anew and are of use again.
+                // Bounds start again after such a pass and prune again.
                 if (dense && out_of_range && entry.traits.name == std::string_view("hamerly"))
-                    CHECK(got.tallies[4].distances < n * k);
+                    CHECK(got.stats[4].distances < n * k);
             }
         }
     }
@@ -443,7 +441,7 @@ TEST(kdtree_refuses_more_rows_than_it_can_number) {
     CHECK_THROWS(make_assigner<float>("kdtree", Size(1) << 31, 2), std::invalid_argument);
 }
 
-TEST(the_registry_knows_its_algorithms) {
+TEST(registry_finds_algorithms_by_name) {
     CHECK_EQ(std::string(registry<float>[0].traits.name), "lloyd");
     CHECK_EQ(registry<float>.size(), registry<double>.size());
     for (std::size_t t = 0; t < registry<float>.size(); ++t) {

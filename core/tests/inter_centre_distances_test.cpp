@@ -39,30 +39,30 @@ bool nearest_in_group(const Grouping& groups, const Centres<R>& centroids, Size 
 }
 
 template <class Grouping, class R>
-void check_gaps(const Matrix<R>& centres, Frame<R> frame, double unit, double tight) {
+void check_distances(const Matrix<R>& centres, Frame<R> frame, double unit, double tight) {
     const Centres<R> centroids(centres.row(0), centres.n, centres.d, frame, Threads{});
     const auto held = Grouping::of(centroids, true, Threads{});
     const Grouping& groups = *held;
-    InterCentreDistances<R> gaps(centres.n, padded<float>(groups.count()));
-    gaps.update(groups, centroids, unit, Threads{2});
-    std::vector<float> alone(static_cast<std::size_t>(centres.n));
-    nearest_gaps(centroids, unit, alone, Threads{2});
+    InterCentreDistances<R> distances(centres.n, padded<float>(groups.count()));
+    distances.update(groups, centroids, unit, Threads{2});
+    std::vector<float> nearest_alone(static_cast<std::size_t>(centres.n));
+    nearest_centre_distances(centroids, unit, nearest_alone, Threads{2});
     for (Size j = 0; j < centres.n; ++j) {
         long double nearest = 0;
         bool any = false;
         for (Size g = 0; g < groups.count(); ++g) {
             long double far = 0;
             if (!nearest_in_group(groups, centroids, j, g, far)) {
-                CHECK(gaps.of(j)[g] >= unreachable);
+                CHECK(distances.of(j)[g] >= unreachable);
                 continue;
             }
             nearest = any ? std::min(nearest, far) : far;
             any = true;
-            CHECK(gaps.of(j)[g] <= far * unit);
-            CHECK(gaps.of(j)[g] >= tight * double(far) * unit);
+            CHECK(distances.of(j)[g] <= far * unit);
+            CHECK(distances.of(j)[g] >= tight * double(far) * unit);
         }
-        CHECK(!any || gaps.nearest()[j] <= nearest * unit);
-        CHECK(!any || alone[std::size_t(j)] <= nearest * unit);
+        CHECK(!any || distances.nearest()[j] <= nearest * unit);
+        CHECK(!any || nearest_alone[std::size_t(j)] <= nearest * unit);
     }
 }
 
@@ -75,9 +75,9 @@ void check_dtype() {
     Frame<R> shifted;
     shifted.shift.assign(5, R(1000));
     const auto check = [&]<class Grouping>() {
-        check_gaps<Grouping, R>(apart, {}, 0.25, 0.999);
-        check_gaps<Grouping, R>(close, {}, 1.0, 0.0);
-        check_gaps<Grouping, R>(close, shifted, 8.0, sizeof(R) == 8 ? 0.999 : 0.0);
+        check_distances<Grouping, R>(apart, {}, 0.25, 0.999);
+        check_distances<Grouping, R>(close, {}, 1.0, 0.0);
+        check_distances<Grouping, R>(close, shifted, 8.0, sizeof(R) == 8 ? 0.999 : 0.0);
     };
     check.template operator()<Groups<R>>();
     check.template operator()<SingleCentres<R>>();
@@ -85,7 +85,7 @@ void check_dtype() {
 
 }  // namespace
 
-TEST(gaps_are_never_above_the_distance_of_centres) {
+TEST(bounds_are_never_above_the_distance_of_centres) {
     check_dtype<float>();
     check_dtype<double>();
 }

@@ -1,5 +1,5 @@
-// Shadows must never be farther apart than what casts them, but for the room that rounding is
-// given; and without that room they are.
+// Projections must not be farther apart than the points, beyond the rounding error that Axes
+// allows. Without that allowance they are.
 #include "exactmeans/project/projections.hpp"
 
 #include <cmath>
@@ -39,7 +39,8 @@ Matrix<R> points(Random& random, Size n, Size d, Size rank, double noise) {
     return out;
 }
 
-// How often shadows of points are farther apart than the points, with and without room.
+// How many pairs of projections are farther apart than the points, with and without the allowance
+// for rounding.
 struct Counts {
     Size pairs = 0, wrong = 0, raw_wrong = 0;
 };
@@ -49,29 +50,29 @@ Counts count_axes(Size d, Size rank, double noise) {
     const Size n = 100 + random.below(40);
     const Matrix<double> sample = points<double>(random, n, d, rank, noise);
     const Axes axes(sample.values, n, d);
-    std::vector<double> seen(sample.values);
+    std::vector<double> centred(sample.values);
     for (Size i = 0; i < n; ++i)
-        for (Size f = 0; f < d; ++f) seen[std::size_t(i * d + f)] -= axes.origin()[f];
+        for (Size f = 0; f < d; ++f) centred[std::size_t(i * d + f)] -= axes.origin()[f];
     const std::vector<double> zero(static_cast<std::size_t>(d), 0.0);
     const Size m = axes.coordinates();
-    std::vector<float> shadows(static_cast<std::size_t>(n * m));
-    axes.cast(seen.data(), n, shadows.data());
+    std::vector<float> projected(static_cast<std::size_t>(n * m));
+    axes.project(centred.data(), n, projected.data());
     Counts counts;
     for (Size a = 0; a < n; ++a)
         for (Size b = 0; b < a; ++b) {
-            const double *x = seen.data() + a * d, *y = seen.data() + b * d;
+            const double *x = centred.data() + a * d, *y = centred.data() + b * d;
             const long double truth = apart(x, y, d),
-                              found = apart(shadows.data() + a * m, shadows.data() + b * m, m);
-            const long double room =
+                              found = apart(projected.data() + a * m, projected.data() + b * m, m);
+            const long double allowance =
                 axes.error() * (apart(x, zero.data(), d) + apart(y, zero.data(), d));
             ++counts.pairs;
-            counts.wrong += found > truth + room;
+            counts.wrong += found > truth + allowance;
             counts.raw_wrong += found > truth;
         }
     return counts;
 }
 
-// Bounds of rows against groups of centres, in units.
+// Bounds between rows and groups of centres, in units.
 template <class R>
 void check_bounds(const Matrix<R>& x, const Matrix<R>& centres, Frame<R> frame, double tight) {
     const Centres<R> centroids(centres.row(0), centres.n, centres.d, frame, Threads{});
@@ -80,16 +81,16 @@ void check_bounds(const Matrix<R>& x, const Matrix<R>& centres, Frame<R> frame, 
     const DenseRows<R> rows = x.rows();
     RowSlacks<R> slacks;
     Work<DenseRows<R>> work(rows, centroids, nullptr, slacks);
-    work.look_at_rows(Threads{});
-    Projections<R> shadows(work, slacks.unit(), Threads{2});
-    shadows.update(held, centroids, Threads{2});
+    work.measure_rows(Threads{});
+    Projections<R> projections(work, slacks.unit(), Threads{2});
+    projections.update(held, centroids, Threads{2});
     typename Projections<R>::Buffers found;
     std::vector<Size> ids;
     for (Size i = x.n - 1; i >= 0; i -= 2) ids.push_back(i);
     const double scale = frame.scale() * slacks.unit();
     std::vector<double> a(static_cast<std::size_t>(x.d)), b(a);
     for (Size g = 0; g < groups.count(); ++g) {
-        shadows.compare(g, ids, found);
+        projections.compare(g, ids, found);
         for (std::size_t t = 0; t < ids.size(); ++t) {
             long double nearest = unreachable;
             for (Size j = 0; j < centres.n; ++j) {
@@ -120,7 +121,7 @@ void check_dtype() {
         std::copy(all.row(n), all.row(n) + k * d, centres.values.begin());
         return std::pair{x, centres};
     };
-    // Few directions say nearly everything; many do not.
+    // Few directions hold nearly all of the variance; the bounds are tight. Below, many do.
     auto [x, centres] = take(300, 90, 10, 1e-3, 45);
     check_bounds<R>(x, centres, {}, 0.99);
     for (Size f = 0; f < x.d; ++f) centres(7, f) = centres(3, f);  // a copy
@@ -130,7 +131,7 @@ void check_dtype() {
     check_bounds<R>(x, centres, {}, 0.0);
     auto [y, others] = take(300, 200, 150, 1.0, 45);
     check_bounds<R>(y, others, {}, 0.0);
-    // A shift, a scale, and one centre that is far out.
+    // A shift, a scale, and one distant centre.
     Frame<R> frame;
     frame.shift.assign(std::size_t(x.d), R(0.25));
     check_bounds<R>(x, centres, frame, 0.0);
@@ -150,7 +151,7 @@ void check_dtype() {
 
 }  // namespace
 
-TEST(shadows_have_the_room_that_they_need) {
+TEST(projections_need_their_error_allowance) {
     for (const auto& [d, rank, noise] :
          {std::tuple<Size, Size, double>{40, 40, 0.0}, {300, 20, 0.0}, {300, 20, 1e-6}}) {
         const Counts counts = count_axes(d, rank, noise);
@@ -159,7 +160,7 @@ TEST(shadows_have_the_room_that_they_need) {
     }
 }
 
-TEST(bounds_by_shadows_are_never_above_the_distance) {
+TEST(bounds_by_projections_are_never_above_the_distance) {
     check_dtype<float>();
     check_dtype<double>();
 }

@@ -131,7 +131,7 @@ void check_two_at_once(const std::string& name, Kind kind, Metric metric) {
         const auto work = [&](int b) {
             assigners[b]->assign(blocks[b].rows(kind, metric), *centres.made, labels[b].data(),
                                  Threads{2});
-            assigners[b]->settled(*centres.made, labels[b].data(), Threads{2});
+            assigners[b]->labels_certain(*centres.made, labels[b].data(), Threads{2});
         };
         std::thread other(work, 1);
         work(0);

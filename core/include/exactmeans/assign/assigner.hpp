@@ -1,23 +1,27 @@
-// The Assigner concept: an algorithm labels the rows of one block, keeps whatever bounds it likes
-// beside them, and is told how far the centres went. It must give plain Lloyd's labels, bit for
+// The Assigner concept: an algorithm labels the rows of one block and may keep bounds from pass to
+// pass, which it adjusts by the movement of the centres. It must give plain Lloyd's labels, bit for
 // bit.
 //
 // An algorithm A<R> offers
-//     static constexpr Traits traits                       name and abilities, see registry.hpp
-//     static Size bytes_per_row(Size k, Size d, bool dense)    what it keeps beside labels
-//     A(Size n, Size k)                                    bounds for n rows; nothing is known yet
-//     void start(Work&, const Threads&)                    once per pass, before any range
-//     Tally assign(const Work&, Scan&, begin, end)         labels rows [begin, end)
-//     void moved(const Movement&)                          after each update, once between two
-//     passes
+//     static constexpr Traits traits
+//         name and capabilities (registry.hpp)
+//     static Size bytes_per_row(Size k, Size d, bool dense)
+//         memory that it keeps per row, besides the label
+//     A(Size n, Size k)
+//         for n rows without labels
+//     void start(Work&, const Threads&)
+//         runs once per pass, before any range
+//     AssignStats assign(const Work&, Scan&, Size begin, Size end)
+//         labels rows [begin, end); runs concurrently on disjoint ranges
+//     void moved(const Movement&)
+//         adjusts bounds; runs once between two passes, after the update of the centres
 // and, if it keeps bounds,
-//     bool settled(const Centroids&, const RowSlacks&, labels, const Threads&)
-//     can no label change? Then this pass need not read the block at all
-// assign is called at once on disjoint ranges and writes nothing that ranges share.
+//     bool labels_certain(const Centres&, const RowSlacks&, labels, const Threads&)
+//         true if no label can change; the pass then skips the block without reading it
 //
-// No algorithm sees centres out of range, nor bounds centres far beyond the rows: such a pass
-// compares every row with every centre in the contract's order, and bounds begin anew after it.
-// They also do after a pass that was cut short by an exception.
+// A pass with centres out of range, or too far beyond the rows for float32 bounds, does not run the
+// algorithm: it compares every row with every centre by canonical scores and drops all bounds. A
+// pass that ends with an exception drops them too.
 #pragma once
 
 #include <algorithm>
@@ -35,10 +39,10 @@
 namespace exactmeans {
 
 struct AssignStats {
-    Size changed = 0;    // rows whose label is new
+    Size changed = 0;    // rows whose label changed
     Size distances = 0;  // row-centre scores computed
-    Size skipped = 0;    // rows whose label was certain without any
-    // Of dense rows, if lloyd labels them: those without a finite score. All others are finite.
+    Size skipped = 0;    // rows whose label was certain without a score
+    // Dense rows without a finite score. Only lloyd counts them; all its other rows are finite.
     Size doubtful = 0;
 
     AssignStats& operator+=(const AssignStats& other) {
@@ -54,10 +58,10 @@ struct Traits {
     const char* name;
     const char* summary;
     bool dense, csr;
-    const char* metrics = "euclidean";  // all that it can do, separated by spaces
+    const char* metrics = "euclidean";  // supported metrics, separated by spaces
 };
 
-// One algorithm at work on one block, whatever kind of rows that has.
+// One algorithm on one block, independent of the type of its rows.
 template <class R>
 class Assigner {
 public:
@@ -65,17 +69,18 @@ public:
     virtual AssignStats assign(const AnyRows& rows, const Centres<R>& centroids,
                                std::int32_t* labels, const Threads& threads) = 0;
     virtual void moved(const Movement& movement) = 0;
-    // Is every label certain to stay, by what was kept beside the rows?
-    virtual bool settled(const Centres<R>& centroids, const std::int32_t* labels,
-                         const Threads& threads) = 0;
+    // Do the bounds prove, without reading the rows, that no label changes?
+    virtual bool labels_certain(const Centres<R>& centroids, const std::int32_t* labels,
+                                const Threads& threads) = 0;
 };
 
+// Runs algorithm A behind the Assigner interface.
 template <class A>
-class Running final : public Assigner<typename A::Real> {
+class AlgorithmAssigner final : public Assigner<typename A::Real> {
 public:
     using R = typename A::Real;
 
-    Running(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks)
+    AlgorithmAssigner(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks)
         : n_(n), k_(k), algorithm_(std::in_place, n, k), slacks_(std::move(slacks)) {}
 
     AssignStats assign(const AnyRows& rows, const Centres<R>& centroids, std::int32_t* labels,
@@ -85,19 +90,19 @@ public:
     }
     void moved(const Movement& movement) override {
         if (!algorithm_) return;
-        // Between two places in range no centre goes farther.
+        // No movement between two positions in range is longer.
         if (keeps_bounds && !(movement.farthest.first * slacks_->unit() <= 2 * longest_bounded))
             algorithm_.reset();
         else
             algorithm_->moved(movement);
     }
-    bool settled(const Centres<R>& centroids, const std::int32_t* labels,
-                 const Threads& threads) override {
+    bool labels_certain(const Centres<R>& centroids, const std::int32_t* labels,
+                        const Threads& threads) override {
         if constexpr (keeps_bounds) {
-            if (!algorithm_ || !slacks_->hold_for(centroids) || !is_bounded(centroids))
+            if (!algorithm_ || !slacks_->valid_for(centroids) || !allows_bounds(centroids))
                 return false;
-            return or_forget(
-                [&] { return algorithm_->settled(centroids, *slacks_, labels, threads); });
+            return reset_on_exception(
+                [&] { return algorithm_->labels_certain(centroids, *slacks_, labels, threads); });
         } else {
             return false;
         }
@@ -106,18 +111,18 @@ public:
 private:
     static constexpr bool keeps_bounds =
         requires(A& algorithm, const Centres<R>& centroids, const RowSlacks<R>& slacks,
-                 const std::int32_t* labels,
-                 const Threads& threads) { algorithm.settled(centroids, slacks, labels, threads); };
+                 const std::int32_t* labels, const Threads& threads) {
+            algorithm.labels_certain(centroids, slacks, labels, threads);
+        };
 
-    // Can bounds of rows that have been looked at hold for these centres?
-    bool is_bounded(const Centres<R>& centroids) const {
+    // Are the centres near enough to the rows for bounds in float32? Needs measured rows.
+    bool allows_bounds(const Centres<R>& centroids) const {
         return centroids.in_range() && centroids.longest() * slacks_->unit() <= longest_bounded;
     }
 
-    // What fn() gives. If it throws, the algorithm may be half-way between two passes, and what it
-    // knows of the rows is dropped.
+    // Returns fn(). If fn throws, the bounds may be half updated, so the algorithm is dropped.
     template <class Fn>
-    auto or_forget(Fn fn) {
+    auto reset_on_exception(Fn fn) {
         try {
             return fn();
         } catch (...) {
@@ -139,17 +144,17 @@ private:
                 throw std::invalid_argument("the assigner is for other rows or centres");
             Work<Rows> work(x, centroids, labels, *slacks_);
             if (!x.norms) return assign_all(work, threads);
-            // Rows without a direction have label 0, whatever is left of their products. They are
-            // never pruned, so that nothing is lost by putting it back in every pass.
+            // A row of norm 0 has no direction and gets label 0, whatever rounding makes of its
+            // scores. Bounds never prune such rows, so resetting the label breaks no bound.
             std::vector<std::pair<Size, std::int32_t>> undirected;
             for (Size i = 0; i < x.n; ++i)
                 if (!(x.norms[i] > 0)) undirected.emplace_back(i, labels[i]);
-            AssignStats tally = assign_all(work, threads);
+            AssignStats stats = assign_all(work, threads);
             for (const auto& [i, before] : undirected) {
-                tally.changed += Size(before != 0) - Size(before != labels[i]);
+                stats.changed += Size(before != 0) - Size(before != labels[i]);
                 labels[i] = 0;
             }
-            return tally;
+            return stats;
         }
     }
 
@@ -157,11 +162,11 @@ private:
     AssignStats assign_all(Work<Rows>& work, const Threads& threads) {
         bool in_range = work.centroids.in_range();
         if (keeps_bounds && in_range) {
-            work.look_at_rows(threads);
-            in_range = is_bounded(work.centroids);
+            work.measure_rows(threads);
+            in_range = allows_bounds(work.centroids);
         }
-        if (!in_range) return assign_in_order(work, threads);
-        return or_forget([&] {
+        if (!in_range) return assign_canonical(work, threads);
+        return reset_on_exception([&] {
             if (!algorithm_) algorithm_.emplace(n_, k_);
             algorithm_->start(work, threads);
             return for_ranges(work, range_rows(work.x, k_, threads.n_jobs), threads,
@@ -171,41 +176,41 @@ private:
         });
     }
 
-    // Every row against every centre, by canonical scores alone, whatever the algorithm.
+    // Compares every row with every centre by canonical scores, without the algorithm.
     template <class Rows>
-    AssignStats assign_in_order(Work<Rows>& work, const Threads& threads) {
+    AssignStats assign_canonical(Work<Rows>& work, const Threads& threads) {
         algorithm_.reset();
         work.pack_centres(threads);
         return for_ranges(work, chunk_rows(work.x, k_, threads.n_jobs), threads,
                           [&](Scan<Rows>& scan, Size begin, Size end) {
-                              scan.nearest_in_order(work, begin, end - begin);
-                              AssignStats tally;
-                              tally.distances = (end - begin) * k_;
+                              scan.nearest_canonical(work, begin, end - begin);
+                              AssignStats stats;
+                              stats.distances = (end - begin) * k_;
                               for (Size i = begin; i < end; ++i) {
                                   const std::size_t t = std::size_t(i - begin);
-                                  tally.changed += work.labels[i] != scan.label[t];
+                                  stats.changed += work.labels[i] != scan.label[t];
                                   work.labels[i] = scan.label[t];
-                                  tally.doubtful += is_dense<Rows> && !std::isfinite(scan.score[t]);
+                                  stats.doubtful += is_dense<Rows> && !std::isfinite(scan.score[t]);
                               }
-                              return tally;
+                              return stats;
                           });
     }
 
-    // Adds up what fn(scan, begin, end) says of ranges of `step` rows.
+    // The sum of fn(scan, begin, end) over ranges of `step` rows.
     template <class Rows, class Fn>
     static AssignStats for_ranges(const Work<Rows>& work, Size step, const Threads& threads,
                                   Fn fn) {
         BufferPool& spares = work.centroids.spares();
         auto scans = spares.template take<std::vector<Scan<Rows>>>();
         scans.resize(static_cast<std::size_t>(threads.n_jobs));
-        std::vector<AssignStats> tallies(scans.size());
+        std::vector<AssignStats> worker_stats(scans.size());
         threads.ranges(work.x.n, step, [&](Size begin, Size end, int worker) {
-            tallies[std::size_t(worker)] += fn(scans[std::size_t(worker)], begin, end);
+            worker_stats[std::size_t(worker)] += fn(scans[std::size_t(worker)], begin, end);
         });
-        AssignStats all;
-        for (const AssignStats& tally : tallies) all += tally;
+        AssignStats total;
+        for (const AssignStats& stats : worker_stats) total += stats;
         spares.give(std::move(scans));
-        return all;
+        return total;
     }
 
     template <class Rows>
@@ -217,7 +222,7 @@ private:
     }
 
     Size n_, k_;
-    std::optional<A> algorithm_;  // none: nothing is known of the rows
+    std::optional<A> algorithm_;  // empty: no bounds
     std::shared_ptr<RowSlacks<R>> slacks_;
 };
 

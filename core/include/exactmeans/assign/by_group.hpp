@@ -1,11 +1,11 @@
-// What Yinyang's and Elkan's algorithms share: a row keeps an upper bound of the distance to its
-// own centre, and a lower bound per group of the distance to that group's other centres
-// (group_bounds.hpp). A row whose bounds stay apart is settled (assign/survivors.hpp); any other is
-// compared with some of the groups (group_range.hpp). If `Sifted`, shadows are compared before rows
-// are (project/projections.hpp).
+// The common part of Yinyang, Elkan and pca: a row keeps an upper bound of the distance to its own
+// centre, and a lower bound per group of the distance to the other centres of the group
+// (group_bounds.hpp). A row is pruned if its lower bounds exceed the upper one (survivors.hpp); a
+// survivor is compared with the groups in reach (group_range.hpp). If `Projected`, projections are
+// compared first (project/projections.hpp).
 //
-// All comparisons carry the rounding slack, so that a pruned row keeps the label that the computed
-// scores would give it.
+// All tests include the rounding slack: a pruned row keeps the label that its computed scores would
+// give.
 #pragma once
 
 #include <atomic>
@@ -24,35 +24,36 @@ public:
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
-        work.look_at_rows(threads);
+        work.measure_rows(threads);
         unit_ = work.slacks.unit();
         dense_ = is_dense<Rows>;
-        // They take k^2 products, and save several times what a pass takes with them; little where
-        // shadows do the same.
-        const Size before = compared_.exchange(0) * (Projected ? 1 : 4);
-        const bool pay =
-            gaps_pay(work.x, k_) && (Grouping::always_gaps || bounds_.empty() || before >= k_ * k_);
-        // The last ones leave behind what they know.
-        const bool last = gaps_pay_ && !pay && !bounds_.empty();
-        bounds_.look_at_centres(work.centroids, unit_, dense_, pay || last, threads);
-        if (last) bounds_.keep_gaps(work.labels, threads);
-        gaps_pay_ = pay;
+        // Inter-centre distances take k^2 products. They save about four times the distances that
+        // the previous pass computed, but little where projections already prune.
+        const Size saved = compared_.exchange(0) * (Projected ? 1 : 4);
+        const bool pay = centre_distances_pay(work.x, k_) &&
+                         (Grouping::always_gaps || bounds_.empty() || saved >= k_ * k_);
+        // Before the first pass without them, store the bounds that they give.
+        const bool last = distances_pay_ && !pay && !bounds_.empty();
+        bounds_.update(work.centroids, unit_, dense_, pay || last, threads);
+        if (last) bounds_.store_centre_distances(work.labels, threads);
+        distances_pay_ = pay;
         if constexpr (Projected) {
-            if (!shadows_) shadows_ = std::make_unique<Projections<R>>(work, unit_, threads);
-            shadows_->update(bounds_.shared_groups(), work.centroids, threads);
+            if (!projections_)
+                projections_ = std::make_unique<Projections<R>>(work, unit_, threads);
+            projections_->update(bounds_.shared_groups(), work.centroids, threads);
         }
     }
 
-    // Is every label certain to stay? Needs no rows, but that they were labelled before.
-    bool settled(const Centres<R>& centroids, const RowSlacks<R>& slacks,
-                 const std::int32_t* labels, const Threads& threads) {
+    // Reads bounds only, not the rows.
+    bool labels_certain(const Centres<R>& centroids, const RowSlacks<R>& slacks,
+                        const std::int32_t* labels, const Threads& threads) {
         if (bounds_.empty()) return false;
-        bounds_.look_at_centres(centroids, unit_, dense_, gaps_pay_, threads);
-        Workspace<R> room;
-        Survivors<R, Grouping> rows{bounds_, labels, slacks.margins(), room};
+        bounds_.update(centroids, unit_, dense_, distances_pay_, threads);
+        Workspace<R> workspace;
+        Survivors<R, Grouping> survivors{bounds_, labels, slacks.margins(), workspace};
         for (Size begin = 0; begin < bounds_.rows(); begin += 4096) {
-            rows.find(begin, std::min(bounds_.rows(), begin + 4096));
-            if (!rows.id.empty()) return false;
+            survivors.find(begin, std::min(bounds_.rows(), begin + 4096));
+            if (!survivors.id.empty()) return false;
         }
         return true;
     }
@@ -60,10 +61,13 @@ public:
     template <class Rows>
     AssignStats assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         GroupRange<Rows, Grouping, Projected> range{
-            {bounds_, work.labels, work.slacks.margins(), scan.room}, work, scan, shadows_.get()};
-        const AssignStats tally = range.run(begin, end);
-        compared_.fetch_add(tally.distances, std::memory_order_relaxed);
-        return tally;
+            {bounds_, work.labels, work.slacks.margins(), scan.workspace},
+            work,
+            scan,
+            projections_.get()};
+        const AssignStats stats = range.run(begin, end);
+        compared_.fetch_add(stats.distances, std::memory_order_relaxed);
+        return stats;
     }
 
     void moved(const Movement& movement) { bounds_.moved(movement, unit_); }
@@ -72,8 +76,8 @@ public:
         return GroupBounds<R, Grouping>::bytes_per_row(groups) + RowSlacks<R>::bytes_per_row;
     }
 
-    // Bounds leave few rows of a range over, and these should fill tiles: long ranges, as far as
-    // their rows stay in the third-level cache.
+    // Few rows of a range survive, and they should fill whole tiles. So ranges are long, as far as
+    // their rows (4 MiB) stay in L3.
     template <class Rows>
     Size range_rows(const Rows& x, Size, int n_jobs) const {
         Size bytes = x.d * Size(sizeof(R));
@@ -86,10 +90,10 @@ public:
 private:
     Size k_;
     GroupBounds<R, Grouping> bounds_;
-    std::unique_ptr<Projections<R>> shadows_;
-    std::atomic<Size> compared_ = 0;  // distances of the pass that runs
+    std::unique_ptr<Projections<R>> projections_;
+    std::atomic<Size> compared_ = 0;  // distances of the current pass
     double unit_ = 1;
-    bool dense_ = true, gaps_pay_ = false;
+    bool dense_ = true, distances_pay_ = false;
 };
 
 }  // namespace exactmeans

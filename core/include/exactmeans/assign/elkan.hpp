@@ -1,19 +1,20 @@
 // Elkan's algorithm (C. Elkan, Using the triangle inequality to accelerate k-means, ICML 2003),
-// with the aggregation of SparseKmeans: the own distance of all rows first, and then one centre at
-// a time for all rows that it may concern.
+// with the aggregation of SparseKmeans.
 //
-// A row keeps a lower bound for every centre (by_group.hpp, with groups of one). It prunes more
-// distances than any other algorithm here, and takes the most memory. Distances between centres are
-// used for dense rows only (scan/inter_centre_distances.hpp).
+// A row keeps a lower bound for every centre: by_group.hpp with groups of one centre. All survivors
+// are compared with their own centre first, then one centre at a time with all rows that it may be
+// nearest to. Elkan computes the fewest distances of all algorithms here and takes the most memory.
 // Memory: four bytes per row and centre, and eight per row.
+//
+// Inter-centre distances are used for dense rows only (scan/inter_centre_distances.hpp).
 //
 //   paper        here
 //   c(x)         labels[i]
-//   u(x)         upper_[i], plus own_ of the label
-//   l(x, c)      lower_[i * pitch_ + j], minus drift_ of j
-//   d(c, c')     gaps_, twice the paper's test: d(c, c') - u(x) > u(x) is u(x) < d(c, c') / 2
-//   s(c)         half of gaps_->nearest()
-//   r(x)         a row in `id` has not been compared with its own centre yet
+//   u(x)         upper_[i], plus own_drift_ of the label
+//   l(x, c)      lower_[i * pitch_ + j], minus group_drift_ of j
+//   d(c, c')     centre_distances_; d(c, c') - u(x) > u(x) is the paper's u(x) < d(c, c') / 2
+//   s(c)         half of centre_distances_->nearest()
+//   r(x)         true for every survivor, until compare_with_own_groups()
 //   S_j          picks[j], the rows to be compared with centre j
 #pragma once
 

@@ -1,12 +1,13 @@
-// What rows remember of groups of centres: an upper bound of the distance to the own centre, and a
-// lower bound per group of the distance to that group's other centres. Bounds hold with the drift
-// of their group since they were set (centres/drift.hpp), so rows that nobody looks at cost
-// nothing. Gaps between centres (scan/inter_centre_distances.hpp) bound the same distances without
-// memory of rows.
+// Bounds of rows by groups of centres: per row an upper bound of the distance to its own centre,
+// and per row and group a lower bound of the distance to the other centres of the group. A stored
+// bound is read together with the drift of its group since then (centres/drift.hpp), so a pruned
+// row writes nothing. Inter-centre distances (scan/inter_centre_distances.hpp) bound the same
+// distances without memory per row.
 //
-// A Grouping<R> offers what Groups and Singles do: count, group, size, centre, copy; `of`, brought
-// up to date with the centres; the panels that rows are looked up in; `compare`, loaded rows
-// against a group, with a second; and whether gaps are worth their cost in every pass.
+// A Grouping<R> is Groups or SingleCentres. It offers count, group, size, centre and copy; `of`,
+// which returns the grouping of the current centres; `panels`, for which rows are loaded;
+// `compare`, which compares loaded rows with a group, with second scores; and `always_gaps`:
+// whether inter-centre distances pay in every pass.
 #pragma once
 
 #include <algorithm>
@@ -27,41 +28,42 @@ public:
           k_(k),
           upper_(std::size_t(n), std::numeric_limits<float>::infinity()),
           least_(std::size_t(n), 0.0f),
-          own_(k),
-          others_(k),
+          own_drift_(k),
+          others_drift_(k),
           copy_(std::size_t(k), 0) {}
 
     Size rows() const { return n_; }
     bool empty() const { return lower_.empty(); }
-    // Do bounds begin with this pass?
+    // True in the first pass with these groups: no bound is set yet.
     bool fresh() const { return fresh_; }
-    // Entries of a row: groups, and what fills whole vectors.
+    // Entries per row: the groups, padded to whole SIMD vectors.
     Size pitch() const { return pitch_; }
     const Grouping& groups() const { return *groups_; }
     const std::shared_ptr<const Grouping>& shared_groups() const { return groups_; }
-    const InterCentreDistances<R>& gaps() const { return *gaps_; }
+    const InterCentreDistances<R>& centre_distances() const { return *centre_distances_; }
     static Size bytes_per_row(Size groups) { return 4 * padded<float>(groups) + 8; }
 
-    void look_at_centres(const Centres<R>& centroids, double unit, bool dense, bool with_gaps,
-                         const Threads& threads) {
+    void update(const Centres<R>& centroids, double unit, bool dense, bool with_distances,
+                const Threads& threads) {
         std::shared_ptr<const Grouping> groups = Grouping::of(centroids, dense, threads);
-        // Bounds belong to groups, and a grouping that was made anew is another one.
+        // Bounds belong to one grouping: a new grouping drops them.
         fresh_ = empty() || groups != groups_;
         groups_ = std::move(groups);
         if (fresh_)
-            begin();
+            reset();
         else
-            admit(threads);
+            reset_former_copies(threads);
         for (Size j = 0; j < k_; ++j) copy_[std::size_t(j)] = groups_->copy(j);
-        if (with_gaps)
-            gaps_->update(*groups_, centroids, unit, threads);
+        if (with_distances)
+            centre_distances_->update(*groups_, centroids, unit, threads);
         else
-            gaps_->forget();
+            centre_distances_->forget();
     }
 
-    // Turns what gaps say of every row into bounds. Groups that gaps kept out of reach have old
-    // ones, and without gaps nearly all rows would be compared with nearly all groups.
-    void keep_gaps(const std::int32_t* labels, const Threads& threads) {
+    // Stores the bounds that inter-centre distances give, before a pass without them. The stored
+    // bounds of groups that these distances pruned are old: without this step nearly all rows would
+    // be compared with nearly all groups.
+    void store_centre_distances(const std::int32_t* labels, const Threads& threads) {
         threads.ranges(n_, 4096, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) {
                 const Lowers known = lowers(i, labels[i], upper(i, labels[i]));
@@ -77,64 +79,69 @@ public:
         std::vector<double> farthest(static_cast<std::size_t>(groups_->count()));
         TwoFarthest any;
         for (Size j = 0; j < k_; ++j) {
-            const double went = movement.distance[std::size_t(j)] * unit;
-            if (went > 0) own_.add(j, went);
+            const double distance = movement.distance[std::size_t(j)] * unit;
+            if (distance > 0) own_drift_.add(j, distance);
             if (copy_[std::size_t(j)]) continue;
             double& most = farthest[std::size_t(groups_->group(j))];
-            most = std::max(most, went);
-            any.add(j, went);
+            most = std::max(most, distance);
+            any.add(j, distance);
         }
-        for (Size g = 0; g < groups_->count(); ++g) drift_.add(g, farthest[std::size_t(g)]);
-        for (Size j = 0; j < k_; ++j) others_.add(j, any.of_others(j));
+        for (Size g = 0; g < groups_->count(); ++g) group_drift_.add(g, farthest[std::size_t(g)]);
+        for (Size j = 0; j < k_; ++j) others_drift_.add(j, any.of_others(j));
     }
 
-    // All rows, one lower bound each.
+    // All rows with one lower bound each, for the first comparison.
     BoundRows summary(const std::int32_t* labels, const Margins& margins) const {
-        return {labels,         upper_.data(),    least_.data(), own_.sums(),
-                others_.sums(), gaps_->nearest(), margins};
+        return {labels,
+                upper_.data(),
+                least_.data(),
+                own_drift_.sums(),
+                others_drift_.sums(),
+                centre_distances_->nearest(),
+                margins};
     }
-    // How far row i may be from its own centre j.
+    // Upper bound of the distance from row i to its own centre j.
     float upper(Size i, Size j) const {
-        const float bound = (upper_[std::size_t(i)] + own_.sums()[j]) * up32;
+        const float bound = (upper_[std::size_t(i)] + own_drift_.sums()[j]) * up32;
         return bound < 0 ? 0.0f : bound;
     }
-    // Of row i, which is at most `near` away from centre j, per group.
+    // Lower bounds per group of row i, which is at most `near` away from centre j.
     Lowers lowers(Size i, Size j, float near) const {
-        return {lower_.data() + i * pitch_, drift_.sums(), gaps_->of(j), near};
+        return {lower_.data() + i * pitch_, group_drift_.sums(), centre_distances_->of(j), near};
     }
 
     void set_upper(Size i, Size j, float bound) {
-        upper_[std::size_t(i)] = own_.store_upper(j, bound);
+        upper_[std::size_t(i)] = own_drift_.store_upper(j, bound);
     }
     void set_lower(Size i, Size g, float bound) {
-        lower_[std::size_t(i * pitch_ + g)] = drift_.store_lower(g, bound);
+        lower_[std::size_t(i * pitch_ + g)] = group_drift_.store_lower(g, bound);
     }
-    // The least of what groups are bounded by, of a row with label j.
+    // The least lower bound of all groups, of a row with label j.
     void set_least(Size i, Size j, float least) {
-        least_[std::size_t(i)] = others_.store_lower(j, least * (least > 0 ? down32 : up32));
+        least_[std::size_t(i)] = others_drift_.store_lower(j, least * (least > 0 ? down32 : up32));
     }
 
 private:
-    void begin() {
+    void reset() {
         pitch_ = padded<float>(groups_->count());
         std::fill(upper_.begin(), upper_.end(), std::numeric_limits<float>::infinity());
         std::fill(least_.begin(), least_.end(), 0.0f);
-        // Nothing is known of groups, and nothing is where entries only fill vectors.
+        // Padding is unreachable; groups are not bounded yet.
         lower_.assign(std::size_t(n_ * pitch_), unreachable);
         for (Size i = 0; i < n_; ++i)
             std::fill_n(lower_.begin() + i * pitch_, groups_->count(), -unreachable);
-        drift_ = Drift(pitch_);
-        gaps_ = std::make_unique<InterCentreDistances<R>>(k_, pitch_);
+        group_drift_ = Drift(pitch_);
+        centre_distances_ = std::make_unique<InterCentreDistances<R>>(k_, pitch_);
     }
 
-    // Bounds were made without copies of other centres. One that has become a centre of its own may
-    // be anywhere: nothing is known of its group.
-    void admit(const Threads& threads) {
-        std::vector<char> unknown(static_cast<std::size_t>(pitch_), 0);
+    // Bounds leave out centres that are copies of others. A centre that is no longer a copy may be
+    // anywhere, so the bounds of its group are void.
+    void reset_former_copies(const Threads& threads) {
+        std::vector<char> is_void(static_cast<std::size_t>(pitch_), 0);
         bool any = false;
         for (Size j = 0; j < k_; ++j) {
             if (!copy_[std::size_t(j)] || groups_->copy(j)) continue;
-            unknown[std::size_t(groups_->group(j))] = 1;
+            is_void[std::size_t(groups_->group(j))] = 1;
             any = true;
         }
         if (!any) return;
@@ -142,7 +149,7 @@ private:
             for (Size i = begin; i < end; ++i) {
                 least_[std::size_t(i)] = -unreachable;
                 for (Size g = 0; g < pitch_; ++g)
-                    if (unknown[std::size_t(g)]) lower_[std::size_t(i * pitch_ + g)] = -unreachable;
+                    if (is_void[std::size_t(g)]) lower_[std::size_t(i * pitch_ + g)] = -unreachable;
             }
         });
     }
@@ -151,9 +158,9 @@ private:
     bool fresh_ = true;
     std::shared_ptr<const Grouping> groups_;
     std::vector<float> lower_, upper_, least_;
-    Drift own_, others_, drift_{0};
-    std::unique_ptr<InterCentreDistances<R>> gaps_;
-    std::vector<char> copy_;  // centres that the bounds leave out
+    Drift own_drift_, others_drift_, group_drift_{0};
+    std::unique_ptr<InterCentreDistances<R>> centre_distances_;
+    std::vector<char> copy_;  // centres that the bounds leave out: copies of others
 };
 
 }  // namespace exactmeans

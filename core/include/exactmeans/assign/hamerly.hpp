@@ -1,19 +1,19 @@
 // Hamerly's algorithm (G. Hamerly, Making k-means even faster, SDM 2010).
 //
-// A row keeps one upper bound of the distance to its own centre and one lower bound of the distance
-// to every other. While the bounds stay apart after the centres moved, its label cannot change and
-// nothing is computed; otherwise the upper bound is made tight, and only if that does not help is
-// the row compared with all centres. Memory: eight bytes per row.
+// A row keeps an upper bound of the distance to its own centre and one lower bound of the distances
+// to all others. While the lower bound exceeds the upper one, the label cannot change and the row
+// is skipped. Otherwise the distance to the own centre tightens the upper bound, and only if that
+// is not enough is the row compared with all centres. Memory: eight bytes per row.
 //
 //   paper      here
 //   a(i)       labels[i]
-//   u(i)       upper_[i], plus own_ of the label: what the own centre moved since
-//   l(i)       lower_[i], minus others_ of the label: the largest movement of the others
+//   u(i)       upper_[i], plus own_drift_ of the label: the own centre's movement since then
+//   l(i)       lower_[i], minus others_drift_ of the label: the largest movements of the others
 //   p(j)       movement.distance[j]
-//   2 s(j)     nearest_[j]; dense rows only (scan/inter_centre_distances.hpp)
+//   2 s(j)     nearest_distance_[j]; dense rows only (scan/inter_centre_distances.hpp)
 //
-// "Apart" carries the rounding slack of numerics/slack.hpp, so that a pruned row keeps the label
-// that the computed scores would give it.
+// All tests include the rounding slack of numerics/slack.hpp: a pruned row keeps the label that its
+// computed scores would give.
 #pragma once
 
 #include <limits>
@@ -38,104 +38,115 @@ public:
     Hamerly(Size n, Size k)
         : upper_(std::size_t(n), std::numeric_limits<float>::infinity()),
           lower_(std::size_t(n), 0.0f),
-          nearest_(std::size_t(k), -unreachable),
-          own_(k),
-          others_(k) {}
+          nearest_distance_(std::size_t(k), -unreachable),
+          own_drift_(k),
+          others_drift_(k) {}
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
         work.pack_centres(threads);
-        work.look_at_rows(threads);
+        work.measure_rows(threads);
         unit_ = work.slacks.unit();
-        gaps_pay_ = gaps_pay(work.x, Size(nearest_.size()));
-        find_gaps(work.centroids, threads);
+        distances_pay_ = centre_distances_pay(work.x, Size(nearest_distance_.size()));
+        update_centre_distances(work.centroids, threads);
     }
 
     template <class Rows>
     AssignStats assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         const ScoredRows<R> scored = work.slacks.scored();
-        const BoundRows rows{work.labels,    upper_.data(),   lower_.data(), own_.sums(),
-                             others_.sums(), nearest_.data(), scored.margins};
-        std::vector<Size> open(static_cast<std::size_t>(end - begin));
-        open.resize(std::size_t(bound_kernels().unsettled(rows, begin, end, open.data())));
-        AssignStats tally;
-        tally.skipped = end - begin - Size(open.size());
-        tighten(work, scored.margins, open, tally);
-        const Size count = Size(open.size());
-        if (count == 0) return tally;
-        scan.nearest(work, 0, open.data(), count, true);
-        tally.distances += count * work.centroids.k();
-        std::vector<float> near(open.size()), far(open.size());
-        score_kernels<R>().upper_bounds(scored, open.data(), scan.score.data(), count, near.data());
-        score_kernels<R>().lower_bounds(scored, open.data(), scan.second.data(), count, far.data());
-        for (std::size_t t = 0; t < open.size(); ++t) {
-            const std::size_t i = std::size_t(open[t]);
+        const BoundRows rows{work.labels,       upper_.data(),        lower_.data(),
+                             own_drift_.sums(), others_drift_.sums(), nearest_distance_.data(),
+                             scored.margins};
+        std::vector<Size> survivors(static_cast<std::size_t>(end - begin));
+        survivors.resize(
+            std::size_t(bound_kernels().unsettled(rows, begin, end, survivors.data())));
+        AssignStats stats;
+        stats.skipped = end - begin - Size(survivors.size());
+        tighten(work, scored.margins, survivors, stats);
+        const Size count = Size(survivors.size());
+        if (count == 0) return stats;
+        scan.nearest(work, 0, survivors.data(), count, true);
+        stats.distances += count * work.centroids.k();
+        std::vector<float> near(survivors.size()), far(survivors.size());
+        score_kernels<R>().upper_bounds(scored, survivors.data(), scan.score.data(), count,
+                                        near.data());
+        score_kernels<R>().lower_bounds(scored, survivors.data(), scan.second.data(), count,
+                                        far.data());
+        for (std::size_t t = 0; t < survivors.size(); ++t) {
+            const std::size_t i = std::size_t(survivors[t]);
             const std::int32_t label = scan.label[t];
-            tally.changed += work.labels[i] != label;
+            stats.changed += work.labels[i] != label;
             work.labels[i] = label;
-            upper_[i] = own_.store_upper(label, near[t]);
-            lower_[i] = others_.store_lower(label, far[t]);
+            upper_[i] = own_drift_.store_upper(label, near[t]);
+            lower_[i] = others_drift_.store_lower(label, far[t]);
         }
-        return tally;
+        return stats;
     }
 
-    // Is every label certain to stay? Needs no rows, but that they were labelled before.
-    bool settled(const Centres<R>& centroids, const RowSlacks<R>& slacks,
-                 const std::int32_t* labels, const Threads& threads) {
-        find_gaps(centroids, threads);
-        constexpr Size some = 4096;
+    // Reads bounds only, not the rows.
+    bool labels_certain(const Centres<R>& centroids, const RowSlacks<R>& slacks,
+                        const std::int32_t* labels, const Threads& threads) {
+        update_centre_distances(centroids, threads);
+        constexpr Size batch = 4096;
         const Size n = Size(upper_.size());
-        const BoundRows rows{labels,         upper_.data(),   lower_.data(),   own_.sums(),
-                             others_.sums(), nearest_.data(), slacks.margins()};
-        std::vector<Size> open(static_cast<std::size_t>(some));
-        for (Size begin = 0; begin < n; begin += some)
-            if (bound_kernels().unsettled(rows, begin, std::min(n, begin + some), open.data()))
+        const BoundRows rows{labels,
+                             upper_.data(),
+                             lower_.data(),
+                             own_drift_.sums(),
+                             others_drift_.sums(),
+                             nearest_distance_.data(),
+                             slacks.margins()};
+        std::vector<Size> survivors(static_cast<std::size_t>(batch));
+        for (Size begin = 0; begin < n; begin += batch)
+            if (bound_kernels().unsettled(rows, begin, std::min(n, begin + batch),
+                                          survivors.data()))
                 return false;
         return true;
     }
 
     void moved(const Movement& movement) {
         for (Size j = 0; j < Size(movement.distance.size()); ++j) {
-            own_.add(j, movement.distance[std::size_t(j)] * unit_);
-            others_.add(j, movement.farthest.of_others(j) * unit_);
+            own_drift_.add(j, movement.distance[std::size_t(j)] * unit_);
+            others_drift_.add(j, movement.farthest.of_others(j) * unit_);
         }
     }
 
 private:
-    void find_gaps(const Centres<R>& centroids, const Threads& threads) {
-        if (!gaps_pay_ || gaps_version_ == centroids.version()) return;
-        nearest_gaps(centroids, unit_, nearest_, threads);
-        gaps_version_ = centroids.version();
+    void update_centre_distances(const Centres<R>& centroids, const Threads& threads) {
+        if (!distances_pay_ || distances_version_ == centroids.version()) return;
+        nearest_centre_distances(centroids, unit_, nearest_distance_, threads);
+        distances_version_ = centroids.version();
     }
 
-    // Measures the distance to the own centre; rows that this settles are no longer open.
+    // Tightens the upper bounds by the distances to the own centres, and drops the survivors that
+    // this prunes.
     template <class Rows>
-    void tighten(const Work<Rows>& work, const Margins& margins, std::vector<Size>& open,
-                 AssignStats& tally) {
-        std::vector<float> near(open.size()), reach(open.size());
-        for (std::size_t t = 0; t < open.size(); ++t) {
-            const Size i = open[t], own = work.labels[i];
+    void tighten(const Work<Rows>& work, const Margins& margins, std::vector<Size>& survivors,
+                 AssignStats& stats) {
+        std::vector<float> near(survivors.size()), reach(survivors.size());
+        for (std::size_t t = 0; t < survivors.size(); ++t) {
+            const Size i = survivors[t], own = work.labels[i];
             near[t] = std::numeric_limits<float>::infinity();
-            // Without any bound there is nothing that could be settled.
+            // A row without an upper bound has no lower bound either.
             if (own < 0 || !(upper_[std::size_t(i)] < near[t])) continue;
             near[t] = round_up(own_distance(work, i, own) * unit_);
-            upper_[std::size_t(i)] = own_.store_upper(own, near[t]);
-            tally.distances += 1;
+            upper_[std::size_t(i)] = own_drift_.store_upper(own, near[t]);
+            stats.distances += 1;
         }
-        bound_kernels().reach(margins, open.data(), near.data(), Size(open.size()), reach.data());
-        std::size_t left = 0;
-        for (std::size_t t = 0; t < open.size(); ++t) {
-            const std::size_t i = std::size_t(open[t]);
+        bound_kernels().reach(margins, survivors.data(), near.data(), Size(survivors.size()),
+                              reach.data());
+        std::size_t remaining = 0;
+        for (std::size_t t = 0; t < survivors.size(); ++t) {
+            const std::size_t i = std::size_t(survivors[t]);
             const std::int32_t own = std::max(0, work.labels[i]);
-            const float kept = lower_[i] - others_.sums()[own],
-                        gap = nearest_[std::size_t(own)] - near[t];
-            if (!(std::max(kept, gap) > reach[t])) open[left++] = open[t];
+            const float stored = lower_[i] - others_drift_.sums()[own],
+                        by_centres = nearest_distance_[std::size_t(own)] - near[t];
+            if (!(std::max(stored, by_centres) > reach[t])) survivors[remaining++] = survivors[t];
         }
-        open.resize(left);
+        survivors.resize(remaining);
     }
 
-    // The distance to the own centre, rounded up. It only serves as a bound, so any accurate way
-    // will do.
+    // The distance to the own centre, rounded up. Only a bound, so it need not be canonical.
     template <class Rows>
     static double own_distance(const Work<Rows>& work, Size i, Size own) {
         const Centres<R>& centroids = work.centroids;
@@ -158,7 +169,7 @@ private:
                     (double(value) - double(centroids.derived(own, f))) * frame.scale();
                 sum.add_product(step, step);
             }
-            // What underflowed of the squares.
+            // Underflow of the squares.
             sum.add(double(work.x.d) * 0x1p-1074);
         } else {
             // |c|^2 + sum of (x - c)^2 - c^2 over the stored entries, all compensated.
@@ -173,14 +184,14 @@ private:
                 sum.add_product(step, step);
                 sum.add_product(-c, c);
             }
-            // |c|^2 came rounded to float64, and that error stays when the rest cancels.
+            // |c|^2 is rounded to float64, and that error remains when the other terms cancel.
             sum.add(0x1p-51 * centroids.norm2(own) + double(centroids.d()) * 0x1p-1074);
         }
         return std::sqrt(std::max(0.0, sum.value())) * (1 + 0x1p-40);
     }
 
-    // The same of a direction: |c|^2 + 1 - 2 x.c / |x|. |x|, |c|^2 and the quotient are rounded to
-    // a few units of float64.
+    // own_distance for a direction: |c|^2 + 1 - 2 x.c / |x|. |x|, |c|^2 and the quotient have
+    // errors of a few ulps of float64.
     template <class Rows>
     static double own_chord(const Work<Rows>& work, Size i, Size own) {
         std::vector<R> buffer;
@@ -200,10 +211,10 @@ private:
     }
 
     double unit_ = 1;
-    bool gaps_pay_ = false;
-    Size gaps_version_ = -1;
-    std::vector<float> upper_, lower_, nearest_;
-    Drift own_, others_;
+    bool distances_pay_ = false;
+    Size distances_version_ = -1;
+    std::vector<float> upper_, lower_, nearest_distance_;
+    Drift own_drift_, others_drift_;
 };
 
 }  // namespace exactmeans

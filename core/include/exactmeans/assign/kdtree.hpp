@@ -2,20 +2,20 @@
 // geometric reasoning, KDD 1999; T. Kanungo et al., An efficient k-means clustering algorithm:
 // analysis and implementation, PAMI 24, 2002).
 //
-// The rows of a few features stand in a balanced tree of boxes. On the way down a node drops
-// every centre that some other one beats in its whole box; where one centre is left, all rows of
-// the node get its label, and at a leaf the few that are left are compared with its rows.
-// Memory: a copy of the rows and their labels in the order of the tree, and eight bytes per row.
+// Rows of a few features are stored in a balanced tree of boxes. Each node drops the candidate
+// centres that another candidate beats in the whole box. If one candidate remains, all rows of the
+// node get its label; at a leaf the remaining candidates are compared with each row.
+// Memory: a copy of the rows and their labels in tree order, and eight bytes per row.
 //
 //   paper                here
 //   kd-tree cell         box of a node: low and high per feature
-//   z*                   champion: the candidate nearest to the middle of the box
-//   z.isFarther(z*, C)   beaten(): the score of z is above that of z* at the corner where it gains
-//                        least on it, and so in the whole box
+//   z*                   closest: the candidate closest to the midpoint of the box
+//   z.isFarther(z*, C)   is_farther(): the score of z is above that of z* in the corner of the box
+//                        where their difference is least, and so in the whole box
 //
-// The difference of two scores is linear in the row, so its least value in a box is exact up to
-// float64; the rounding of both computed scores is added to it (docs/numerics.md). Sums of nodes
-// are not used: centres come from the common, exact sums.
+// The difference of two scores is linear in the row, so a corner has its least value in a box. The
+// test allows for the rounding of both computed scores (docs/numerics.md). Unlike in the papers,
+// nodes hold no sums: the update uses the exact cluster sums of all algorithms.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ template <class R>
 class Kdtree {
 public:
     using Real = R;
-    static constexpr Traits traits{"kdtree", "boxes of rows lose candidates, for few features",
-                                   true, false};
+    static constexpr Traits traits{
+        "kdtree", "filtering: boxes of rows prune candidates, for few features", true, false};
     static Size bytes_per_row(Size, Size d, bool) { return d * Size(sizeof(R)) * 5 / 4 + 12; }
 
     Kdtree(Size n, Size k) : n_(n), k_(k) {
@@ -50,7 +50,7 @@ public:
         const Slack slack = Slack::of<R>(d, d, centroids.norm_terms(), centroids.frame().exponent);
         holds_ = slack.holds();
         centres_.resize(std::size_t(k_));
-        place_.resize(std::size_t(k_ * d));
+        position_.resize(std::size_t(k_ * d));
         packed_.resize(std::size_t(k_ * (d + 1)));
         const std::vector<char> copy = copies_of(centroids);
         candidates_.clear();
@@ -61,7 +61,7 @@ public:
                                         2 * slack.gamma() * std::sqrt(norm2) + slack.underflow(1)};
             for (Size f = 0; f < d; ++f) {
                 const R value = centroids.derived(j, f);
-                place_[std::size_t(j * d + f)] = double(value) * centroids.frame().scale();
+                position_[std::size_t(j * d + f)] = double(value) * centroids.frame().scale();
                 packed_[std::size_t(j * (d + 1) + f)] =
                     Layout<R>::packed(centroids.frame(), f, centroids.master(j)[f]);
             }
@@ -69,8 +69,7 @@ public:
         }
     }
 
-    // A range stands for some subtrees instead of the rows of its numbers; all ranges together are
-    // all rows.
+    // A range labels whole subtrees, not the rows [begin, end). All ranges together label all rows.
     template <class Rows>
     AssignStats assign(const Work<Rows>& work, Scan<Rows>&, Size begin, Size) {
         const Size step = range_rows(work.x, k_, 1), ranges = (n_ + step - 1) / step;
@@ -79,7 +78,7 @@ public:
             walk.list.assign(candidates_.begin(), candidates_.end());
             walk.visit(task + tasks() - 1, 0, Size(walk.list.size()));
         }
-        return walk.tally;
+        return walk.stats;
     }
 
     void moved(const Movement&) {}
@@ -90,14 +89,13 @@ public:
     }
 
 private:
-    static constexpr Size leaf_rows = 128, lanes = 32;
+    static constexpr Size leaf_rows = 128, lanes = 32;  // rows per leaf at most; tile alignment
 
     struct Centre {
-        double half_norm2, error, error_per_norm;  // of a score: error + error_per_norm |x|
+        double half_norm2, error, error_per_norm;  // error of a score: error + error_per_norm |x|
     };
 
-    // Nodes are numbered as in a heap; node v of a level has rows [first(v), first(v + 1)) in the
-    // order of the tree.
+    // Nodes are numbered as in a binary heap. rows_of(v) is a range of rows in tree order.
     Size tasks() const { return Size(1) << std::min<Size>(depth_, 5); }
     Size leaves() const { return Size(1) << depth_; }
     static Size level_of(Size v) {
@@ -116,7 +114,7 @@ private:
         order_.resize(std::size_t(n_));
         std::iota(order_.begin(), order_.end(), 0);
         box_.resize(std::size_t(nodes * 2 * d));
-        settled_.assign(std::size_t(nodes), -1);
+        common_label_.assign(std::size_t(nodes), -1);
         label_.assign(std::size_t(n_), -1);
         pitch_ = ((n_ + leaves() - 1) / leaves() + lanes - 1) / lanes * lanes;
         tiles_.assign(std::size_t(leaves() * d * pitch_), R(0));
@@ -143,7 +141,7 @@ private:
     double* low(Size v, Size d) { return box_.data() + v * 2 * d; }
     double* high(Size v, Size d) { return low(v, d) + d; }
 
-    // Halves the rows of a node along the feature that spreads most, by a sample of them.
+    // Splits a node at the median of the feature with the largest range in a sample of its rows.
     template <class Value>
     void split(Size v, Size d, Value value) {
         const auto [begin, end] = rows_of(v);
@@ -174,7 +172,7 @@ private:
             order_[std::size_t(t)] = keys[std::size_t(t - begin)].second;
     }
 
-    // Copies the rows of a leaf, feature by feature, and finds their box.
+    // Copies the rows of a leaf, feature by feature, and computes their box.
     template <class Value>
     void fill(Size leaf, Size d, Value value) {
         const Size v = leaves() - 1 + leaf;
@@ -191,46 +189,46 @@ private:
         }
     }
 
-    // One thread's way through some subtrees. Candidates of the nodes on the way stand one after
-    // the other in `list`, ascending.
+    // One thread's traversal of some subtrees. `list` is a stack of the candidates of the nodes on
+    // the path, ascending within each node.
     struct Walk {
         Kdtree& tree;
         std::int32_t* labels;
         Size d;
-        AssignStats tally;
+        AssignStats stats;
         std::vector<std::int32_t> list;
         std::vector<R> packed;
         std::array<std::int32_t, 2 * leaf_rows> nearest{};
 
         void visit(Size v, Size begin, Size end) {
-            const Size left = filter(v, begin, end);
-            if (left == 1) {
+            const Size remaining = filter(v, begin, end);
+            if (remaining == 1) {
                 label_all(v, list[std::size_t(end)]);
             } else if (v >= tree.leaves() - 1) {
-                compare(v, end, left);
+                compare(v, end, remaining);
             } else {
-                spread(v);
-                visit(2 * v + 1, end, end + left);
-                visit(2 * v + 2, end, end + left);
+                push_down(v);
+                visit(2 * v + 1, end, end + remaining);
+                visit(2 * v + 2, end, end + remaining);
             }
             list.resize(std::size_t(end));
         }
 
-        // Candidates [begin, end) that may be nearest somewhere in the box go to the end of the
-        // list.
+        // Appends to the list those of candidates [begin, end) that may be nearest to some point of
+        // the box.
         Size filter(Size v, Size begin, Size end) {
             if (!tree.holds_) {
                 for (Size t = begin; t < end; ++t) list.push_back(list[std::size_t(t)]);
                 return end - begin;
             }
             const double *low = tree.low(v, d), *high = tree.high(v, d);
-            std::int32_t champion = -1;
+            std::int32_t closest = -1;
             double nearest2 = std::numeric_limits<double>::infinity(), norm2 = 0;
             for (Size f = 0; f < d; ++f) norm2 += std::max(low[f] * low[f], high[f] * high[f]);
             const double norm = std::sqrt(norm2) * Slack::up;
             for (Size t = begin; t < end; ++t) {
                 const std::int32_t j = list[std::size_t(t)];
-                const double* at = tree.place_.data() + j * d;
+                const double* at = tree.position_.data() + j * d;
                 double d2 = 0;
                 for (Size f = 0; f < d; ++f) {
                     const double step = at[f] - 0.5 * (low[f] + high[f]);
@@ -238,58 +236,61 @@ private:
                 }
                 if (d2 < nearest2) {
                     nearest2 = d2;
-                    champion = j;
+                    closest = j;
                 }
             }
-            if (champion < 0) champion = list[std::size_t(begin)];
+            if (closest < 0) closest = list[std::size_t(begin)];
             for (Size t = begin; t < end; ++t) {
                 const std::int32_t j = list[std::size_t(t)];
-                if (j == champion || !beaten(j, champion, low, high, norm)) list.push_back(j);
+                if (j == closest || !is_farther(j, closest, low, high, norm)) list.push_back(j);
             }
             return Size(list.size()) - end;
         }
 
-        // Is every row of the box certain to get a higher score from j than from the champion?
-        bool beaten(std::int32_t j, std::int32_t champion, const double* low, const double* high,
-                    double norm) const {
+        // Is every row of the box certain to have a higher score with j than with `closest`?
+        bool is_farther(std::int32_t j, std::int32_t closest, const double* low, const double* high,
+                        double norm) const {
             const Centre& other = tree.centres_[std::size_t(j)];
-            const Centre& best = tree.centres_[std::size_t(champion)];
-            const double* a = tree.place_.data() + j * d;
-            const double* b = tree.place_.data() + champion * d;
-            double gap = other.half_norm2 - best.half_norm2;
+            const Centre& best = tree.centres_[std::size_t(closest)];
+            const double* a = tree.position_.data() + j * d;
+            const double* b = tree.position_.data() + closest * d;
+            double difference = other.half_norm2 - best.half_norm2;
             for (Size f = 0; f < d; ++f) {
                 const double step = a[f] - b[f];
-                gap -= step * (step > 0 ? high[f] : low[f]);
+                difference -= step * (step > 0 ? high[f] : low[f]);
             }
             const double error =
                 other.error + best.error + (other.error_per_norm + best.error_per_norm) * norm;
-            return gap > 2 * error;
+            return difference > 2 * error;
         }
 
         void label_all(Size v, std::int32_t j) {
             const auto [first, last] = tree.rows_of(v);
-            tally.skipped += last - first;
-            if (tree.settled_[std::size_t(v)] == j) return;
-            tree.settled_[std::size_t(v)] = j;
+            stats.skipped += last - first;
+            if (tree.common_label_[std::size_t(v)] == j) return;
+            tree.common_label_[std::size_t(v)] = j;
             for (Size t = first; t < last; ++t) put(t, j);
         }
 
-        // Labels are far apart in the order of the rows, and few of them change.
+        // The copy in tree order is read sequentially; few labels change, and only those access the
+        // caller's labels, which are scattered.
         void put(Size t, std::int32_t j) {
             std::int32_t& known = tree.label_[std::size_t(t)];
             if (known == j) return;
             known = j;
             std::int32_t& label = labels[tree.order_[std::size_t(t)]];
-            tally.changed += label != j;
+            stats.changed += label != j;
             label = j;
         }
 
-        // Rows of the node may part from here on.
-        void spread(Size v) {
-            const std::int32_t all = tree.settled_[std::size_t(v)];
+        // Passes the common label on to the children: rows of the node may get different labels
+        // now.
+        void push_down(Size v) {
+            const std::int32_t all = tree.common_label_[std::size_t(v)];
             if (all >= 0)
-                tree.settled_[std::size_t(2 * v + 1)] = tree.settled_[std::size_t(2 * v + 2)] = all;
-            tree.settled_[std::size_t(v)] = -1;
+                tree.common_label_[std::size_t(2 * v + 1)] =
+                    tree.common_label_[std::size_t(2 * v + 2)] = all;
+            tree.common_label_[std::size_t(v)] = -1;
         }
 
         void compare(Size v, Size from, Size count) {
@@ -301,8 +302,8 @@ private:
             const R* tile = tree.tiles_.data() + (v + 1 - tree.leaves()) * d * tree.pitch_;
             score_kernels<R>().nearest_listed(tile, tree.pitch_, d, packed.data(), count,
                                               nearest.data());
-            tally.distances += (last - first) * count;
-            tree.settled_[std::size_t(v)] = -1;
+            stats.distances += (last - first) * count;
+            tree.common_label_[std::size_t(v)] = -1;
             for (Size t = first; t < last; ++t)
                 put(t, list[std::size_t(from + nearest[std::size_t(t - first)])]);
         }
@@ -310,14 +311,14 @@ private:
 
     Size n_, k_, depth_ = 0, pitch_ = 0;
     bool holds_ = false;
-    std::vector<std::int32_t> order_;    // rows in the order of the tree
-    std::vector<std::int32_t> label_;    // and the label that each of them was given
-    std::vector<double> box_;            // low and high of each node, on the frame's scale
-    std::vector<std::int32_t> settled_;  // the label that all rows of a node have, or -1
-    std::vector<R> tiles_;               // rows of each leaf, feature by feature
+    std::vector<std::int32_t> order_;         // rows in tree order
+    std::vector<std::int32_t> label_;         // their labels
+    std::vector<double> box_;                 // per node low and high, on the frame's scale
+    std::vector<std::int32_t> common_label_;  // per node: the label of all its rows, or -1
+    std::vector<R> tiles_;                    // rows of each leaf, feature by feature
     std::vector<Centre> centres_;
-    std::vector<double> place_;
-    std::vector<R> packed_;  // per centre: its values as kernels read them, and its start
+    std::vector<double> position_;  // values of the centres, on the frame's scale
+    std::vector<R> packed_;         // per centre: its packed values, and its start
     std::vector<std::int32_t> candidates_;
 };
 

@@ -1,9 +1,9 @@
 // Lloyd's algorithm (S. P. Lloyd, Least squares quantization in PCM, IEEE Trans. Inf. Theory 28,
 // 1982).
 //
-// Every row is compared with every centre, through the fused kernels: scores stay in registers, and
-// no matrix of rows by centres ever exists. It keeps nothing from pass to pass, and it defines the
-// labels that all others must give.
+// Compares every row with every centre. The kernels keep scores in registers, so there is no matrix
+// of rows by centres. Its labels are the reference: all other algorithms must give the same.
+// Memory: none per row for dense rows; norms and slack of CSR rows.
 #pragma once
 
 #include <algorithm>
@@ -47,14 +47,14 @@ public:
 
     template <class Rows>
     AssignStats assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
-        AssignStats tally;
-        tally.distances = (end - begin) * work.centroids.k();
+        AssignStats stats;
+        stats.distances = (end - begin) * work.centroids.k();
         const auto take = [&](const std::vector<std::int32_t>& label, Size first) {
             std::int32_t* const to = work.labels + first;
-            std::int32_t changed = 0;  // no wider than labels, so that they are compared together
+            std::int32_t changed = 0;  // as wide as labels, so that the loop vectorizes well
             for (std::size_t t = 0; t < label.size(); ++t) changed += label[t] != to[t];
             std::copy(label.begin(), label.end(), to);
-            tally.changed += changed;
+            stats.changed += changed;
         };
         if constexpr (!is_dense<Rows>) {
             if (coarse_) {
@@ -68,21 +68,21 @@ public:
                     scan.coarse.nearest(work.x, work.centroids, *coarse_, row_of);
                     take(scan.coarse.label, first);
                 }
-                return tally;
+                return stats;
             }
         }
         scan.nearest(work, begin, nullptr, end - begin, false);
         if constexpr (is_dense<Rows>)
             for (const R score : scan.score)
-                tally.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
+                stats.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
         take(scan.label, begin);
-        return tally;
+        return stats;
     }
 
     void moved(const Movement&) {}
 
 private:
-    std::shared_ptr<const QuantizedCentres<R>> coarse_;  // null: no first look in this pass
+    std::shared_ptr<const QuantizedCentres<R>> coarse_;  // null: this pass does not use the filter
     FirstLook<R> look_;
     Narrow narrow_;
 };

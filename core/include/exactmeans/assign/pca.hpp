@@ -1,11 +1,11 @@
-// Yinyang k-means with a sieve for rows of many features. Before a row is compared with a group,
-// its shadow on a few principal axes is (project/projections.hpp), at a small part of the cost;
-// what is left over is compared as in yinyang.hpp.
+// Yinyang k-means with a filter for rows of many features. Before a row is compared with a group,
+// its projection onto a few principal axes is (project/projections.hpp), at a small part of the
+// cost. Groups that this does not rule out are compared as in yinyang.hpp.
 //
-// A bound that shadows give is kept like any other. Where it does not last, it is found anew at the
-// same small cost. Rows without a label begin with the group whose shadow comes nearest.
-// Memory: that of yinyang.hpp and of the shadows. What is compared with shadows does not count as a
-// distance.
+// Bounds by projections are stored like all others, and computed again when they have become too
+// loose. Rows without a label are compared first with the group whose projection is nearest.
+// Comparisons of projections do not count as distances.
+// Memory: that of yinyang.hpp and of the projections.
 #pragma once
 
 #include "exactmeans/assign/by_group.hpp"
@@ -18,7 +18,7 @@ class Pca : public ByGroup<R, Groups<R>, true> {
 public:
     using ByGroup<R, Groups<R>, true>::ByGroup;
     static constexpr Traits traits{
-        "pca", "groups of centres, sifted by a few principal coordinates", true, false};
+        "pca", "groups of centres, pruned by a few principal coordinates", true, false};
     static Size bytes_per_row(Size k, Size d, bool dense) {
         return Pca::bytes_for(group_count<R>(k, dense)) + Projections<R>::bytes_per_row(d);
     }

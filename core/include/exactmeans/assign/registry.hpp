@@ -1,5 +1,5 @@
-// Every algorithm, one line each. Python's `algorithm=` names, the memory model and the tests are
-// read off here.
+// The list of all algorithms. Python's `algorithm=` names, the memory model and the tests come from
+// here.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ constexpr Registered<typename A::Real> registered() {
     return {
         A::traits, &A::bytes_per_row,
         [](Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks) -> std::unique_ptr<Assigner<R>> {
-            return std::make_unique<Running<A>>(n, k, std::move(slacks));
+            return std::make_unique<AlgorithmAssigner<A>>(n, k, std::move(slacks));
         }};
 }
 
@@ -50,7 +50,7 @@ const Registered<R>& find_algorithm(std::string_view name) {
     throw std::invalid_argument("unknown algorithm " + std::string(name));
 }
 
-// What is known of the rows may be handed on from one algorithm to the next.
+// Pass the slacks of a previous assigner of the same rows to avoid computing them again.
 template <class R>
 std::unique_ptr<Assigner<R>> make_assigner(
     std::string_view name, Size n, Size k,

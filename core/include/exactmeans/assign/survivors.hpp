@@ -1,5 +1,5 @@
-// The rows of one range that bounds do not settle: one comparison for most rows, then one per
-// group.
+// The survivors of one range: the rows that the bounds do not prune. One comparison with the least
+// lower bound prunes most rows; the others take one comparison per group.
 #pragma once
 
 #include <numeric>
@@ -13,45 +13,48 @@ struct Survivors {
     GroupBounds<R, Grouping>& bounds;
     const std::int32_t* labels;
     Margins margins;
-    Workspace<R>& room;
+    Workspace<R>& workspace;
 
-    std::vector<Size>& id = room.id;
-    std::vector<float>&bound = room.bound, &reach = room.reach;
-    std::vector<std::int32_t>& open = room.open;
+    std::vector<Size>& id = workspace.id;  // the survivors
+    std::vector<float>&bound = workspace.bound, &reach = workspace.reach;
+    std::vector<std::int32_t>& groups_in_reach = workspace.survivors;
 
+    // Sets `id` to the survivors of rows [begin, end).
     void find(Size begin, Size end) {
         id.resize(std::size_t(end - begin));
-        open.resize(std::size_t(bounds.pitch()));
+        groups_in_reach.resize(std::size_t(bounds.pitch()));
         if (bounds.fresh()) {
             std::iota(id.begin(), id.end(), begin);
             return;
         }
         id.resize(std::size_t(
             bound_kernels().unsettled(bounds.summary(labels, margins), begin, end, id.data())));
-        // The bounds of groups say more than the least of them.
+        // The bounds of the groups are sharper than the single one.
         bound.resize(id.size());
         for (std::size_t t = 0; t < id.size(); ++t) bound[t] = bounds.upper(id[t], labels[id[t]]);
         find_reach(id, bound);
-        std::size_t left = 0;
+        std::size_t kept = 0;
         for (std::size_t t = 0; t < id.size(); ++t) {
             float least;
             if (within(id[t], labels[id[t]], bound[t], reach[t], least) > 0)
-                id[left++] = id[t];
+                id[kept++] = id[t];
             else
                 bounds.set_least(id[t], labels[id[t]], least);
         }
-        id.resize(left);
+        id.resize(kept);
     }
 
+    // reach[t]: a centre farther away is certain to lose against one at most near[t] away.
     void find_reach(const std::vector<Size>& ids, const std::vector<float>& near) {
         reach.resize(ids.size());
         bound_kernels().reach(margins, ids.data(), near.data(), Size(ids.size()), reach.data());
     }
 
-    // Groups, in `open`, that row i may find a centre in, at most `near` away from centre j.
+    // Finds the groups in which row i, at most `near` away from centre j, may have a centre within
+    // `far`. Returns their number; `least` is the least lower bound of all groups.
     Size within(Size i, Size j, float near, float far, float& least) {
-        return bound_kernels().within(bounds.lowers(i, j, near), bounds.pitch(), far, open.data(),
-                                      least);
+        return bound_kernels().within(bounds.lowers(i, j, near), bounds.pitch(), far,
+                                      groups_in_reach.data(), least);
     }
 };
 

@@ -1,6 +1,7 @@
-// An origin amid some points, and orthonormal axes from there along which the points differ most. A
-// point's shadow is what it has along each axis, and the length of what is left as one coordinate
-// more. By Pythagoras and Cauchy-Schwarz no two shadows are farther apart than what casts them.
+// An affine projection: the mean of some points as the origin, and orthonormal axes along their
+// leading principal directions. The projection of a point has one coordinate per axis, and as a
+// last coordinate the length of the residual. By Pythagoras and Cauchy-Schwarz the distance of two
+// projections is a lower bound of the distance of the points.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace exactmeans {
 
 class Axes {
 public:
-    static constexpr Size most = 48;
+    static constexpr Size most = 48;  // axes
 
     // points: n x d
     Axes(std::vector<double> points, Size n, Size d) : d_(d), origin_(std::size_t(d), 0.0) {
@@ -26,40 +27,42 @@ public:
             for (Size f = 0; f < d; ++f) points[std::size_t(i * d + f)] -= origin_[std::size_t(f)];
         pack(Directions::leading(points.data(), n, d, std::min({most, n, d})));
     }
-    // Axes that are orthonormal, one after the other; points come as seen from an origin.
+    // axes: orthonormal, one after the other. There is no origin: project() takes centred points.
     Axes(const std::vector<double>& axes, Size d) : d_(d) { pack(axes); }
     Axes(const Axes&) = delete;
 
     Size d() const { return d_; }
+    // Of a projection: the axes and the residual.
     Size coordinates() const { return count_ + 1; }
     const double* origin() const { return origin_.data(); }
-    // How far a shadow may be from where it should be, as a part of the point's distance from the
-    // origin (docs/numerics.md, "Shadows").
+    // Rounding error of a projection, relative to the point's distance from the origin
+    // (docs/numerics.md, "Shadows").
     double error() const {
         return 3 * std::sqrt(double(d_ + 32) * double(coordinates()) * 0x1p-52) + 0x1p-22;
     }
 
-    // Shadows of n points that are given as seen from the origin: out[t * coordinates() + a].
-    void cast(const double* points, Size n, float* out) const {
+    // Projections of n points, from which the caller has subtracted the origin:
+    // out[t * coordinates() + a].
+    void project(const double* points, Size n, float* out) const {
         std::vector<const double*> rows(static_cast<std::size_t>(n));
         std::vector<double> along(static_cast<std::size_t>(n * count_));
         for (Size t = 0; t < n; ++t) rows[std::size_t(t)] = points + t * d_;
         if (count_ > 0) score_kernels<double>().scores_dense(rows.data(), n, panels_, along.data());
         for (Size t = 0; t < n; ++t) {
-            double rest2 =
+            double residual2 =
                 vector_kernels<double>().square_sum(points + t * d_, nullptr, d_, 1.0).value();
             for (Size a = 0; a < count_; ++a) {
                 const double value = along[std::size_t(t * count_ + a)];
-                rest2 -= value * value;
+                residual2 -= value * value;
                 *out++ = float(value);
             }
-            *out++ = float(std::sqrt(std::max(0.0, rest2)));
+            *out++ = float(std::sqrt(std::max(0.0, residual2)));
         }
     }
 
 private:
-    // As kernels read them. A score is minus the product with a centre, and packed is minus the
-    // centre: axes as they are give the product itself.
+    // Lays out the axes as panels. Panels hold negated centres and scores are negated products, so
+    // axes that are not negated give the product itself.
     void pack(const std::vector<double>& axes) {
         count_ = Size(axes.size()) / d_;
         start_.assign(std::size_t(padded<double>(count_)), 0.0);

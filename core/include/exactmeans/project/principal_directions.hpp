@@ -1,7 +1,7 @@
-// About the leading principal directions of a few rows, by subspace iteration on the products of
-// the rows, or of the columns if they are fewer, with each other. Written here rather than left to
-// LAPACK, whose threads spin for seconds on a busy machine over a task of milliseconds. They need
-// not be exact, only orthonormal.
+// Approximate leading principal directions of a few rows, by subspace iteration on the Gram matrix
+// of the rows, or of the columns if these are fewer. The directions must be orthonormal; they need
+// not be exact. LAPACK is not used: on a busy machine its threads spin for seconds over a task of
+// milliseconds.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace exactmeans {
 
 class Directions {
 public:
-    // rows: n x d, centred. Gives up to m directions, one after the other, leading ones first.
+    // rows: n x d, centred. Returns up to m directions, one after the other, leading ones first.
     static std::vector<double> leading(const double* rows, Size n, Size d, Size m) {
         if (d < n) {
             std::vector<double> columns(std::size_t(d * n));
@@ -27,14 +27,14 @@ public:
     }
 
 private:
-    // Up to m directions of length n that the products of the rows with each other have.
+    // Up to m leading eigenvectors, of n entries each, of the Gram matrix of the rows.
     static std::vector<double> iterated(const double* rows, Size n, Size d, Size m) {
         std::vector<double> gram(std::size_t(n * n));
         for (Size i = 0; i < n; ++i)
             for (Size j = 0; j <= i; ++j)
                 gram[std::size_t(i * n + j)] = gram[std::size_t(j * n + i)] =
                     dot(rows + i * d, rows + j * d, d);
-        std::vector<double> basis = some_vectors(m, n);
+        std::vector<double> basis = start_vectors(m, n);
         for (int round = 0; round < 6; ++round)
             basis = orthonormal(times(basis, gram.data(), n, n), n);
         return basis;
@@ -49,7 +49,8 @@ private:
         return (part[0] + part[2]) + (part[1] + part[3]);
     }
 
-    static std::vector<double> some_vectors(Size m, Size n) {
+    // Pseudo-random entries in [-0.5, 0.5), the same in every run.
+    static std::vector<double> start_vectors(Size m, Size n) {
         std::vector<double> vectors(std::size_t(m * n));
         std::uint64_t state = 1;
         for (double& value : vectors) {
@@ -59,7 +60,7 @@ private:
         return vectors;
     }
 
-    // Vectors of length n times an n x d matrix.
+    // Vectors of n entries times an n x d matrix.
     static std::vector<double> times(const std::vector<double>& vectors, const double* matrix,
                                      Size n, Size d) {
         const Size m = Size(vectors.size()) / n;
@@ -73,22 +74,22 @@ private:
         return out;
     }
 
-    // Gram-Schmidt, each vector twice; what has nothing of its own is dropped.
+    // Gram-Schmidt, two rounds per vector. Drops vectors that depend on the previous ones.
     static std::vector<double> orthonormal(std::vector<double> vectors, Size d) {
         Size kept = 0;
         for (Size v = 0; v < Size(vectors.size()) / d; ++v) {
-            double* own = vectors.data() + v * d;
-            const double before = std::sqrt(dot(own, own, d));
+            double* vector = vectors.data() + v * d;
+            const double before = std::sqrt(dot(vector, vector, d));
             for (int again = 0; again < 2; ++again)
                 for (Size w = 0; w < kept; ++w) {
                     const double* other = vectors.data() + w * d;
-                    const double along = dot(own, other, d);
-                    for (Size f = 0; f < d; ++f) own[f] -= along * other[f];
+                    const double component = dot(vector, other, d);
+                    for (Size f = 0; f < d; ++f) vector[f] -= component * other[f];
                 }
-            const double length = std::sqrt(dot(own, own, d));
+            const double length = std::sqrt(dot(vector, vector, d));
             if (!(length > 1e-6 * before)) continue;
             double* to = vectors.data() + kept++ * d;
-            for (Size f = 0; f < d; ++f) to[f] = own[f] / length;
+            for (Size f = 0; f < d; ++f) to[f] = vector[f] / length;
         }
         vectors.resize(std::size_t(kept * d));
         return vectors;

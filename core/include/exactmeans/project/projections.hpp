@@ -1,9 +1,10 @@
-// Shadows of rows and centres (project/axes.hpp): a few coordinates in place of many. Distances of
-// shadows are lower bounds, found by the same kernels in fewer dimensions, and rule most groups of
-// centres out before a row itself is looked at.
+// Projections of rows and centres onto a few axes (project/axes.hpp). Distances of projections are
+// lower bounds, which the score kernels compute in few dimensions. They rule out most groups of
+// centres before a row itself is compared.
 //
-// Shadows are float32, whatever the rows are, and in units of the block (kernels/bounds.hpp). What
-// rounding does to them is in docs/numerics.md ("Shadows"). Memory: 4 (m + 4) bytes per row.
+// Projections are float32 for every dtype of the rows, in units of the block (kernels/bounds.hpp);
+// docs/numerics.md ("Shadows") bounds their rounding. Memory: 4 (m + 4) bytes per row, with m
+// coordinates.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +22,15 @@ namespace exactmeans {
 template <class R>
 class Projections {
 public:
-    // One thread's buffers for comparisons, and what they say: row ids[t] is at least far[t] away.
+    // One thread's buffers for compare(). far[t] is a lower bound of the distance between row
+    // ids[t] and the group.
     struct Buffers {
         std::vector<const float*> row{};
         std::vector<std::int32_t> label{};
         std::vector<float> score{}, second{}, far{};
     };
 
-    // unit: of the bounds, on the frame's scale
+    // unit: that of the bounds, on the frame's scale (RowSlacks::unit)
     Projections(const Work<DenseRows<R>>& work, double unit, const Threads& threads)
         : scale_(work.centroids.frame().scale() * unit),
           axes_(sample(work), std::min(sampled, work.x.n), work.x.d),
@@ -40,10 +42,11 @@ public:
         gamma_.assign(std::size_t(n), round_up(Slack::of<float>(m_, m_, 1, 0).gamma()));
         threads.ranges(n, 256, [&](Size begin, Size end, int) {
             DenseTile<R> tile;
-            std::vector<double> seen(static_cast<std::size_t>((end - begin) * d));
+            std::vector<double> centred(static_cast<std::size_t>((end - begin) * d));
             tile.load(work.x, work.centroids.frame().shift_or_null(), begin, nullptr, end - begin);
-            for (Size t = 0; t < end - begin; ++t) see(tile.rows()[t], seen.data() + t * d);
-            axes_.cast(seen.data(), end - begin, rows_.data() + begin * m_);
+            for (Size t = 0; t < end - begin; ++t)
+                centre_point(tile.rows()[t], centred.data() + t * d);
+            axes_.project(centred.data(), end - begin, rows_.data() + begin * m_);
             for (Size i = begin; i < end; ++i) {
                 const double norm2 = square(rows_.data() + i * m_);
                 norm2_[std::size_t(i)] = float(norm2);
@@ -54,13 +57,13 @@ public:
 
     static Size bytes_per_row(Size d) { return 4 * (std::min(Axes::most, d) + 4); }
 
-    // Where the centres are now, in these groups.
-    void update(const std::shared_ptr<const Groups<R>>& in, const Centres<R>& centroids,
+    // Projects the centres that moved since the last call, and arranges them by groups.
+    void update(const std::shared_ptr<const Groups<R>>& current, const Centres<R>& centroids,
                 const Threads& threads) {
-        if (version_ == centroids.version() && in == groups_) return;
-        const Groups<R>& groups = *in;
-        if (in != groups_) lay_out(groups, centroids.k());
-        groups_ = in;
+        if (version_ == centroids.version() && current == groups_) return;
+        const Groups<R>& groups = *current;
+        if (current != groups_) lay_out(groups, centroids.k());
+        groups_ = current;
         threads.ranges(centroids.k(), 16, [&](Size begin, Size end, int) {
             for (Size j = begin; j < end; ++j) {
                 Place& place = places_[std::size_t(j)];
@@ -72,7 +75,7 @@ public:
         version_ = centroids.version();
     }
 
-    // Rows against a group of centres.
+    // Bounds the distances between rows and the centres of a group.
     void compare(Size group, const std::vector<Size>& ids, Buffers& out) const {
         out.row.resize(ids.size());
         out.label.resize(ids.size());
@@ -87,26 +90,26 @@ public:
             norm2_.data(), nullptr, 1.0f, {norm_.data(), gamma_.data(), underflow, 0.0f}};
         score_kernels<float>().lower_bounds(scored, ids.data(), out.score.data(), Size(ids.size()),
                                             out.far.data());
-        // The centre's shadow is off too, by a part of a distance that is at most the sum of the
-        // row's and of what is bounded here.
+        // Both projections have an error. That of the centre is relative to |c|, which is at most
+        // |x| plus the distance bounded here.
         const float off = round_up(2 * axes_.error()), rest = round_down(1 - axes_.error());
         for (std::size_t t = 0; t < ids.size(); ++t)
             out.far[t] = (out.far[t] - off * norm_[std::size_t(ids[t])]) * rest * down32;
     }
 
 private:
-    static constexpr Size sampled = 256;
+    static constexpr Size sampled = 256;  // rows that determine the axes
     static constexpr float underflow = 0x1p-100f;
-    static constexpr double horizon = 0x1p40;  // of a centre farther out nothing is said
+    static constexpr double horizon = 0x1p40;  // centres with a longer projection are not bounded
 
-    // Of centre j: where its shadow stands, what it starts at, and how often it had moved then.
+    // A centre's position in the panels, its start, and its number of moves when it was projected.
     struct Place {
         Size lane = 0, value = 0, width = 0, moves = -1;
         float start = 0;
     };
 
-    double square(const float* shadow) const {
-        return vector_kernels<float>().square_sum(shadow, nullptr, m_, 1.0).value();
+    double square(const float* projection) const {
+        return vector_kernels<float>().square_sum(projection, nullptr, m_, 1.0).value();
     }
 
     std::vector<double> sample(const Work<DenseRows<R>>& work) const {
@@ -123,12 +126,12 @@ private:
         return points;
     }
 
-    // A point as seen from the origin, in units.
-    void see(const R* x, double* out) const {
+    // A point in units, minus the origin.
+    void centre_point(const R* x, double* out) const {
         for (Size f = 0; f < axes_.d(); ++f) out[f] = double(x[f]) * scale_ - axes_.origin()[f];
     }
 
-    // Each group is a layout of one panel.
+    // Arranges the centres in one panel per group.
     void lay_out(const Groups<R>& groups, Size k) {
         groups_ = nullptr;
         panels_.clear();
@@ -151,18 +154,19 @@ private:
         }
     }
 
+    // Projects centre j into its lane.
     void pack(const Centres<R>& centroids, Size j, Place& place) {
         std::vector<R> centre(static_cast<std::size_t>(centroids.d()));
-        std::vector<double> seen(centre.size());
-        std::vector<float> shadow(static_cast<std::size_t>(m_));
+        std::vector<double> centred(centre.size());
+        std::vector<float> projection(static_cast<std::size_t>(m_));
         for (Size f = 0; f < centroids.d(); ++f) centre[std::size_t(f)] = centroids.derived(j, f);
-        see(centre.data(), seen.data());
-        axes_.cast(seen.data(), 1, shadow.data());
-        const double norm2 = square(shadow.data());
+        centre_point(centre.data(), centred.data());
+        axes_.project(centred.data(), 1, projection.data());
+        const double norm2 = square(projection.data());
         const bool near = norm2 < horizon * horizon;
         for (Size a = 0; a < m_; ++a)
             values_[std::size_t(place.value + a * place.width)] =
-                near ? -shadow[std::size_t(a)] : 0.0f;
+                near ? -projection[std::size_t(a)] : 0.0f;
         place.start = near ? float(0.5 * norm2) : -float(horizon);
         place.moves = centroids.moves(j);
     }
@@ -172,9 +176,9 @@ private:
     Size m_;
     std::vector<float> rows_, norm2_, norm_, gamma_;
     Size version_ = -1;
-    std::shared_ptr<const Groups<R>> groups_;  // that the panels are laid out for
+    std::shared_ptr<const Groups<R>> groups_;  // of the current panels
     std::vector<Place> places_;
-    std::vector<Panels<float>> panels_;  // of each group
+    std::vector<Panels<float>> panels_;  // one per group
     std::vector<float> values_, start_;
 };
 

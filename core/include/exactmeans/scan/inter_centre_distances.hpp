@@ -1,9 +1,9 @@
-// Distances between centres, from below. If a row is at most u away from centre c, it is at least
-// |c - z| - u away from any other centre z: a bound that takes no memory per row, that does not
-// wear off when far centres move, and that holds in the first pass already (Elkan 2003, lemma 1).
+// Lower bounds of the distances between centres. If a row is at most u away from centre c, it is at
+// least |c - z| - u away from any other centre z (Elkan 2003, lemma 1). This bound takes no memory
+// per row, does not loosen when distant centres move, and holds in the first pass already.
 //
-// Centres are compared with each other as rows are with centres, through the same kernels and with
-// the same slack.
+// Centres are compared with each other as rows are with centres, by the same kernels and with the
+// same slack.
 #pragma once
 
 #include <numeric>
@@ -14,14 +14,14 @@
 
 namespace exactmeans {
 
-// It takes k^2 products, which must be little beside a pass; and directions are hardly ever near
-// enough to their own centre for it to help.
+// The distances take k^2 products, which must be few beside those of a pass. Directions (rows with
+// norms) are hardly ever near enough to their own centre for the bound to help.
 template <class Rows>
-bool gaps_pay(const Rows& x, Size k) {
+bool centre_distances_pay(const Rows& x, Size k) {
     return is_dense<Rows> && !x.norms && 16 * k <= x.n;
 }
 
-// The centres as rows of their own.
+// The centres as rows, to be compared with centres.
 template <class R>
 class CentreRows {
 public:
@@ -29,7 +29,7 @@ public:
         : rows_{centroids.master(), centroids.k(), centroids.d(), centroids.d()},
           work_(rows_, centroids, nullptr, slacks_),
           ids_(std::size_t(centroids.k())) {
-        work_.look_at_rows(threads);
+        work_.measure_rows(threads);
         units_ = unit / slacks_.unit();
         std::iota(ids_.begin(), ids_.end(), Size(0));
     }
@@ -37,8 +37,8 @@ public:
 
     Work<DenseRows<R>>& work() { return work_; }
 
-    // What centres begin, begin + 1 ... are away from those that they have these scores with, from
-    // below and in the unit of the rows.
+    // far[t]: a lower bound, in the unit of the rows, of the distance between centre begin + t and
+    // the centre with which it has score[t].
     void lower_bounds(Size begin, const std::vector<R>& score, std::vector<float>& far) const {
         far.resize(score.size());
         score_kernels<R>().lower_bounds(slacks_.scored(), ids_.data() + begin, score.data(),
@@ -56,10 +56,10 @@ private:
     double units_;
 };
 
-// How far each centre is from the nearest other.
+// A lower bound of the distance from each centre to the nearest other.
 template <class R>
-void nearest_gaps(const Centres<R>& centroids, double unit, std::vector<float>& out,
-                  const Threads& threads) {
+void nearest_centre_distances(const Centres<R>& centroids, double unit, std::vector<float>& out,
+                              const Threads& threads) {
     CentreRows<R> centres(centroids, unit, threads);
     centres.work().pack_centres(threads);
     threads.ranges(centroids.k(), 64, [&](Size begin, Size end, int) {
@@ -75,27 +75,27 @@ void nearest_gaps(const Centres<R>& centroids, double unit, std::vector<float>& 
     });
 }
 
-// How far each centre is from the nearest other of each group. Where they are not used, nothing is
-// known.
+// Lower bounds of the distance from each centre to the nearest other centre of each group. They are
+// -unreachable, which prunes nothing, until update() and after forget().
 template <class R>
 class InterCentreDistances {
 public:
     InterCentreDistances(Size k, Size pitch)
         : k_(k),
           pitch_(pitch),
-          gap_(std::size_t(k * pitch), -unreachable),
+          distance_(std::size_t(k * pitch), -unreachable),
           nearest_(std::size_t(k), -unreachable) {}
 
-    // Of centre j, one per group.
-    const float* of(Size j) const { return gap_.data() + j * pitch_; }
-    // Of every centre, to any other.
+    // Of centre j, one entry per group.
+    const float* of(Size j) const { return distance_.data() + j * pitch_; }
+    // The least over all groups, one entry per centre.
     const float* nearest() const { return nearest_.data(); }
 
     void forget() {
         if (!known_) return;
         version_ = -1;
         known_ = false;
-        std::fill(gap_.begin(), gap_.end(), -unreachable);
+        std::fill(distance_.begin(), distance_.end(), -unreachable);
         std::fill(nearest_.begin(), nearest_.end(), -unreachable);
     }
 
@@ -118,7 +118,7 @@ public:
                     if (groups.centre(scan.label[j]) == all[j]) scan.score[j] = scan.second[j];
                 centres.lower_bounds(0, scan.score, far);
                 for (Size j = 0; j < k_; ++j)
-                    gap_[std::size_t(j * pitch_ + g)] = far[std::size_t(j)];
+                    distance_[std::size_t(j * pitch_ + g)] = far[std::size_t(j)];
             }
         });
         for (Size j = 0; j < k_; ++j)
@@ -128,8 +128,8 @@ public:
 
 private:
     Size k_, pitch_, version_ = -1;
-    bool known_ = false;  // has any gap been written?
-    std::vector<float> gap_, nearest_;
+    bool known_ = false;  // update() has run since the last forget()
+    std::vector<float> distance_, nearest_;
 };
 
 }  // namespace exactmeans

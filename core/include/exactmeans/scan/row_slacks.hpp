@@ -1,5 +1,5 @@
-// What bounds need to know of the rows of a block, found once per fit whichever algorithms run: the
-// only place where a row's norm, its chain of roundings and the metric enter a bound.
+// Norms and rounding slack of the rows of a block, computed once per fit and shared by all
+// algorithms. Only here do a row's norm, the number of its roundings and the metric enter a bound.
 #pragma once
 
 #include <vector>
@@ -12,22 +12,23 @@
 
 namespace exactmeans {
 
-// What may be concluded from the scores of one row. Distances are on the frame's scale.
+// Bounds of distances from the scores of one row. Distances are on the frame's scale.
 class RowSlack {
 public:
     RowSlack(const Slack& slack, double norm2) : slack_(slack), norm2_(norm2) {}
-    // A row of this length, as scores see it, of which only the direction counts. Halved and
-    // divided by the length, |x - c|^2 = 2 - 2 x.c has the form of a score of a row of norm 1.
+    // A row of which only the direction counts; `length` is its norm on the scale of the scores.
+    // With u = x / |x| and |c| = 1, |u - c|^2 / 2 = 1 - x.c / |x| has the form of a score of a row
+    // of norm 1.
     static RowSlack directed(const Slack& slack, double length) {
-        RowSlack own(slack, 1);
-        own.factor_ = length > 0 ? 1 / length : 0.0;
-        own.start_ = 0.5;
-        return own;
+        RowSlack row_slack(slack, 1);
+        row_slack.factor_ = length > 0 ? 1 / length : 0.0;
+        row_slack.start_ = 0.5;
+        return row_slack;
     }
 
-    // False: nothing may be pruned.
+    // If false, the caller must not prune any centre of this row.
     bool holds() const { return slack_.holds(); }
-    // The distance to a centre of this score is certainly not above (below) this.
+    // Upper and lower bound of the distance to a centre with this score.
     double upper(double score) const { return slack_.upper(start_ + factor_ * score, norm2_); }
     double lower(double score) const { return slack_.lower(start_ + factor_ * score, norm2_); }
     // Is a centre at least `far` away certain to get a higher score than one at most `near` away?
@@ -41,29 +42,29 @@ private:
 template <class R>
 class RowSlacks {
 public:
-    // Looks at the rows if that has not been done; their frame never changes. Roundings in the
-    // norms of centres do, once.
+    // Computes the norms in the first call: rows and frame never change. Computes the slack again
+    // whenever the number of roundings in the norms of centres changes, which happens once.
     template <class Rows>
-    void look(const Rows& x, const Centres<R>& centroids, const Threads& threads) {
-        if (!measured_) measure(x, centroids.frame(), threads);
+    void update(const Rows& x, const Centres<R>& centroids, const Threads& threads) {
+        if (!measured_) measure_norms(x, centroids.frame(), threads);
         measured_ = true;
-        if (norm_terms_ != centroids.norm_terms()) allow(x, centroids, threads);
+        if (norm_terms_ != centroids.norm_terms()) compute_slack(x, centroids, threads);
     }
 
-    // Has everything been looked at that bounds against these centres need? Slack that was made for
-    // more roundings than there are now is enough.
-    bool hold_for(const Centres<R>& centroids) const {
+    // Does the slack cover these centres? Slack for more roundings than needed does.
+    bool valid_for(const Centres<R>& centroids) const {
         return measured_ && norm_terms_ >= centroids.norm_terms();
     }
 
     template <class Rows>
     RowSlack of(const Rows& x, const Centres<R>& centroids, Size i) const {
-        const Slack own = slack(x, centroids, i);
-        if (x.norms) return RowSlack::directed(own, seen_length(x, centroids.frame(), i));
-        return {own, double(norm2_[std::size_t(i)])};
+        const Slack row_slack = slack(x, centroids, i);
+        if (x.norms) return RowSlack::directed(row_slack, scaled_length(x, centroids.frame(), i));
+        return {row_slack, double(norm2_[std::size_t(i)])};
     }
 
-    // The same for many rows at a time, in float32 and in units (kernels/bounds.hpp).
+    // For kernels that bound many rows at a time: float32, in multiples of 1 / unit()
+    // (kernels/bounds.hpp).
     double unit() const { return unit_; }
     Margins margins() const { return {norm_.data(), gamma_.data(), absolute_, lost_}; }
     ScoredRows<R> scored() const {
@@ -81,31 +82,33 @@ private:
         Size terms = x.d;
         if constexpr (!is_dense<Rows>) terms = x.row(i).nonzeros;
         const Frame<R>& frame = centroids.frame();
-        if (x.norms) return Slack::directed<R>(terms, x.d, seen_length(x, frame, i), frame.packing);
+        if (x.norms)
+            return Slack::directed<R>(terms, x.d, scaled_length(x, frame, i), frame.packing);
         return Slack::of<R>(terms, x.d, centroids.norm_terms(), centroids.frame().exponent);
     }
 
     template <class Rows>
-    static double seen_length(const Rows& x, const Frame<R>& frame, Size i) {
+    // The row's norm on the scale of the scores.
+    static double scaled_length(const Rows& x, const Frame<R>& frame, Size i) {
         return std::ldexp(x.norms[i], frame.packing);
     }
 
     template <class Rows>
-    void measure(const Rows& x, const Frame<R>& frame, const Threads& threads) {
+    void measure_norms(const Rows& x, const Frame<R>& frame, const Threads& threads) {
         norm2_.resize(std::size_t(x.n));
         if (x.norms) return measure_directions(x, frame);
         std::vector<DenseTile<R>> tiles(static_cast<std::size_t>(threads.n_jobs));
         threads.ranges(x.n, rows_per_task, [&](Size begin, Size end, int worker) {
-            const auto keep = [&](Size i, const R* values, Size count) {
+            const auto store = [&](Size i, const R* values, Size count) {
                 norm2_[std::size_t(i)] = R(
                     vector_kernels<R>().square_sum(values, nullptr, count, frame.scale()).value());
             };
             if constexpr (is_dense<Rows>) {
                 DenseTile<R>& tile = tiles[std::size_t(worker)];
                 tile.load(x, frame.shift_or_null(), begin, nullptr, end - begin);
-                for (Size i = begin; i < end; ++i) keep(i, tile.rows()[i - begin], x.d);
+                for (Size i = begin; i < end; ++i) store(i, tile.rows()[i - begin], x.d);
             } else {
-                for (Size i = begin; i < end; ++i) keep(i, x.row(i).value, x.row(i).nonzeros);
+                for (Size i = begin; i < end; ++i) store(i, x.row(i).value, x.row(i).nonzeros);
             }
         });
         double largest = 0;
@@ -123,24 +126,25 @@ private:
         units2_.resize(norm2_.size());
         norm_.assign(norm2_.size(), 1.0f);
         for (Size i = 0; i < x.n; ++i) {
-            const double length = seen_length(x, frame, i);
+            const double length = scaled_length(x, frame, i);
             norm2_[std::size_t(i)] = R(2 * length);
             units2_[std::size_t(i)] = length > 0 ? R(1 / length) : R(0);
         }
     }
 
     template <class Rows>
-    void allow(const Rows& x, const Centres<R>& centroids, const Threads& threads) {
-        constexpr float never = std::numeric_limits<float>::infinity();
-        norm_terms_ = 0;  // until all rows are done
+    void compute_slack(const Rows& x, const Centres<R>& centroids, const Threads& threads) {
+        constexpr float never_prune = std::numeric_limits<float>::infinity();
+        norm_terms_ = 0;  // not valid while the loop runs, which Ctrl-C may end
         gamma_.resize(norm2_.size());
         threads.ranges(x.n, 16 * rows_per_task, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) {
-                const Slack own = slack(x, centroids, i);
-                gamma_[std::size_t(i)] = own.holds() ? round_up(own.gamma()) : never;
+                const Slack row_slack = slack(x, centroids, i);
+                gamma_[std::size_t(i)] =
+                    row_slack.holds() ? round_up(row_slack.gamma()) : never_prune;
             }
         });
-        // Underflow hardly ever matters, so that of the longest possible row will do for all.
+        // Underflow hardly ever matters, so all rows share that of the longest possible row.
         const Slack longest =
             x.norms ? Slack::directed<R>(x.d, x.d, 1, 0)
                     : Slack::of<R>(x.d, x.d, centroids.norm_terms(), centroids.frame().exponent);
@@ -153,11 +157,11 @@ private:
         norm_terms_ = centroids.norm_terms();
     }
 
-    std::vector<R> norm2_;   // as scores see the row: shifted and scaled
-    std::vector<R> units2_;  // of directions
+    std::vector<R> norm2_;   // of the shifted and scaled row; of directions: 2 |x|
+    std::vector<R> units2_;  // of directions only: 1 / |x|
     double unit_ = 1;
     bool measured_ = false;
-    Size norm_terms_ = 0;  // that slack is made for; 0: none yet
+    Size norm_terms_ = 0;  // roundings in the norms of centres that the slack covers; 0: none yet
     std::vector<float> norm_, gamma_;
     float absolute_ = 0, lost_ = 0;
 };

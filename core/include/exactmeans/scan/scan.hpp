@@ -1,5 +1,5 @@
-// Rows against all centres, through the kernels: what every algorithm does with the rows it cannot
-// prune.
+// Compares rows with all centres through the kernels. Every algorithm uses it for the rows that it
+// cannot prune.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace exactmeans {
 
-// What an algorithm gets to work on: a block of rows, the centres, and the block's labels.
+// The input of one pass of an algorithm: a block of rows, the centres, and the labels of the block.
 template <class Rows>
 struct Work {
     using R = typename Rows::Real;
@@ -30,20 +30,20 @@ struct Work {
     std::int32_t* labels;
     RowSlacks<R>& slacks;
     Panels<R> panels{};
-    Panels<float> narrow{};  // in place of those, if it has lists
+    Panels<float> narrow{};  // used instead of `panels` if it has posting lists
     ScoreError narrow_error{};
 
     Work(const Rows& rows, const Centres<R>& centres, std::int32_t* row_labels,
          RowSlacks<R>& row_slacks)
         : x(rows), centroids(centres), labels(row_labels), slacks(row_slacks) {}
 
-    // An algorithm asks for what it needs when it starts: the layout of all centres, before
-    // Scan::nearest, and what bounds need to know of the rows, before slack().
+    // Lays out all centres. Required before Scan::nearest.
     void pack_centres(const Threads& threads) {
         panels = centroids.panels(is_dense<Rows>, threads);
     }
-    // The same for labels by scores in float32, which take half the room, before Scan::nearest
-    // without a second and Scan::nearest_two; false if that is not for these rows and centres.
+    // Lays out all centres in float32, which takes half the memory. Enough for Scan::nearest
+    // without second scores and for Scan::nearest_two. Returns false if these rows or centres do
+    // not allow it.
     bool pack_narrow(const Threads& threads) {
         if constexpr (is_dense<Rows> || sizeof(R) == sizeof(float)) {
             return false;
@@ -54,32 +54,36 @@ struct Work {
             narrow_error = ScoreError(centroids);
             if (!narrow_error.is_usual()) return false;
             narrow = centroids.narrow_panels(threads);
-            if (narrow.postings) look_at_rows(threads);
+            if (narrow.postings) measure_rows(threads);
             return narrow.postings != nullptr;
         }
     }
-    void look_at_rows(const Threads& threads) { slacks.look(x, centroids, threads); }
-    // May labels come from scores in another order than the contract's? Asks for both of these.
+    // Computes norms and slack of the rows. Required before slack() and any bound.
+    void measure_rows(const Threads& threads) { slacks.update(x, centroids, threads); }
+    // True if labels may come from scores that are summed in another order than the canonical one.
+    // Needs pack_centres and measure_rows.
     bool loose() const { return panels.postings && centroids.frame().metric != Metric::manhattan; }
     RowSlack slack(Size i) const { return slacks.of(x, centroids, i); }
 };
 
-// Lists that an algorithm makes of a range of rows, kept for the next one.
+// Buffers of one thread that algorithms reuse from range to range (assign/group_range.hpp).
 template <class R>
 struct Workspace {
-    std::vector<Size> id, some;
+    std::vector<Size> id, picked_id;
     std::vector<float> bound, reach, near, far;
-    std::vector<std::int32_t> open, label, home, left;
-    std::vector<R> score, second, first;
+    std::vector<std::int32_t> survivors, label, own_group, remaining;
+    std::vector<R> score, second, own_group_score;
     std::vector<std::vector<std::int32_t>> picks;
 };
 
-// One thread's buffers for such comparisons. Results of row ids[t] (or begin + t) stand at [t].
+// One thread's comparisons of rows with centres, and their results: label[t], score[t] and
+// second[t] belong to row ids[t], or to row begin + t if there are no ids.
 template <class Rows>
 class Scan {
 public:
     using R = typename Rows::Real;
 
+    // The nearest centre of each row; with_second: the second lowest score too.
     void nearest(const Work<Rows>& work, Size begin, const Size* ids, Size count,
                  bool with_second) {
         label.resize(std::size_t(count));
@@ -97,41 +101,42 @@ public:
         nearest_by(work, begin, ids, count, out);
     }
 
-    // The same for rows [begin, begin + count) without a second, by canonical scores alone.
-    void nearest_in_order(const Work<Rows>& work, Size begin, Size count) {
+    // The nearest centres of rows [begin, begin + count) by canonical scores alone.
+    void nearest_canonical(const Work<Rows>& work, Size begin, Size count) {
         label.resize(std::size_t(count));
         score.resize(std::size_t(count));
         nearest_by(work, begin, nullptr, count, {label.data(), score.data(), nullptr});
     }
 
-    // The same for rows [begin, begin + count), and calls keep(t, some, scores) with all scores of
-    // `some` rows from begin + t on; they may be loose.
-    template <class Keep>
-    void nearest_keeping(const Work<Rows>& work, Size begin, Size count, Keep keep) {
+    // The nearest centres of rows [begin, begin + count). Calls on_scores(t, m, scores) with all
+    // scores of the m rows from begin + t on; the scores may be reordered ones.
+    template <class OnScores>
+    void nearest_with_scores(const Work<Rows>& work, Size begin, Size count, OnScores on_scores) {
         label.resize(std::size_t(count));
         score.resize(std::size_t(count));
-        from_scores(work, begin, nullptr, count, keep);
+        from_scores(work, begin, nullptr, count, on_scores);
     }
 
-    // Likewise, with a second, for rows ids[t]; where centres have lists, scores may be loose.
+    // The nearest centre and the second score of rows ids[t]. If the centres have posting lists,
+    // the scores may be reordered ones.
     void nearest_two(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
         const bool loose = work.narrow.postings || work.loose();
         nearest(work, begin, ids, count, !loose);
     }
 
-    // Labels of rows by scores in float32. What is told are bounds of exact scores, but for what
-    // canonical ones are off by: no label's is above the score, and no other centre's below the
-    // second. Returns how many rows had to be compared otherwise.
+    // Labels of rows by scores in float32. score[t] is an upper bound of the label's exact score,
+    // second[t] a lower bound of all others; neither includes the rounding of canonical scores.
+    // Returns how many rows needed canonical scores.
     Size from_narrow(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
         const Size k = work.centroids.k(), batch = batch_of(work.x, k * Size(sizeof(float)));
         label.resize(std::size_t(count));
         score.resize(std::size_t(count));
         second.resize(std::size_t(count));
-        take_ids(begin, ids, count);
+        set_ids(begin, ids, count);
         narrow_scores_.resize(std::size_t(batch * k));
         narrow_.resize(std::size_t(2 * batch));
         error_.resize(std::size_t(batch));
-        Size open = 0;
+        Size uncertain = 0;
         for (Size t = 0; t < count; t += batch) {
             const Size some = std::min(batch, count - t);
             const Size* const own = id_.data() + t;
@@ -150,18 +155,19 @@ public:
             }
             bound(work, t, some);
             for (Size r = 0; r < some; ++r) {
-                // Of rows too long for float32 nothing is certain.
+                // The error is infinite if the row's values leave the range of float32.
                 if (std::isfinite(error_[std::size_t(r)]) &&
                     far_[std::size_t(r)] > near_[std::size_t(r)])
                     continue;
-                ++open;
-                put_in_order(work, t + r, narrow_scores_.data() + r * k, error_[std::size_t(r)]);
+                ++uncertain;
+                verify_candidates(work, t + r, narrow_scores_.data() + r * k,
+                                  error_[std::size_t(r)]);
             }
         }
-        return open;
+        return uncertain;
     }
 
-    // Makes rows ready for in_panel, to which ids[t] is known as t.
+    // Loads rows for in_panel and with_centre, which refer to row ids[t] as t.
     void load(const Work<Rows>& work, const Panels<R>& panels, Size begin, const Size* ids,
               Size count) {
         if constexpr (is_dense<Rows>)
@@ -169,7 +175,8 @@ public:
         else
             rows_ = slots_.load(work.x, panels, begin, ids, count);
     }
-    // Rows picks[t] of those against one panel, with a second; labels are places in the layout.
+    // Compares the loaded rows picks[t] with one panel, with second scores. Labels are positions in
+    // the layout.
     void in_panel(const Panels<R>& panels, Size p, const std::int32_t* picks, Size count) {
         const Nearest<R> out = pick(picks, count);
         if constexpr (is_dense<Rows>)
@@ -178,7 +185,8 @@ public:
             score_kernels<R>().panel_csr(picked_.data(), count, panels, p, out);
     }
 
-    // The same for one centre, which has no second and no label.
+    // Compares the loaded rows picks[t] with one centre. Sets no labels; second scores are
+    // infinite.
     void with_centre(const R* centre, R start, Size d, const std::int32_t* picks, Size count) {
         const Nearest<R> out = pick(picks, count);
         if constexpr (is_dense<Rows>)
@@ -192,15 +200,17 @@ public:
     std::vector<R> score;
     std::vector<R> second;
     QuantizedFilter<R> coarse;
-    Workspace<R> room;
+    Workspace<R> workspace;
 
 private:
+    // Canonical scores, with second scores if out.second is not null.
     void nearest_by(const Work<Rows>& work, Size begin, const Size* ids, Size count,
                     const Nearest<R>& out) {
         const R* const shift = work.centroids.frame().shift_or_null();
         const bool l1 = work.centroids.frame().metric == Metric::manhattan,
                    thin = work.x.d <= thin_features<R>;
-        // Rows with hits, or shifted ones, take room: a batch of them should stay in the cache.
+        // Rows with posting hits and shifted rows are copied: a batch of copies should stay in
+        // cache.
         Size batch = work.panels.postings ? batch_rows(work.x) : std::max<Size>(1, count);
         if constexpr (is_dense<Rows>)
             if (shift && !thin) batch = shifted_rows(work.x.d, batch);
@@ -221,15 +231,16 @@ private:
         }
     }
 
-    // Labels from all scores of a row. Where centres have lists, these are added up in another
-    // order, which is faster; wherever that might matter, the row is compared once more, in order
-    // (docs/numerics.md, "Loose scores").
-    template <class Keep>
-    void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count, Keep keep) {
+    // Labels from all scores of a row. If the centres have posting lists, the scores are summed in
+    // another order, which is faster. Where that order could change the label, the row is compared
+    // again by canonical scores (docs/numerics.md, "Loose scores").
+    template <class OnScores>
+    void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count,
+                     OnScores on_scores) {
         const Size k = work.centroids.k(), batch = batch_of(work.x, k * Size(sizeof(R)));
         second.resize(std::size_t(count));
         scores_.resize(std::size_t(batch * k));
-        take_ids(begin, ids, count);
+        set_ids(begin, ids, count);
         for (Size t = 0; t < count; t += batch) {
             const Size some = std::min(batch, count - t);
             const Size* const own = id_.data() + t;
@@ -239,69 +250,72 @@ private:
             if (work.loose()) slots_.add_rare(work.panels, scores_.data());
             score_kernels<R>().lowest_two(scores_.data(), some, k,
                                           {label.data() + t, score.data() + t, second.data() + t});
-            keep(t, some, static_cast<const R*>(scores_.data()));
+            on_scores(t, some, static_cast<const R*>(scores_.data()));
         }
-        if (work.loose()) put_in_order(work, count);
+        if (work.loose()) verify_reordered(work, count);
     }
 
-    void take_ids(Size begin, const Size* ids, Size count) {
+    void set_ids(Size begin, const Size* ids, Size count) {
         id_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t) id_[std::size_t(t)] = ids ? ids[t] : begin + t;
     }
-    // Rows whose scores, all of them, stay in the cache.
+    // How many rows to score at a time, at this many bytes of scores per row: 1 MiB stays in cache.
     static Size batch_of(const Rows& x, Size bytes) {
         return std::clamp<Size>((Size(1) << 20) / bytes, 1, batch_rows(x));
     }
 
-    // How far the second centres of `count` rows from t on are at least, and within what reach of
-    // the first ones others may get lower scores; into far_ and near_.
+    // For `count` rows from t on: far_ is a lower bound of the distance to every centre but the
+    // label. A centre farther than near_ is certain to lose against the label.
     void bound(const Work<Rows>& work, Size t, Size count) {
         const ScoredRows<R> scored = work.slacks.scored();
-        const Size* const own = id_.data() + t;
+        const Size* const ids = id_.data() + t;
         near_.resize(std::size_t(count));
         far_.resize(std::size_t(count));
-        score_kernels<R>().lower_bounds(scored, own, second.data() + t, count, far_.data());
-        score_kernels<R>().upper_bounds(scored, own, score.data() + t, count, near_.data());
-        bound_kernels().reach(scored.margins, own, near_.data(), count, near_.data());
+        score_kernels<R>().lower_bounds(scored, ids, second.data() + t, count, far_.data());
+        score_kernels<R>().upper_bounds(scored, ids, score.data() + t, count, near_.data());
+        bound_kernels().reach(scored.margins, ids, near_.data(), count, near_.data());
     }
 
-    // The label of the row at t, by canonical scores of the centres that others, off by an error,
-    // leave open.
-    void put_in_order(const Work<Rows>& work, Size t, const float* others, double error) {
+    // The label of the row at t, by canonical scores of its candidates: the centres that these
+    // scores, which are off by at most `error`, do not rule out.
+    void verify_candidates(const Work<Rows>& work, Size t, const float* scores, double error) {
         const Size i = id_[std::size_t(t)], k = work.centroids.k();
         const RowSlack slack = work.slack(i);
         const double near = slack.upper(double(score[std::size_t(t)]));
         R least = std::numeric_limits<R>::infinity();
         label[std::size_t(t)] = 0;
         for (Size j = 0; j < k; ++j) {
-            const double low = slack.lower(double(others[j]) - error);
+            const double low = slack.lower(double(scores[j]) - error);
             if (slack.holds() && slack.apart(low, near)) continue;
-            const R own = score_of_(work.centroids, work.x.row(i), j);
-            if (!(own < least)) continue;
-            least = own;
+            const R canonical = score_of_(work.centroids, work.x.row(i), j);
+            if (!(canonical < least)) continue;
+            least = canonical;
             label[std::size_t(t)] = std::int32_t(j);
         }
     }
 
-    void put_in_order(const Work<Rows>& work, Size count) {
+    // Compares rows again, by canonical scores, whose reordered scores leave the label uncertain.
+    void verify_reordered(const Work<Rows>& work, Size count) {
         bound(work, 0, count);
-        std::vector<Size> open, at;
+        std::vector<Size> uncertain, at;
         for (Size t = 0; t < count; ++t) {
             const std::size_t s = std::size_t(t);
-            // Slack is that of chains cut into pieces, which these were not.
+            // Slack assumes that long float32 chains are cut into pieces. Reordered scores are not.
             const bool cut =
                 sizeof(R) < sizeof(double) && work.x.row(id_[s]).nonzeros > longest_chain;
             if (far_[s] > near_[s] && !cut) continue;
-            open.push_back(id_[s]);
+            uncertain.push_back(id_[s]);
             at.push_back(t);
         }
-        if (open.empty()) return;
-        std::vector<std::int32_t> own(open.size());
-        std::vector<R> scores(open.size());
-        nearest_by(work, 0, open.data(), Size(open.size()), {own.data(), scores.data(), nullptr});
-        for (std::size_t o = 0; o < open.size(); ++o) label[std::size_t(at[o])] = own[o];
+        if (uncertain.empty()) return;
+        std::vector<std::int32_t> labels(uncertain.size());
+        std::vector<R> scores(uncertain.size());
+        nearest_by(work, 0, uncertain.data(), Size(uncertain.size()),
+                   {labels.data(), scores.data(), nullptr});
+        for (std::size_t u = 0; u < uncertain.size(); ++u) label[std::size_t(at[u])] = labels[u];
     }
 
+    // Gathers the loaded rows picks[t] and sizes the results.
     Nearest<R> pick(const std::int32_t* picks, Size count) {
         label.resize(std::size_t(count));
         score.resize(std::size_t(count));
@@ -316,11 +330,12 @@ private:
         return {label.data(), score.data(), second.data()};
     }
 
-    // Whole register tiles that fit the first-level cache, or all rows if none does.
+    // Whole register tiles (48 rows) that fit in 32 KiB of L1, or all rows if not even one fits.
     static Size shifted_rows(Size d, Size all) {
         const Size fit = (Size(1) << 15) / (48 * d * Size(sizeof(R)));
         return fit ? fit * 48 : all;
     }
+    // CSR: about 65536 stored entries.
     static Size batch_rows(const Rows& x) {
         if constexpr (is_dense<Rows>)
             return x.n;
@@ -341,8 +356,8 @@ private:
     std::vector<std::conditional_t<is_dense<Rows>, const R*, PackedCsrRow<R>>> picked_;
 };
 
-// Lays out centres for labels of rows: in float32 where that tells nearly all of them, which a few
-// rows are asked in each pass.
+// Lays out centres for a pass that needs labels: in float32 if float32 scores decide nearly all
+// labels, which a probe of a few rows tests in each pass.
 class Narrow {
 public:
     template <class Rows>
@@ -355,13 +370,14 @@ public:
             work.narrow = {};
         }
         work.pack_centres(threads);
-        if (work.loose()) work.look_at_rows(threads);
+        if (work.loose()) work.measure_rows(threads);
     }
 
 private:
-    static constexpr Size probed = 128;
-    static constexpr int passes_without = 16;
+    static constexpr Size probed = 128;        // rows
+    static constexpr int passes_without = 16;  // until the next probe, after one that failed
 
+    // Do at most 1 in 16 of the probed rows need canonical scores?
     template <class Rows>
     bool pays(const Work<Rows>& work) {
         const Size some = std::min(probed, work.x.n);
@@ -376,10 +392,9 @@ private:
     int wait_ = 0;
 };
 
-// Rows per unit of parallel work. Dense: about a million multiply-adds, and whole register tiles;
-// more where centres are read from the last cache for each unit, as far as balance and Ctrl-C
-// allow. CSR: a panel of centres comes into the cache once per unit, so units are as long as
-// balance and Ctrl-C allow.
+// Rows per parallel task. Dense: about a million multiply-adds, in whole register tiles of 48 rows,
+// and two tiles at least if every task reads the centres from L3. CSR: each task loads a panel of
+// centres into cache once, so tasks are as long as load balance and Ctrl-C allow.
 template <class Rows>
 Size chunk_rows(const Rows& x, Size k, int n_jobs) {
     if constexpr (is_dense<Rows>) {

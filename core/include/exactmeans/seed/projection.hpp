@@ -154,7 +154,7 @@ private:
         std::vector<double> seen(std::size_t(count * d_));
         std::vector<float> shadows(std::size_t(count * m_));
         for (Size r = 0; r < count; ++r) see(rows[r], scale, seen.data() + r * d_);
-        axes_->cast(seen.data(), count, shadows.data());
+        axes_->project(seen.data(), count, shadows.data());
         for (Size r = 0; r < count; ++r, at += m_ + 1) {
             const float* own = shadows.data() + r * m_;
             double norm2 = 0;

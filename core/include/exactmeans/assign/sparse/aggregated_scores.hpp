@@ -1,7 +1,8 @@
-// Scores of many pairs of a CSR row and a centre. All rows that meet a centre do so together, while
-// its values are spread out by feature; SparseKmeans calls that aggregated.
+// Scores of many pairs of a CSR row and a centre, one centre at a time: its values are scattered
+// into a dense vector, and all rows paired with it are multiplied by that (the aggregation of
+// SparseKmeans).
 //
-// Values are float32, and products are added up some at a time: scores are not the canonical ones
+// Values are float32 and products are summed in lanes, so the scores are not canonical
 // (docs/numerics.md, "Centres that moved").
 #pragma once
 
@@ -23,18 +24,18 @@ namespace exactmeans {
 template <class R>
 class AggregatedScores {
 public:
-    // out[t] is that of row rows[t] and centre[t].
+    // out[t]: the score of row rows[t] and centre[t].
     template <class Rows>
     void measure(const Rows& x, const Centres<R>& centroids, const std::vector<Size>& rows,
                  const std::vector<std::int32_t>& centre, std::vector<double>& out,
                  const Threads& threads) {
         out.resize(rows.size());
-        rooms_.resize(std::size_t(threads.n_jobs));
+        buffers_.resize(std::size_t(threads.n_jobs));
         const std::vector<Piece> pieces = sort(centre, centroids.k());
         threads.run(Size(pieces.size()), [&](Size p, int worker) {
             const Piece& piece = pieces[std::size_t(p)];
-            Room& room = rooms_[std::size_t(worker)];
-            spread(centroids, piece.centre, room.values);
+            Buffers& buffers = buffers_[std::size_t(worker)];
+            scatter(centroids, piece.centre, buffers.values);
             const double start = double(centroids.start()[piece.centre]);
             const auto row_of = [&](Size at) { return rows[std::size_t(order_[std::size_t(at)])]; };
             float product[batch];
@@ -42,33 +43,32 @@ public:
                 const Size some = std::min(batch, piece.end - at);
                 for (Size next = at + batch; next < std::min(piece.end, at + 2 * batch); ++next)
                     x.prefetch(row_of(next));
-                room.rows.take_some(x, some, [&](Size t) { return row_of(at + t); });
-                quantized_kernels().reordered_products(&room.rows.given(0), some,
-                                                       room.values.data(), product);
+                buffers.rows.take_some(x, some, [&](Size t) { return row_of(at + t); });
+                quantized_kernels().reordered_products(&buffers.rows.given(0), some,
+                                                       buffers.values.data(), product);
                 for (Size t = 0; t < some; ++t)
                     out[std::size_t(order_[std::size_t(at + t)])] = start + double(product[t]);
             }
             centroids.for_values(piece.centre,
-                                 [values = room.values.data()](Size f, R) { values[f] = 0; });
+                                 [values = buffers.values.data()](Size f, R) { values[f] = 0; });
         });
     }
 
 private:
     static constexpr Size batch = 8;
-    // Pairs of one centre: those that order_ has from `begin` on.
+    // Pairs of one centre: order_[begin, end).
     struct Piece {
         Size centre, begin, end;
     };
-    // One thread's.
-    struct Room {
+    // Of one thread.
+    struct Buffers {
         std::vector<float> values;  // a centre, by feature
         QuantizedFilter<R> rows;
     };
 
-    // Puts pairs of a centre side by side. The longest pieces come first, so that threads finish
-    // together.
+    // Sorts pairs by centre, and pieces by length: starting with the longest balances the threads.
     std::vector<Piece> sort(const std::vector<std::int32_t>& centre, Size k) {
-        constexpr Size most = 4096;
+        constexpr Size most = 4096;  // pairs per piece
         const Size count = Size(centre.size());
         order_ = by_label(centre.data(), count, k);
         const auto centre_at = [&](Size at) {
@@ -76,9 +76,9 @@ private:
         };
         std::vector<Piece> pieces;
         for (Size begin = 0, end = 0; begin < count; begin = end) {
-            const Size own = centre_at(begin);
-            while (end < count && end - begin < most && centre_at(end) == own) ++end;
-            pieces.push_back({own, begin, end});
+            const Size current = centre_at(begin);
+            while (end < count && end - begin < most && centre_at(end) == current) ++end;
+            pieces.push_back({current, begin, end});
         }
         std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
             return a.end - a.begin > b.end - b.begin;
@@ -86,7 +86,8 @@ private:
         return pieces;
     }
 
-    static void spread(const Centres<R>& centroids, Size j, std::vector<float>& to) {
+    // The packed values of centre j by feature; `to` is zero elsewhere.
+    static void scatter(const Centres<R>& centroids, Size j, std::vector<float>& to) {
         to.resize(std::size_t(centroids.d()));
         const Frame<R>& frame = centroids.frame();
         float* const values = to.data();
@@ -97,7 +98,7 @@ private:
                 j, [&](Size f, R value) { values[f] = float(Layout<R>::packed(frame, f, value)); });
     }
 
-    std::vector<Room> rooms_;
+    std::vector<Buffers> buffers_;
     std::vector<Size> order_;
 };
 

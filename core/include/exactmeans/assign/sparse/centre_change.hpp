@@ -1,6 +1,6 @@
-// How a sparse centre differs from what it was: c = factor b + the change, whose few features are
-// those of rows that came or went. What rounding makes of all others is left out, and its length
-// told.
+// The change of a sparse centre from b to c, as c = factor b + e: e has only the features of the
+// rows that joined or left the cluster. Rounding differences in all other features are left out of
+// e; the length of what is left out is reported.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace exactmeans {
 struct Change {
     bool any = false;
     double factor = 1;
-    double length = 0, lost = 0;  // of the change, and of what it leaves out; rounded up
+    double length = 0, lost = 0;  // lengths of e and of what it leaves out, rounded up
     std::vector<std::uint32_t> feature;
     std::vector<double> value;
 };
 
-// The factor that most of the pairs agree on, up to rounding; 1 if there is nothing to go by.
+// The most frequent ratio to[t] / from[t], up to rounding; 1 if no ratio is usable.
 template <class R>
 double common_factor(const R* from, const R* to, Size count) {
     constexpr Size enough = 256;
@@ -29,8 +29,8 @@ double common_factor(const R* from, const R* to, Size count) {
     std::vector<double> ratio;
     for (Size t = 0, step = count / enough + 1; t < count; t += step) {
         if (from[t] == 0) continue;
-        const double own = double(to[t]) / double(from[t]);
-        if (own > 0.25 && own < 4) ratio.push_back(own);
+        const double quotient = double(to[t]) / double(from[t]);
+        if (quotient > 0.25 && quotient < 4) ratio.push_back(quotient);
     }
     std::sort(ratio.begin(), ratio.end());
     std::size_t begin = 0, best = 0, most = 0;
@@ -41,14 +41,14 @@ double common_factor(const R* from, const R* to, Size count) {
             best = begin;
         }
     }
-    // One of them, not their mean, whose own rounding would make every value differ in float64.
+    // One of the ratios, not their mean: the rounding of the mean would make every value differ.
     return most ? ratio[best + most / 2] : 1.0;
 }
 
-// Values times `scale`, a power of two.
+// The change from `before` to `now`, with values times `scale`, a power of two.
 template <class R>
-Change change_of(const SparseVector<R>& then, const SparseVector<R>& now, double scale) {
-    const AlignedPair<R> both(then, now);
+Change change_of(const SparseVector<R>& before, const SparseVector<R>& now, double scale) {
+    const AlignedPair<R> both(before, now);
     Change change;
     change.any = true;
     change.factor = common_factor(both.left(), both.right(), both.size());
@@ -66,7 +66,7 @@ Change change_of(const SparseVector<R>& then, const SparseVector<R>& now, double
         change.feature.push_back(both.feature()[t]);
         change.value.push_back(step);
     }
-    // Each difference is off by two roundings of its terms, which the caller pays for.
+    // Each difference is off by two roundings of its terms. The caller allows for that.
     const double up = 1 + double(both.size() + 16) * 0x1p-52;
     change.length = std::sqrt(length2) * up;
     change.lost = std::sqrt(lost2) * up;

@@ -99,7 +99,7 @@ private:
                      AssignStats& tally) {
         const Size end = std::min(last, begin + batch);
         QuantizedFilter<R>& look = scan.coarse;
-        std::vector<std::int32_t>& left = scan.room.open;
+        std::vector<std::int32_t>& left = scan.workspace.survivors;
         left.resize(std::size_t(end - begin));
         std::iota(left.begin(), left.end(), 0);
         const auto row_of = [&](Size t) { return begin + left[std::size_t(t)]; };

@@ -1,13 +1,14 @@
-// Products of all rows and all centres, kept from pass to pass and changed with the centres.
+// Products of all rows with all centres, kept from pass to pass and updated when the centres move.
 //
-// Late in a fit few rows change cluster, so that a centre is what it was, times a factor, but for
-// the features of those rows: c = a b + e with a sparse e (assign/sparse/centre_change.hpp). So x.c
-// = a x.b + x.e, and x.e is not 0 only for rows that share a feature with e, which a transposed
-// copy of the rows gives. No triangle inequality is needed, so this works where rows lie far from
-// every centre, as texts do. Memory: four bytes per row and centre, and a copy of the rows.
+// Late in a fit few rows change cluster. A centre then changes by a factor, and otherwise only in
+// the features of those rows: c = a b + e with a sparse e (assign/sparse/centre_change.hpp). So
+// x.c = a x.b + x.e, and x.e is nonzero only for rows that share a feature with e, which a
+// transposed copy of the rows finds. There is no triangle inequality, so this also works where rows
+// are far from every centre, as in text. Memory: four bytes per row and centre, and a copy of the
+// rows.
 //
-// Kept products are float32 and not quite true: what they may be off by is added up, and a row for
-// which that matters is compared in order with those centres that may be nearest
+// The products are float32. An error bound accumulates their roundings; a row for which the error
+// could change the label is compared by canonical scores with the centres that may be nearest
 // (docs/numerics.md, "Kept products").
 #pragma once
 
@@ -28,7 +29,7 @@ template <class R>
 class Products {
 public:
     using Real = R;
-    static constexpr Traits traits{"products", "products with all centres, changed with them",
+    static constexpr Traits traits{"products", "products with all centres, updated with them",
                                    false, true};
     static Size bytes_per_row(Size k, Size, bool) {
         return 4 * k + 4 + RowSlacks<R>::bytes_per_row;
@@ -45,91 +46,95 @@ public:
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
-        work.look_at_rows(threads);
+        work.measure_rows(threads);
         unit_ = work.slacks.unit();
         longest_ = 0;
         for (Size j = 0; j < k_; ++j)
             longest_ = std::max(longest_, std::sqrt(work.centroids.norm2(j)) * unit_ * Slack::up);
-        // Data so small or large that steps between scales leave the range is not for this.
+        // Beyond these scales, conversions between them would overflow or underflow.
         const double scale = unit_ * work.centroids.frame().scale();
         if (!(scale > 0x1p-900 && scale < 0x1p900))
             longest_ = std::numeric_limits<double>::infinity();
-        fresh_ = kept_.empty() || longest_ > largest || !follow(work, threads);
+        fresh_ = products_.empty() || longest_ > largest || !update(work, threads);
         if (fresh_) {
             work.pack_centres(threads);
-            begin_anew(work.centroids);
+            restart(work.centroids);
             return;
         }
         decide(work, threads);
-        // Many rows go through the kernels, a few one by one.
-        if (Size(open_.size()) > n_ / 32 + 64) work.pack_centres(threads);
+        // Many uncertain rows are scanned through the kernels, a few one by one.
+        if (Size(uncertain_.size()) > n_ / 32 + 64) work.pack_centres(threads);
     }
 
     template <class Rows>
     AssignStats assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
-        AssignStats tally;
+        AssignStats stats;
         const auto put = [&](Size i, std::int32_t label) {
-            tally.changed += work.labels[i] != label;
+            stats.changed += work.labels[i] != label;
             work.labels[i] = label;
         };
         if (fresh_) {
-            scan.nearest_keeping(work, begin, end - begin, [&](Size t, Size some, const R* scores) {
-                if (!kept_.empty()) keep(work, begin + t, some, scores);
-            });
+            scan.nearest_with_scores(work, begin, end - begin,
+                                     [&](Size t, Size some, const R* scores) {
+                                         if (!products_.empty())
+                                             store(work, begin + t, some, scores);
+                                     });
             for (Size i = begin; i < end; ++i) put(i, scan.label[std::size_t(i - begin)]);
-            tally.distances = (end - begin) * k_;
-            return tally;
+            stats.distances = (end - begin) * k_;
+            return stats;
         }
-        const auto from = std::lower_bound(open_.begin(), open_.end(), begin),
-                   to = std::lower_bound(from, open_.end(), end);
-        const Size left = Size(to - from);
-        if (left > 0 && work.panels.count > 0) {
-            scan.nearest(work, 0, &*from, left, false);
-            tally.distances = left * k_;
-            for (Size t = 0; t < left; ++t)
+        const auto from = std::lower_bound(uncertain_.begin(), uncertain_.end(), begin),
+                   to = std::lower_bound(from, uncertain_.end(), end);
+        const Size count = Size(to - from);
+        if (count > 0 && work.panels.count > 0) {
+            scan.nearest(work, 0, &*from, count, false);
+            stats.distances = count * k_;
+            for (Size t = 0; t < count; ++t)
                 next_[std::size_t(from[t])] = scan.label[std::size_t(t)];
         } else {
             CanonicalScore<R> score_of;
             for (auto i = from; i != to; ++i)
-                next_[std::size_t(*i)] = best_of_near(work, *i, score_of, tally);
+                next_[std::size_t(*i)] = verify_candidates(work, *i, score_of, stats);
         }
         for (Size i = begin; i < end; ++i) put(i, next_[std::size_t(i)]);
-        tally.skipped = end - begin - left;
-        return tally;
+        stats.skipped = end - begin - count;
+        return stats;
     }
 
     void moved(const Movement&) {}
 
 private:
-    static constexpr double single = 0x1p-24;  // one rounding of what is kept
-    static constexpr double largest = 0x1p40;  // length of centres that float32 can do with
+    static constexpr double single = 0x1p-24;  // one rounding of a stored product
+    static constexpr double largest =
+        0x1p40;  // length of centres up to which float32 has the range
 
-    // Is it worth while to change what is kept? Then that is done.
+    // Updates the products if that is cheaper than computing all scores; else returns false.
     template <class Rows>
-    bool follow(const Work<Rows>& work, const Threads& threads) {
+    bool update(const Work<Rows>& work, const Threads& threads) {
         if (!rows_) rows_ = std::make_unique<TransposedRows<R>>(work.x, threads);
         std::vector<Change> changes(static_cast<std::size_t>(k_));
-        std::vector<double> steps(changes.size());
+        std::vector<double> product_updates(changes.size());
         const double scale = unit_ * work.centroids.frame().scale();
         threads.ranges(k_, 1, [&](Size j, Size, int) {
             if (moves_[std::size_t(j)] == work.centroids.moves(j)) return;
             moves_[std::size_t(j)] = work.centroids.moves(j);
             SparseVector<R> buffer;
             const SparseVector<R>& now = work.centroids.nonzeros(j, buffer);
-            SparseVector<R>& then = centres_[std::size_t(j)];
+            SparseVector<R>& before = centres_[std::size_t(j)];
             Change& change = changes[std::size_t(j)];
-            change = change_of(then, now, scale);
+            change = change_of(before, now, scale);
             for (const auto& slab : rows_->slabs())
                 for (const std::size_t f : change.feature)
-                    steps[std::size_t(j)] += double(slab.offsets[f + 1] - slab.offsets[f]);
-            then = now;
+                    product_updates[std::size_t(j)] +=
+                        double(slab.offsets[f + 1] - slab.offsets[f]);
+            before = now;
         });
-        // A step costs as much as several terms of a chain, of which vectors take many at a time;
-        // lists make those dearer.
+        // An update of one product costs as much as several terms of a score, which kernels compute
+        // with SIMD. Posting lists, used for large centres, make these terms more expensive.
         const bool lists = double(k_) * double(work.x.d) * double(sizeof(R)) > 0x1p25;
         const double terms = double(k_) * double(work.x.nonzeros() + 6 * n_);
-        const double all = std::accumulate(steps.begin(), steps.end(), 0.0);
-        if (all * (lists ? 12.0 : 32.0) / double(sizeof(R)) > terms) return false;
+        const double updates = std::accumulate(product_updates.begin(), product_updates.end(), 0.0);
+        if (updates * (lists ? 12.0 : 32.0) / double(sizeof(R)) > terms) return false;
         apply(changes, work.x.d, scale, threads);
         return true;
     }
@@ -139,7 +144,7 @@ private:
             const Change& change = changes[j];
             if (!change.any) continue;
             factor_[j] *= change.factor;
-            // What float64 rounds of the change and of the sums of it, and float32 of the outcome.
+            // Rounding of the change and of its sums in float64, and of the product in float32.
             const double rounded = double(d + 16) * 0x1p-52 * (change.length + 5 * longest_);
             error_[j] =
                 (error_[j] * change.factor + change.lost + 2 * single * longest_ + rounded) *
@@ -160,17 +165,17 @@ private:
                 });
                 const double by = scale / factor_[j];
                 for (Size i = slab.begin; i < slab.end; ++i) {
-                    float& own = product(i, Size(j));
-                    own = float(double(own) + sum[std::size_t(i - slab.begin)] * by);
+                    float& stored = product(i, Size(j));
+                    stored = float(double(stored) + sum[std::size_t(i - slab.begin)] * by);
                 }
             }
         });
     }
 
-    // Before a pass that fills in all products; none are kept if float32 could not hold them.
-    void begin_anew(const Centres<R>& centroids) {
+    // Prepares a pass that computes all products. Keeps none if float32 lacks the range.
+    void restart(const Centres<R>& centroids) {
         const Size rows = (n_ + bound_tile - 1) / bound_tile * bound_tile;
-        kept_.resize(longest_ > largest ? 0 : std::size_t(rows * k_));
+        products_.resize(longest_ > largest ? 0 : std::size_t(rows * k_));
         next_.resize(std::size_t(n_));
         centres_.resize(std::size_t(k_));
         for (Size j = 0; j < k_; ++j) {
@@ -179,10 +184,10 @@ private:
         }
         std::fill(factor_.begin(), factor_.end(), 1.0);
         std::fill(error_.begin(), error_.end(), 2 * single * longest_);
-        longest_then_ = longest_;
+        longest_at_restart_ = longest_;
     }
     template <class Rows>
-    void keep(const Work<Rows>& work, Size first, Size count, const R* scores) {
+    void store(const Work<Rows>& work, Size first, Size count, const R* scores) {
         const R* start = work.centroids.start();
         const double unit2 = unit_ * unit_;
         for (Size j = 0; j < k_; ++j)
@@ -191,8 +196,8 @@ private:
                     float((double(start[j]) - double(scores[t * k_ + j])) * unit2);
     }
 
-    // The nearest centre of each row by what is kept; open rows are those for which it is not
-    // certain.
+    // The nearest centre of each row by the stored products, and the rows for which it is
+    // uncertain.
     template <class Rows>
     void decide(const Work<Rows>& work, const Threads& threads) {
         const double unit2 = unit_ * unit_;
@@ -204,31 +209,35 @@ private:
         }
         const ScoredRows<R> scored = work.slacks.scored();
         const Size tiles = (n_ + bound_tile - 1) / bound_tile, step = 64;
-        std::vector<std::vector<Size>> open(static_cast<std::size_t>((tiles + step - 1) / step));
+        std::vector<std::vector<Size>> uncertain(
+            static_cast<std::size_t>((tiles + step - 1) / step));
         threads.ranges(tiles, step, [&](Size begin, Size end, int) {
             float low[bound_tile], second[bound_tile], label[bound_tile];
             for (Size tile = begin; tile < end; ++tile) {
-                bound_kernels().lowest_in_tile(kept_.data() + tile * bound_tile * k_, start_.data(),
-                                               scale_.data(), k_, low, second, label);
+                bound_kernels().lowest_in_tile(products_.data() + tile * bound_tile * k_,
+                                               start_.data(), scale_.data(), k_, low, second,
+                                               label);
                 const Size first = tile * bound_tile, count = std::min(bound_tile, n_ - first);
                 for (Size t = 0; t < count; ++t) {
                     next_[std::size_t(first + t)] = std::int32_t(label[t]);
                     if (!apart(scored, first + t, low[t], second[t]))
-                        open[std::size_t(begin / step)].push_back(first + t);
+                        uncertain[std::size_t(begin / step)].push_back(first + t);
                 }
             }
         });
-        open_.clear();
-        for (const auto& some : open) open_.insert(open_.end(), some.begin(), some.end());
+        uncertain_.clear();
+        for (const auto& rows : uncertain)
+            uncertain_.insert(uncertain_.end(), rows.begin(), rows.end());
     }
 
-    // Is a centre of score `far`, by what is kept, certain to get a higher score than one of `low`?
+    // Is a centre of score `far` certain to have a higher canonical score than one of score `low`?
+    // Both scores come from stored products.
     bool apart(const ScoredRows<R>& rows, Size i, double low, double far) const {
         const double norm = double(rows.margins.norm[i]), gamma = double(rows.margins.gamma[i]);
         const double underflow = double(rows.margins.absolute) + double(rows.margins.lost) * norm;
         const auto terms = [&](double length) { return (0.5 * length + norm) * length; };
-        const double off = gamma * largest_factor_ * terms(longest_then_) + norm * largest_error_ +
-                           8 * single * (terms(longest_) + norm * norm) +
+        const double off = gamma * largest_factor_ * terms(longest_at_restart_) +
+                           norm * largest_error_ + 8 * single * (terms(longest_) + norm * norm) +
                            largest_factor_ * underflow + 0x1p-100;
         const double norm2 = double(rows.norm2[i]) * double(rows.unit2);
         const double high2 = std::max(0.0, norm2 + 2 * (low + off)), low2 = norm2 + 2 * (far - off);
@@ -236,23 +245,23 @@ private:
         return low2 * Slack::down > (high2 + 7 * gamma * both * both + 2 * underflow) * Slack::up;
     }
 
-    // By scores in order, of the centres that are not certain to lose.
+    // The label by canonical scores of the candidates: centres that are not certain to lose.
     template <class Rows>
-    std::int32_t best_of_near(const Work<Rows>& work, Size i, CanonicalScore<R>& score_of,
-                              AssignStats& tally) const {
+    std::int32_t verify_candidates(const Work<Rows>& work, Size i, CanonicalScore<R>& score_of,
+                                   AssignStats& stats) const {
         const ScoredRows<R> scored = work.slacks.scored();
-        const auto kept = [&](Size j) {
+        const auto score_by_product = [&](Size j) {
             return double(start_[std::size_t(j)]) -
-                   double(scale_[std::size_t(j)]) * double(kept_[place(i, j)]);
+                   double(scale_[std::size_t(j)]) * double(products_[position(i, j)]);
         };
-        const double low = kept(next_[std::size_t(i)]);
+        const double low = score_by_product(next_[std::size_t(i)]);
         const auto row = work.x.row(i);
         std::int32_t best = 0;
         R least = std::numeric_limits<R>::infinity();
         for (Size j = 0; j < k_; ++j) {
-            if (apart(scored, i, low, kept(j))) continue;
+            if (apart(scored, i, low, score_by_product(j))) continue;
             const R score = score_of(work.centroids, row, j);
-            ++tally.distances;
+            ++stats.distances;
             if (!(score < least)) continue;
             least = score;
             best = std::int32_t(j);
@@ -260,25 +269,26 @@ private:
         return best;
     }
 
-    // Rows stand in tiles, in each of which every centre has its products side by side.
-    std::size_t place(Size i, Size j) const {
+    // Position of a product. Rows form tiles of bound_tile rows; within a tile, the products of one
+    // centre are contiguous.
+    std::size_t position(Size i, Size j) const {
         return std::size_t((i / bound_tile * k_ + j) * bound_tile + i % bound_tile);
     }
-    float& product(Size i, Size j) { return kept_[place(i, j)]; }
+    float& product(Size i, Size j) { return products_[position(i, j)]; }
 
     Size n_, k_;
     bool fresh_ = true;
     double unit_ = 1;
-    double longest_ = 0, longest_then_ = 0;  // of the centres, now and when all was filled in
+    double longest_ = 0, longest_at_restart_ = 0;  // length of the longest centre
     double largest_factor_ = 1, largest_error_ = 0;
-    // x.c is factor (what is kept), off by at most error |x| and what the first scores were off by
+    // x.c = factor * product, off by at most error |x| plus the error of the first scores.
     std::vector<double> factor_, error_;
-    std::vector<float> kept_, start_, scale_;
-    std::vector<SparseVector<R>> centres_;  // that the products are of
-    std::vector<Size> moves_;               // of each, when it was there
+    std::vector<float> products_, start_, scale_;
+    std::vector<SparseVector<R>> centres_;  // of the stored products
+    std::vector<Size> moves_;               // their numbers of moves
     std::unique_ptr<TransposedRows<R>> rows_;
     std::vector<std::int32_t> next_;
-    std::vector<Size> open_;
+    std::vector<Size> uncertain_;
 };
 
 }  // namespace exactmeans
