@@ -189,18 +189,18 @@ double move_to_karcher(const Block& block, const Labels& labels, const Array<R, 
 
 // An Advance of either precision, and the origin that scatter is measured about.
 struct AnyAdvance {
-    std::variant<Advance<float>, Advance<double>> of;
+    std::variant<CentreUpdate<float>, CentreUpdate<double>> of;
     std::vector<double> origin;
 };
 
 AnyAdvance make_advance(bool single, Size k, const Array<const double, 1>& origin) {
     std::vector<double> about(origin.data(), origin.data() + origin.shape(0));
-    if (single) return {Advance<float>(k), std::move(about)};
-    return {Advance<double>(k), std::move(about)};
+    if (single) return {CentreUpdate<float>(k), std::move(about)};
+    return {CentreUpdate<double>(k), std::move(about)};
 }
 
 template <class R>
-Centres<R>& fitting(Advance<R>&, AnyAdvance& any, const Sums& sums, AnyCentres& centroids) {
+Centres<R>& fitting(CentreUpdate<R>&, AnyAdvance& any, const Sums& sums, AnyCentres& centroids) {
     auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&centroids.of);
     require(own, "the centres have another dtype");
     require((*own)->k() == sums.k() && (*own)->d() == sums.d() &&

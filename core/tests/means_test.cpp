@@ -54,7 +54,7 @@ TEST(centres_go_to_the_means_and_empty_ones_to_the_heaviest) {
     const Matrix<double> start(c.k, c.d, [&] { return random.normal(); });
     for (int n_jobs = 1; n_jobs <= 7; ++n_jobs) {
         Centres<double> centroids = c.centroids(start);
-        Advance<double> advance(c.k);
+        CentreUpdate<double> advance(c.k);
         Sums sums = c.sums;
         const Movement movement = advance.run(sums, centroids, c.origin.data(), Threads{n_jobs});
         std::vector<double> wanted(std::size_t(c.k * c.d));
@@ -71,7 +71,7 @@ TEST(only_clusters_whose_rows_changed_move) {
     Clusters c(random);
     const Matrix<double> start(c.k, c.d, [&] { return random.normal(); });
     Centres<double> centroids = c.centroids(start);
-    Advance<double> advance(c.k);
+    CentreUpdate<double> advance(c.k);
     advance.run(c.sums, centroids, c.origin.data(), Threads{});
     // Row 1 goes from cluster 1 to cluster 2.
     c.labels[1] = 2;
@@ -92,7 +92,7 @@ TEST(rows_lent_after_observing_do_not_count_as_explained) {
     Clusters c(random);
     const Matrix<double> start(c.k, c.d, [&] { return random.normal(); });
     Centres<double> centroids = c.centroids(start);
-    Advance<double> advance(c.k);
+    CentreUpdate<double> advance(c.k);
     const double explained = explained_by(c, start);
     advance.observe(c.sums, centroids, c.origin.data());
     c.sums.move(c.x.rows(), 0, 0, -1.0);
@@ -141,7 +141,7 @@ void check_sparse(Random& random, Size n, Size d, Size k, double share, int word
     for (Size f = 0; f < d; ++f) start(0, f) = 0;
     Centres<R> centres(start.values.data(), k, d, {}, Threads{n_jobs});
     Centres<R> listed(lists, d, {}, Threads{n_jobs});
-    Advance<R> advance(k), listed_advance(k);
+    CentreUpdate<R> advance(k), listed_advance(k);
     const std::vector<double> origin(static_cast<std::size_t>(d));
     Labels labels(std::size_t(n), 0), summed(std::size_t(n), -1), listed_summed = summed;
     for (int step = 0; step < 12; ++step) {
@@ -201,7 +201,7 @@ TEST(a_sparse_centre_whose_step_has_no_square_moves) {
     std::vector<SparseVector<double>> start(1);
     start[0].push(1, 1e-200);
     Centres<double> centroids(start, 6, {}, Threads{});
-    Advance<double> advance(1);
+    CentreUpdate<double> advance(1);
     std::int32_t summed[] = {-1, -1};
     const std::int32_t labels[] = {0, 0};
     sums.relabel(x, labels, summed, Threads{});

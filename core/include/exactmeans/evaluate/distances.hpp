@@ -1,5 +1,5 @@
-// Distances in compensated float64, straight from the data: inertia, scatter, farthest rows,
-// transform. They do not decide labels (scores do that), so they are as accurate as float64 allows
+// Distances in compensated float64, computed from the data: inertia, scatter, farthest rows,
+// transform. Scores decide labels, distances do not; so distances are as accurate as float64 allows
 // instead of canonical.
 #pragma once
 
@@ -24,10 +24,11 @@
 
 namespace exactmeans {
 
-inline constexpr Size distance_chunk = 256;
+inline constexpr Size distance_chunk = 256;  // rows per task
 inline constexpr Size transform_chunk = 96;
 
-// Points to measure from, and the power of two by which everything is multiplied first.
+// Points, usually centres, whose distances to rows are computed, and the power of two by which all
+// values are multiplied first.
 template <class C>
 struct Points {
     const C* values = nullptr;                             // k x d
@@ -81,7 +82,7 @@ double squared_distance(const DenseRows<R>& x, Size i, const Points<C>& points, 
     else
         throw std::invalid_argument("points must be float64, or float32 like the rows");
 }
-// `at(f)`: the point's value of a feature.
+// `at(f)`: the point's value of feature f.
 template <class R, class I, class C, class At>
 double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points, Size j, At at) {
     const auto row = x.row(i);
@@ -100,8 +101,7 @@ double squared_distance(const CsrRows<R, I>& x, Size i, const Points<C>& points,
         low += part.low;
     }
     sum.add(low);
-    // What is left when a row sits on its point is rounding; such rows must be known to be at
-    // distance 0.
+    // A row equal to its point leaves only rounding errors, but must have distance 0.
     const double d2 = sum.value();
     return d2 <= 0x1p-96 * norm2.value() ? 0.0 : d2;
 }
@@ -110,8 +110,8 @@ double squared_distance(const DenseRows<R>& x, Size i, const Points<C>& points, 
     return squared_distance(x, i, points, j);
 }
 
-// The L1 distance: stored entries meet the point's values, all others its absolute values. What is
-// left when a row sits on its point is rounding.
+// The L1 distance: |x - c| over stored entries, |c| over all others. A row equal to its point
+// leaves only rounding errors and has distance 0.
 template <class Rows, class C, class At>
 double manhattan_distance(const Rows& x, Size i, const Points<C>& points, Size j, At at) {
     Compensated sum;
@@ -132,7 +132,7 @@ double manhattan_distance(const Rows& x, Size i, const Points<C>& points, Size j
     }
 }
 
-// |x_i - c_j|, not scaled, where its square may overflow.
+// |x_i - c_j|, not scaled, without overflow of the squares.
 template <class Rows, class At>
 double far_distance(const Rows& x, Size i, At at) {
     std::vector<double> step(static_cast<std::size_t>(x.d));
@@ -144,13 +144,13 @@ double far_distance(const Rows& x, Size i, At at) {
     return length(step.data(), x.d);
 }
 
-// What the objective adds up for a row of weight 1 at point j; infinite where that overflows.
+// The term of the objective of row i with weight 1 at point j; infinite if it overflows.
 template <class Rows, class C, class At>
 double cost(const Rows& x, Size i, const Points<C>& points, Size j, At at) {
     if (points.metric == Metric::euclidean) {
         const double d2 = squared_distance(x, i, points, j, at);
         if (std::isfinite(d2)) return d2;
-        // A part of the sum overflowed, which need not be true of the whole.
+        // A partial sum overflowed, but the distance may be finite.
         const double distance = far_distance(x, i, at) * points.scale;
         return distance * distance;
     }
@@ -179,34 +179,38 @@ double far_distance(const Rows& x, Size i, const Points<C>& points, Size j) {
     return with_values(points, j, [&](auto at) { return far_distance(x, i, at); });
 }
 
-// A thread spreads out one point at a time and measures the rows that own it.
+// for_own_distances with sparse points: a thread scatters one point at a time into a dense vector,
+// and computes the costs of the rows with that label.
 template <class Rows, class C, class Visit>
 void for_own_sparse_distances(const Rows& x, const Points<C>& points, const std::int32_t* labels,
                               const Threads& threads, Visit visit) {
     const std::vector<Size> order = labels ? by_label(labels, x.n, points.k) : std::vector<Size>();
-    std::vector<std::unique_ptr<SparseAccumulator>> piles(static_cast<std::size_t>(threads.n_jobs));
+    std::vector<std::unique_ptr<SparseAccumulator>> accumulators(
+        static_cast<std::size_t>(threads.n_jobs));
     const Size step = std::max<Size>(distance_chunk, x.n / (16 * threads.n_jobs));
     threads.ranges(x.n, step, [&](Size begin, Size end, int worker) {
-        std::unique_ptr<SparseAccumulator>& pile = piles[std::size_t(worker)];
-        if (!pile) pile = std::make_unique<SparseAccumulator>(x.d, 1);
-        Size spread = -1;
+        std::unique_ptr<SparseAccumulator>& accumulator = accumulators[std::size_t(worker)];
+        if (!accumulator) accumulator = std::make_unique<SparseAccumulator>(x.d, 1);
+        Size scattered = -1;  // the point in the accumulator
         for (Size at = begin; at < end; ++at) {
             const Size i = labels ? order[std::size_t(at)] : at, own = labels ? labels[i] : 0;
             if (labels) x.prefetch(order[std::size_t(std::min(at + prefetch_rows, end - 1))]);
-            if (own != spread) {
-                pile->drain([](Size, const double*) {});
+            if (own != scattered) {
+                accumulator->drain([](Size, const double*) {});
                 const SparseVector<C>& point = (*points.sparse)[std::size_t(own)];
                 for (std::size_t t = 0; t < point.feature.size(); ++t)
-                    *pile->at(point.feature[t]) = double(point.value[t]);
-                spread = own;
+                    *accumulator->at(point.feature[t]) = double(point.value[t]);
+                scattered = own;
             }
-            visit(i, cost(x, i, points, own, [&](Size f) { return *pile->peek(f); }), worker);
+            visit(i, cost(x, i, points, own, [&](Size f) { return *accumulator->peek(f); }),
+                  worker);
         }
-        pile->drain([](Size, const double*) {});
+        accumulator->drain([](Size, const double*) {});
     });
 }
 
-// Calls visit(i, cost at the own point, worker) for every row; null `labels`: all own point 0.
+// Calls visit(i, cost of row i at the point of its label, worker) for every row; null `labels`: all
+// are 0.
 template <class Rows, class C, class Visit>
 void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_t* labels,
                        const Threads& threads, Visit visit) {
@@ -218,8 +222,7 @@ void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_
     });
 }
 
-// Sum over rows of w times the cost and, apart from it, without the weights; exact sums of the
-// rows' terms.
+// Exact sums over rows of the cost, with and without weights.
 struct Scatter {
     ExactSum weighted, plain;
 };
@@ -243,7 +246,7 @@ Scatter scatter(const Rows& x, const Points<C>& points, const std::int32_t* labe
     return all;
 }
 
-// Rows as float64, scaled and shifted, in a buffer: what transform's kernels read.
+// A buffer of rows in float64, scaled and shifted, for the kernels of transform.
 class DoubleRows {
 public:
     template <class R>
@@ -314,13 +317,13 @@ Centres<double> scaled_centroids(const Points<C>& points, Frame<double> frame,
     return {scaled.data(), points.k, points.d, std::move(frame), threads};
 }
 
-// A distance from what the objective adds up: its root for those that add up squares.
+// The distance from a term of the objective: its root if the metric's objective has squares.
 inline double distance_of(Metric metric, double cost) {
     return metric == Metric::euclidean || metric == Metric::angular ? std::sqrt(cost) : cost;
 }
 
-// The cost of row i, of squared length norm2, at point j by its score; -1 if too little of what the
-// score was made of is left for accuracy.
+// The cost of row i, of squared length norm2, at point j from its score; -1 if cancellation leaves
+// too few correct bits.
 template <class Rows>
 double cost_by_score(const Rows& x, Size i, double norm2, const Centres<double>& centroids, Size j,
                      double score) {
@@ -336,9 +339,9 @@ double cost_by_score(const Rows& x, Size i, double norm2, const Centres<double>&
     return angle_of(apart) * angle_of(apart);
 }
 
-// out[i * k + j] = the distance of row i and point j, in the data's own units: from float64 scores,
-// and as costs are where those have too little left. shift, as in the frame, keeps that rare; null
-// for CSR.
+// out[i * k + j]: the distance of row i and point j in the units of the data, from float64 scores,
+// or by cost() where scores suffer from cancellation. The shift, that of the frame, makes this
+// rare; it is null for CSR.
 template <class Rows>
 void transform(const Rows& x, const Points<typename Rows::Real>& points,
                const typename Rows::Real* shift, typename Rows::Real* out, const Threads& threads) {
@@ -361,11 +364,11 @@ void transform(const Rows& x, const Points<typename Rows::Real>& points,
         for (Size i = begin; i < end; ++i) {
             const double norm2 = rows.norm2(i - begin);
             for (Size j = 0; j < k; ++j) {
-                double own = cost_by_score(x, i, norm2, centroids, j,
-                                           score[std::size_t((i - begin) * k + j)]);
-                if (!(own >= 0 && std::isfinite(own))) own = cost(x, i, points, j);
-                double distance = distance_of(points.metric, own) / points.scale;
-                if (points.metric == Metric::euclidean && !std::isfinite(own))
+                double term = cost_by_score(x, i, norm2, centroids, j,
+                                            score[std::size_t((i - begin) * k + j)]);
+                if (!(term >= 0 && std::isfinite(term))) term = cost(x, i, points, j);
+                double distance = distance_of(points.metric, term) / points.scale;
+                if (points.metric == Metric::euclidean && !std::isfinite(term))
                     distance = far_distance(x, i, points, j);
                 out[i * k + j] = typename Rows::Real(distance);
             }

@@ -1,5 +1,5 @@
-// Sums, counts and means of the clusters. Sums are exact (numerics/bins.hpp), so rows may be added
-// and removed in any order, by any thread, for ever: the same labels always give the same bits.
+// Sums, counts and means of the clusters. Sums are exact (numerics/bins.hpp), so rows can be added
+// and removed in any order, by any thread, any number of times: the same labels give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace exactmeans {
 
-// Dense: k x d, for rows of either kind. Sparse: only features that occur in the cluster, for CSR
-// rows; besides, each thread that adds rows keeps one vector of d.
+// Dense sums: k x d, for dense and CSR rows. Sparse sums: only features that occur in the cluster,
+// for CSR rows; each thread that adds rows keeps an accumulator of d entries.
 class Sums {
 public:
     Sums(Size k, Size d, Bins grid, Bins weight_grid, bool sparse = false)
@@ -66,25 +66,25 @@ public:
         std::fill(touched_.begin(), touched_.end(), char(1));
     }
 
-    // Makes the sums stand for `labels` instead of `summed` (-1: not in any sum yet), which is
-    // updated. A null `labels` puts every row into cluster 0.
+    // Updates the sums from the labels `summed` (-1: in no sum yet) to `labels`, and sets `summed`
+    // to them. Null `labels` put every row into cluster 0.
     template <class Rows>
     void relabel(const Rows& x, const std::int32_t* labels, std::int32_t* summed,
                  const Threads& threads) {
         const Moves moves(x.n, k_, labels, summed);
         const std::vector<Moves::Piece> pieces = moves.pieces(piece_length(x, moves.count()));
-        piles_.resize(std::max(piles_.size(), std::size_t(threads.n_jobs)));
+        accumulators_.resize(std::max(accumulators_.size(), std::size_t(threads.n_jobs)));
         std::mutex mutex;
-        // A thread is woken for a worthwhile amount of work only.
+        // Less work than this is not worth waking a thread.
         const bool alone = moves.count() * values_per_row(x) < 16384;
-        const Size together = alone ? std::max<Size>(1, Size(pieces.size())) : 1;
-        threads.ranges(Size(pieces.size()), together, [&](Size begin, Size end, int worker) {
+        const Size pieces_per_task = alone ? std::max<Size>(1, Size(pieces.size())) : 1;
+        threads.ranges(Size(pieces.size()), pieces_per_task, [&](Size begin, Size end, int worker) {
             for (Size p = begin; p < end; ++p)
                 add_piece(x, moves, pieces[std::size_t(p)], worker, mutex);
         });
     }
 
-    // Adds (sign +1) or removes (-1) one row; used to move rows into empty clusters and back.
+    // Adds (sign +1) or removes (-1) one row, to relocate rows to empty clusters and back.
     template <class Rows>
     void move(const Rows& x, Size i, Size cluster, double sign) {
         if (!sparse()) {
@@ -92,7 +92,7 @@ public:
         } else if constexpr (is_dense<Rows>) {
             throw std::invalid_argument("sparse sums are of CSR rows");
         } else {
-            SparseSum own(grid_.words());
+            SparseSum row_sum(grid_.words());
             std::vector<double> words(std::size_t(grid_.words()));
             const auto given = x.row(i);
             const double factor = sign * x.pull(i);
@@ -100,16 +100,16 @@ public:
                 const double value = contribution(factor, double(given.value[t]), grid_.scale());
                 cut(grid_, Size(given.index[t]), value,
                     [&](int w, double part) { words[std::size_t(w)] = part; });
-                own.push(Size(given.index[t]), words.data(), 1);
+                row_sum.push(Size(given.index[t]), words.data(), 1);
             }
-            sparse_[std::size_t(cluster)].add(own);
+            sparse_[std::size_t(cluster)].add(row_sum);
         }
         weight_row(cluster).add_value(0, sign * x.weight(i));
         members_[std::size_t(cluster)] += x.weight(i) > 0 ? Size(sign) : 0;
         touched_[std::size_t(cluster)] = 1;
     }
 
-    // Adds the sums of other rows, collected elsewhere on the same grid.
+    // Adds the sums of other rows, computed on the same grid.
     void add(const Sums& other) {
         for (std::size_t t = 0; t < words_.size(); ++t) words_[t] += other.words_[t];
         for (std::size_t j = 0; j < sparse_.size(); ++j) sparse_[j].add(other.sparse_[j]);
@@ -121,7 +121,8 @@ public:
         }
     }
 
-    // Likewise, of one cluster; `words` has words x features, or words x d if sums are dense.
+    // Adds sums of other rows to one cluster; `words` has words x features, or words x d if sums
+    // are dense.
     void absorb(Size j, const SparseSum& sum, const double* words, const double* weight_words,
                 Size members) {
         if (sparse()) sparse_[std::size_t(j)].add(sum);
@@ -136,11 +137,11 @@ public:
     TwoSum total_weight(Size j) const { return weight_row(j).total(0); }
     double weight(Size j) const { return total_weight(j).sum; }
 
-    // Has a row come or gone since settle() was called?
+    // Has a row joined or left since clear_touched()?
     bool touched(Size j) const { return touched_[std::size_t(j)]; }
-    void settle() { std::fill(touched_.begin(), touched_.end(), char(0)); }
+    void clear_touched() { std::fill(touched_.begin(), touched_.end(), char(0)); }
 
-    // The lowest of those with the largest weight.
+    // The cluster with the largest weight; the lowest index among equals.
     Size heaviest() const {
         Size best = 0;
         for (Size j = 1; j < k_; ++j)
@@ -151,11 +152,11 @@ public:
     template <class R>
     void mean(Size j, R* out) const {
         if (sparse()) {
-            SparseVector<R> own;
-            mean(j, own);
+            SparseVector<R> sparse_mean;
+            mean(j, sparse_mean);
             std::fill(out, out + d_, R(0));
-            for (Size t = 0; t < own.size(); ++t)
-                out[own.feature[std::size_t(t)]] = own.value[std::size_t(t)];
+            for (Size t = 0; t < sparse_mean.size(); ++t)
+                out[sparse_mean.feature[std::size_t(t)]] = sparse_mean.value[std::size_t(t)];
         } else {
             means(
                 j, plane(j, 0), grid_.words() > 1 ? plane(j, 1) : nullptr, d_,
@@ -174,7 +175,7 @@ public:
         };
         means(j, sum.plane(0), grid_.words() > 1 ? sum.plane(1) : nullptr, sum.size(), total_of,
               out.value.data());
-        // Sums may cancel, and means underflow.
+        // Drop zeros: sums may cancel and means may underflow.
         if (std::find(out.value.begin(), out.value.end(), R(0)) == out.value.end()) return;
         std::size_t kept = 0;
         for (std::size_t t = 0; t < out.feature.size(); ++t) {
@@ -186,15 +187,15 @@ public:
         out.value.resize(kept);
     }
 
-    // The means of all clusters; those without weight get the heaviest one's.
+    // The means of all clusters; clusters without weight get the mean of the heaviest.
     template <class R>
     void average(R* centres) const {
         for (Size j = 0; j < k_; ++j) mean(weight(j) > 0 ? j : heaviest(), centres + j * d_);
     }
 
-    // 2 (c - origin).(S_j - N_j origin) - N_j |c - origin|^2, times 4^exponent: what cluster j,
-    // with centre c, explains of the scatter about origin. The scatter minus the sum of these is
-    // the inertia, at a cost that does not depend on n.
+    // The scatter about the origin that cluster j with centre c explains: 2 (c - origin).(S_j - N_j
+    // origin) - N_j |c - origin|^2, times 4^exponent. The total scatter minus the sum over all
+    // clusters is the inertia, at a cost independent of n.
     template <class R>
     double explained(Size j, const R* centre, const double* origin, int exponent) const {
         const double* low = grid_.words() > 1 ? plane(j, 1) : nullptr;
@@ -202,7 +203,7 @@ public:
                                              std::ldexp(1.0, exponent),
                                              std::ldexp(1.0, exponent - grid_.exponent()));
     }
-    // The origin is 0, so only the centre's own features count.
+    // For origin 0: only the features of the centre contribute.
     template <class R>
     double explained(Size j, const SparseVector<R>& centre, int exponent) const {
         const SparseSum& sum = sparse_sum(j);
@@ -227,11 +228,11 @@ public:
     }
 
 private:
-    // One per worker; copies of the sums make their own.
-    struct Piles : std::vector<std::unique_ptr<SparseAccumulator>> {
-        Piles() = default;
-        Piles(const Piles&) : Piles() {}
-        Piles& operator=(const Piles&) { return *this; }
+    // One accumulator per worker. Copies of Sums start without accumulators.
+    struct Accumulators : std::vector<std::unique_ptr<SparseAccumulator>> {
+        Accumulators() = default;
+        Accumulators(const Accumulators&) : Accumulators() {}
+        Accumulators& operator=(const Accumulators&) { return *this; }
     };
 
     SumRow row(Size j) const {
@@ -250,19 +251,20 @@ private:
             return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
     }
 
-    // Long enough that a piece outweighs clearing and merging its own vector of sums.
+    // Rows per piece: enough to outweigh clearing and merging the sums of the piece.
     template <class Rows>
     Size piece_length(const Rows& x, Size moves) const {
         if (sparse()) return 2048;
         return std::clamp<Size>(8 * d_ / values_per_row(x), 1024, std::max<Size>(1024, moves));
     }
 
-    // Means of `count` sums of cluster j, given as planes, or one by one if more than two words.
+    // Means of `count` sums of cluster j: from their planes, or from total_of if there are more
+    // than two words.
     template <class R, class Total>
     void means(Size j, const double* high, const double* low, Size count, Total total_of,
                R* out) const {
         const TwoSum weight = total_weight(j);
-        const double back = std::ldexp(1.0, -grid_.exponent());
+        const double unscale = std::ldexp(1.0, -grid_.exponent());
         std::vector<double> highs, lows;
         for (Size t = 0; grid_.words() > 2 && t < count; ++t) {
             const TwoSum sum = total_of(t);
@@ -270,7 +272,7 @@ private:
             lows.push_back(sum.error);
         }
         if (grid_.words() > 2) high = highs.data(), low = lows.data();
-        vector_kernels<R>().mean(high, low, weight.sum, weight.error, back, count, out);
+        vector_kernels<R>().mean(high, low, weight.sum, weight.error, unscale, count, out);
     }
 
     template <class Rows>
@@ -281,8 +283,9 @@ private:
         SumRow sums = own_sum ? SumRow(own.data(), d_, grid_) : row(sparse() ? 0 : piece.centre);
         std::vector<double> own_weight(std::size_t(weight_grid_.words()));
         SumRow weights(own_weight.data(), 1, weight_grid_);
-        std::unique_ptr<SparseAccumulator>& pile = piles_[std::size_t(worker)];
-        if (sparse() && !pile) pile = std::make_unique<SparseAccumulator>(d_, grid_.words());
+        std::unique_ptr<SparseAccumulator>& accumulator = accumulators_[std::size_t(worker)];
+        if (sparse() && !accumulator)
+            accumulator = std::make_unique<SparseAccumulator>(d_, grid_.words());
         Size members = 0, entries = 0;
         for (Size at = piece.begin; at < piece.end; ++at) {
             const Size entry = moves.rows[std::size_t(at)], i = entry >> 1;
@@ -291,15 +294,16 @@ private:
             if (!sparse())
                 sums.add(x, i, sign);
             else if constexpr (!is_dense<Rows>)
-                entries += accumulate_row(*pile, grid_, x, i, sign);
+                entries += accumulate_row(*accumulator, grid_, x, i, sign);
             else
                 throw std::invalid_argument("sparse sums are of CSR rows");
             weights.add_value(0, sign * x.weight(i));
             members += x.weight(i) > 0 ? Size(sign) : 0;
         }
         SparseSum part(grid_.words());
-        if (sparse() && piece.shared) part.take(*pile);
-        if (sparse() && !piece.shared) sparse_[std::size_t(piece.centre)].add(*pile, entries);
+        if (sparse() && piece.shared) part.take(*accumulator);
+        if (sparse() && !piece.shared)
+            sparse_[std::size_t(piece.centre)].add(*accumulator, entries);
         const std::lock_guard lock(mutex);
         if (sparse() && piece.shared) sparse_[std::size_t(piece.centre)].add(std::move(part));
         double* to = words_.data() + piece.centre * d_ * grid_.words();
@@ -321,7 +325,7 @@ private:
     std::vector<double> weight_words_;  // k x words
     std::vector<Size> members_;
     std::vector<char> touched_;
-    Piles piles_;
+    Accumulators accumulators_;
 };
 
 }  // namespace exactmeans

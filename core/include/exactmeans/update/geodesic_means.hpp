@@ -1,14 +1,14 @@
 // Geodesic means on the sphere (H. Karcher, Riemannian center of mass and mollifier smoothing,
 // Comm. Pure Appl. Math. 30, 1977).
 //
-// A step goes from c along the mean v of log_c(x) = angle / sin(angle) (x - cos(angle) c), to
-// exp_c(v) = cos|v| c + sin|v| v / |v|. Half the squared angle to a point has no second derivative
-// above 1 along any geodesic, so a whole step never raises the sum of squared angles. Since all
-// logs are orthogonal to c, only T = sum of w angle / sin(angle) x is added up; what points along c
-// goes.
+// Gradient descent: a step takes c along the mean v of log_c(x) = angle / sin(angle) (x -
+// cos(angle) c) to exp_c(v) = cos|v| c + sin|v| v / |v|. The second derivative of half the squared
+// angle to a point is at most 1 along any geodesic, so a full step never increases the sum of
+// squared angles. All logs are orthogonal to c, so it suffices to sum T = sum of w angle /
+// sin(angle) x and to remove its component along c. Memory: d numbers per cluster.
 //
-// A point opposite to c pulls in no direction: its share is left out. Sums run in a fixed order of
-// pieces that depends on the data alone, so the result does not depend on threads.
+// The log of a point opposite to c is not defined; such points are left out of the mean. Pieces and
+// the order of their sums depend on the data only, so the result does not depend on the threads.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ public:
     using R = typename Rows::Real;
 
     Karcher(const Rows& x, const std::int32_t* labels, Size k, const Threads& threads)
-        : x_(x), members_(x, labels, k), threads_(threads), open_(std::size_t(k), 1) {
+        : x_(x), members_(x, labels, k), threads_(threads), active_(std::size_t(k), 1) {
         const Size per_row = entries_per_row(x);
         const Size length = std::max<Size>(1024, 8 * x.d / per_row);
         for (Size j = 0; j < k; ++j)
@@ -36,24 +36,24 @@ public:
                 pieces_.push_back({j, at, std::min(at + length, members_.count(j))});
     }
 
-    // Up to `most` steps for every cluster that still moves by more than the tolerance. Gives the
-    // sum of w angle^2 at the centres as they were.
+    // Up to `most` steps, each for the clusters whose last step exceeded the tolerance. Returns the
+    // sum of w angle^2 at the initial centres.
     double run(R* centres, Size most, double tolerance) {
         const Size k = members_.k(), d = x_.d;
-        std::vector<double> places(centres, centres + k * d);
-        for (Size j = 0; j < k; ++j) {  // they are of length 1 up to their own rounding
-            const double norm = length(places.data() + j * d, d);
-            for (Size f = 0; f < d; ++f) places[std::size_t(j * d + f)] /= norm;
+        std::vector<double> positions(centres, centres + k * d);
+        for (Size j = 0; j < k; ++j) {  // centres have length 1 up to rounding in R
+            const double norm = length(positions.data() + j * d, d);
+            for (Size f = 0; f < d; ++f) positions[std::size_t(j * d + f)] /= norm;
         }
         double objective = 0;
-        for (Size step = 0; step < most; ++step) {
-            const double before = tangents(places.data());
-            if (step == 0) objective = before;
-            follow(places.data(), tolerance);
-            if (std::find(open_.begin(), open_.end(), char(1)) == open_.end()) break;
+        for (Size round = 0; round < most; ++round) {
+            const double before = tangents(positions.data());
+            if (round == 0) objective = before;
+            step(positions.data(), tolerance);
+            if (std::find(active_.begin(), active_.end(), char(1)) == active_.end()) break;
         }
         for (Size j = 0; j < k; ++j)
-            if (members_.count(j)) direction(places.data() + j * d, d, 0, centres + j * d);
+            if (members_.count(j)) direction(positions.data() + j * d, d, 0, centres + j * d);
         return objective;
     }
 
@@ -74,24 +74,24 @@ private:
             return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
     }
 
-    // T of every open cluster, into tangents_; gives the objective.
-    double tangents(const double* places) {
+    // Sets tangents_ to T of every active cluster; returns the objective.
+    double tangents(const double* positions) {
         const Size k = members_.k();
         tangents_.resize(std::size_t(k));
         weights_.assign(std::size_t(k), 0.0);
         ExactSum objective;
-        // As many pieces at a time as keep all threads busy; their sums are then added in order.
-        const Size together = 4 * threads_.n_jobs;
-        std::vector<Partial> parts(static_cast<std::size_t>(together));
+        // Computes a batch of pieces in parallel, then adds their sums in order.
+        const Size batch = 4 * threads_.n_jobs;
+        std::vector<Partial> parts(static_cast<std::size_t>(batch));
         for (Size j = 0; j < k; ++j) tangents_[std::size_t(j)].clear();
-        for (Size first = 0; first < Size(pieces_.size()); first += together) {
-            const Size count = std::min(together, Size(pieces_.size()) - first);
+        for (Size first = 0; first < Size(pieces_.size()); first += batch) {
+            const Size count = std::min(batch, Size(pieces_.size()) - first);
             threads_.run(count, [&](Size p, int) {
-                add_piece(pieces_[std::size_t(first + p)], places, parts[std::size_t(p)]);
+                add_piece(pieces_[std::size_t(first + p)], positions, parts[std::size_t(p)]);
             });
             for (Size p = 0; p < count; ++p) {
                 const Size j = pieces_[std::size_t(first + p)].cluster;
-                if (!open_[std::size_t(j)]) continue;
+                if (!active_[std::size_t(j)]) continue;
                 Partial& part = parts[std::size_t(p)];
                 std::vector<double>& sum = tangents_[std::size_t(j)];
                 if (sum.empty())
@@ -105,12 +105,12 @@ private:
         return objective.value();
     }
 
-    void add_piece(const Piece& piece, const double* places, Partial& part) const {
-        if (!open_[std::size_t(piece.cluster)]) return;
+    void add_piece(const Piece& piece, const double* positions, Partial& part) const {
+        if (!active_[std::size_t(piece.cluster)]) return;
         part.sum.assign(std::size_t(x_.d), 0.0);
         part.weight = 0;
         part.objective = ExactSum();
-        const double* c = places + piece.cluster * x_.d;
+        const double* c = positions + piece.cluster * x_.d;
         std::vector<R> buffer;
         for (Size t = piece.begin; t < piece.end; ++t) {
             const Size i = members_.of(piece.cluster)[t];
@@ -131,23 +131,25 @@ private:
         }
     }
 
-    // Moves open clusters along their tangents, and closes those that have come to rest.
-    void follow(double* places, double tolerance) {
+    // Moves active centres along their tangents; those that moved by at most the tolerance are no
+    // longer active.
+    void step(double* positions, double tolerance) {
         threads_.ranges(members_.k(), 1, [&](Size j, Size, int) {
             std::vector<double>& v = tangents_[std::size_t(j)];
-            if (!open_[std::size_t(j)] || v.empty()) {
-                open_[std::size_t(j)] = 0;
+            if (!active_[std::size_t(j)] || v.empty()) {
+                active_[std::size_t(j)] = 0;
                 return;
             }
-            double* c = places + j * x_.d;
+            double* c = positions + j * x_.d;
             const double c2 = dot(c, c), along = dot(v.data(), c) / c2;
             for (std::size_t f = 0; f < v.size(); ++f)
                 v[f] = (v[f] - along * c[f]) / weights_[std::size_t(j)];
             const double size = std::sqrt(dot(v.data(), v.data()));
-            open_[std::size_t(j)] = size > tolerance;
+            active_[std::size_t(j)] = size > tolerance;
             if (!(size > 0)) return;
-            const double keep = std::cos(size) / std::sqrt(c2), go = std::sin(size) / size;
-            for (std::size_t f = 0; f < v.size(); ++f) c[f] = keep * c[f] + go * v[f];
+            const double by_centre = std::cos(size) / std::sqrt(c2),
+                         by_tangent = std::sin(size) / size;
+            for (std::size_t f = 0; f < v.size(); ++f) c[f] = by_centre * c[f] + by_tangent * v[f];
         });
     }
 
@@ -157,13 +159,13 @@ private:
         return sum;
     }
 
-    // Angles are known to about 1e-8 there, and their sines to no digit.
+    // Below this 1 + cos, angles have an error of about 1e-8 and sines have no correct digit.
     static constexpr double opposite = 0x1p-48;
 
     const Rows& x_;
     Members members_;
     const Threads& threads_;
-    std::vector<char> open_;
+    std::vector<char> active_;
     std::vector<Piece> pieces_;
     std::vector<std::vector<double>> tangents_;
     std::vector<double> weights_;

@@ -1,6 +1,7 @@
-// Centres for L1 distances: each feature's weighted lower median, the least value with at least
-// half of the cluster's weight at or below it. Entries that a CSR row does not store are zeros and
-// count. A median is a value of the data, so nothing is rounded; it minimises the sum of distances.
+// Centres for L1 distances (k-medians): the weighted lower median of each feature, i.e. the least
+// value with at least half of the cluster's weight at or below it. It minimises the sum of
+// distances. Entries that a CSR row does not store count as zeros. A median is a value of the data,
+// so nothing is rounded.
 #pragma once
 
 #include <algorithm>
@@ -16,26 +17,26 @@
 namespace exactmeans {
 
 template <class R>
-struct Weighed {
+struct WeightedValue {
     R value;
     double weight;
 };
 
-// The lower median of these values and of zeros that weigh `zeros`; all weights add up to `total`.
+// The lower median of the values and of zeros of weight `zeros`; `total` is the sum of all weights.
 template <class R>
-R lower_median(std::vector<Weighed<R>>& values, double zeros, double total) {
+R lower_median(std::vector<WeightedValue<R>>& values, double zeros, double total) {
     if (zeros > 0) values.push_back({R(0), zeros});
     std::stable_sort(values.begin(), values.end(),
                      [](const auto& a, const auto& b) { return a.value < b.value; });
-    Compensated below;
-    for (const Weighed<R>& one : values) {
-        below.add(one.weight);
-        if (2 * below.value() >= total) return one.value + R(0);
+    Compensated cumulative;
+    for (const WeightedValue<R>& entry : values) {
+        cumulative.add(entry.weight);
+        if (2 * cumulative.value() >= total) return entry.value + R(0);
     }
     return values.back().value + R(0);
 }
 
-// Without weights, the median is found without sorting.
+// Without weights: by selection, without sorting.
 template <class R>
 R lower_median(std::vector<R>& values) {
     const auto middle = values.begin() + (Size(values.size()) - 1) / 2;
@@ -50,15 +51,15 @@ double total_weight(const Rows& x, const Size* rows, Size count) {
     return total.value();
 }
 
-// Dense: a few features of a cluster at a time, so that every cache line is read once.
+// Dense: 16 features of a cluster at a time, so that every cache line is read once.
 template <class R>
 void median_of(const DenseRows<R>& x, const Size* rows, Size count, Size begin, Size end, R* out) {
-    constexpr Size together = 16;
-    std::vector<R> plain[together];
-    std::vector<Weighed<R>> weighed;
+    constexpr Size features_at_once = 16;
+    std::vector<R> plain[features_at_once];
+    std::vector<WeightedValue<R>> weighted;
     const double total = x.weights ? total_weight(x, rows, count) : 0.0;
-    for (Size first = begin; first < end; first += together) {
-        const Size width = std::min(together, end - first);
+    for (Size first = begin; first < end; first += features_at_once) {
+        const Size width = std::min(features_at_once, end - first);
         for (Size f = 0; f < width; ++f) plain[f].resize(std::size_t(count));
         for (Size t = 0; t < count; ++t)
             for (Size f = 0; f < width; ++f) plain[f][std::size_t(t)] = x.at(rows[t], first + f);
@@ -67,16 +68,16 @@ void median_of(const DenseRows<R>& x, const Size* rows, Size count, Size begin, 
                 out[first + f] = lower_median(plain[f]);
                 continue;
             }
-            weighed.clear();
+            weighted.clear();
             for (Size t = 0; t < count; ++t)
-                weighed.push_back({plain[f][std::size_t(t)], x.weights[rows[t]]});
-            out[first + f] = lower_median(weighed, 0.0, total);
+                weighted.push_back({plain[f][std::size_t(t)], x.weights[rows[t]]});
+            out[first + f] = lower_median(weighted, 0.0, total);
         }
     }
 }
 
-// CSR: the cluster's entries feature by feature. A feature that fewer than half of the weight
-// stores has median 0 at once.
+// CSR: the entries of the cluster by feature. A feature stored by less than half of the weight has
+// median 0.
 template <class R, class I>
 void median_of(const CsrRows<R, I>& x, const Size* rows, Size count, Size, Size, R* out) {
     struct Entry {
@@ -94,7 +95,7 @@ void median_of(const CsrRows<R, I>& x, const Size* rows, Size count, Size, Size,
                      [](const Entry& a, const Entry& b) { return a.feature < b.feature; });
     const double total = total_weight(x, rows, count);
     std::fill(out, out + x.d, R(0));
-    std::vector<Weighed<R>> values;
+    std::vector<WeightedValue<R>> values;
     for (std::size_t begin = 0; begin < entries.size();) {
         std::size_t end = begin;
         Compensated stored;
@@ -103,7 +104,7 @@ void median_of(const CsrRows<R, I>& x, const Size* rows, Size count, Size, Size,
             stored.add(entries[end].weight);
             values.push_back({entries[end].value, entries[end].weight});
         }
-        // Rounding must not make zeros of rows that all store the feature.
+        // If all rows store the feature, rounding of the weights must not add a zero.
         const bool all = Size(values.size()) == count;
         const double zeros = all ? 0.0 : std::max(0.0, total - stored.value());
         if (2 * zeros <= total) out[entries[begin].feature] = lower_median(values, zeros, total);
@@ -111,12 +112,12 @@ void median_of(const CsrRows<R, I>& x, const Size* rows, Size count, Size, Size,
     }
 }
 
-// Puts centre j at the median of its cluster; centres of clusters without weight stay.
+// Moves centre j to the median of its cluster; centres of clusters without weight do not move.
 template <class Rows>
 void medians(const Rows& x, const std::int32_t* labels, Size k, typename Rows::Real* centres,
              const Threads& threads) {
     const Members members(x, labels, k);
-    // Dense clusters are cut by features, so that few clusters keep all threads busy.
+    // Dense clusters are cut by features, so that a few clusters occupy all threads.
     const Size width = is_dense<Rows> ? 64 : x.d, slices = (x.d + width - 1) / width;
     threads.run(k * slices, [&](Size task, int) {
         const Size j = task / slices, begin = task % slices * width;

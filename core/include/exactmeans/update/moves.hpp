@@ -1,5 +1,4 @@
-// What an update has to do: rows that come to a cluster or leave it, by cluster, cut into pieces of
-// work.
+// The rows that join or leave a cluster, sorted by cluster and cut into pieces of parallel work.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +16,11 @@ struct Moves {
         bool shared;  // other pieces have the same centre
     };
 
-    std::vector<Size> rows;  // 2 * row + (1 if it is to be removed), by centre
-    std::vector<Size> start;
+    std::vector<Size> rows;   // 2 * row + (1 if it leaves), by centre
+    std::vector<Size> start;  // centre j has rows[start[j], start[j + 1])
 
-    // From `summed` (-1: nowhere), which is updated, to `labels`; null: all to cluster 0. Throws if
-    // a row would come from or go to a cluster that does not exist.
+    // Moves from `summed` (-1: in no cluster), which is updated, to `labels`; null: all rows to
+    // cluster 0. Throws if a cluster does not exist.
     Moves(Size n, Size k, const std::int32_t* labels, std::int32_t* summed)
         : start(std::size_t(k + 2)) {
         const auto label = [&](Size i) { return labels ? labels[i] : 0; };
@@ -29,7 +28,8 @@ struct Moves {
         for (const Size i : changed)
             if (label(i) < 0 || label(i) >= k || summed[i] < -1 || summed[i] >= k)
                 throw std::invalid_argument("a label is out of range");
-        // Counted two places ahead, so that filling turns starts into the next centre's starts.
+        // Counting sort: counts are two places ahead, so that filling leaves start[j] at the first
+        // row of centre j.
         for (const Size i : changed) {
             if (summed[i] >= 0) ++start[std::size_t(summed[i]) + 2];
             ++start[std::size_t(label(i)) + 2];
@@ -45,7 +45,7 @@ struct Moves {
 
     Size count() const { return Size(rows.size()); }
 
-    // Largest first, none longer than `longest`.
+    // Longest first, none longer than `longest`.
     std::vector<Piece> pieces(Size longest) const {
         std::vector<Piece> out;
         for (Size j = 0; j + 2 < Size(start.size()); ++j) {
@@ -60,17 +60,17 @@ struct Moves {
     }
 
 private:
-    // Most labels stay, so they are compared many at a time; which of these changed is written down
-    // without a branch, as nothing foretells it.
+    // Most labels do not change, so `batch` labels are compared at a time. Within a batch the loop
+    // is branch-free, because the branch would be mispredicted.
     static std::vector<Size> changed_rows(Size n, const std::int32_t* labels,
                                           const std::int32_t* summed) {
-        constexpr Size many = 16;
+        constexpr Size batch = 16;
         std::vector<Size> changed;
         std::size_t count = 0;
-        for (Size begin = 0; begin < n; begin += many) {
-            const Size end = std::min(n, begin + many);
-            if (labels && end - begin == many && same(labels + begin, summed + begin)) continue;
-            if (changed.size() < count + many) changed.resize(2 * count + many);
+        for (Size begin = 0; begin < n; begin += batch) {
+            const Size end = std::min(n, begin + batch);
+            if (labels && end - begin == batch && same(labels + begin, summed + begin)) continue;
+            if (changed.size() < count + batch) changed.resize(2 * count + batch);
             for (Size i = begin; i < end; ++i) {
                 const std::int32_t label = labels ? labels[i] : 0;
                 changed[count] = i;

@@ -1,5 +1,6 @@
-// A sparse centre on its way to the mean of its cluster. Centre and sum are laid side by side once,
-// and all there is to know of the way is found in one visit to that.
+// Moves a sparse centre to the mean of its cluster. Centre and sum are aligned by feature once; the
+// mean, the displacement, the norm and the explained scatter come from one pass over the aligned
+// values.
 #pragma once
 
 #include <algorithm>
@@ -13,34 +14,35 @@
 
 namespace exactmeans {
 
-// Buffers are kept from one centre to the next.
+// Reuses its buffers from centre to centre.
 template <class R>
 class SparseCentreUpdate {
 public:
-    // The words of sums that it can take.
+    // The largest number of words of a sum that is supported.
     static constexpr int most_words = 2;
 
-    // Puts the centre at the mean of cluster j; nothing if it stands there already. What it
-    // explained before that is put into `explained`.
+    // Moves the centre to the mean of cluster j; empty if it is there already. Sets `explained` to
+    // the scatter that it explained before.
     std::optional<Displacement> run(Size j, const Sums& sums, SparseVector<R>& centre, int exponent,
                                     double* explained) {
-        lay(centre, sums.sparse_sum(j), sums.grid().words() > 1);
+        align(centre, sums.sparse_sum(j), sums.grid().words() > 1);
         const Bins& grid = sums.grid();
         const TwoSum weight = sums.total_weight(j);
         vector_kernels<R>().mean(high_, low_, weight.sum, weight.error,
                                  std::ldexp(1.0, -grid.exponent()), size_, to_.data());
-        const ListedUpdate way = vector_kernels<R>().listed_update(
+        const ListedUpdate update = vector_kernels<R>().listed_update(
             feature_, from_, to_.data(), high_, low_, size_, weight.sum, std::ldexp(1.0, exponent),
             std::ldexp(1.0, exponent - grid.exponent()));
-        if (explained) *explained = way.explained;
-        // A step may be too short for its square.
-        if (way.step2 == 0 && std::equal(from_, from_ + size_, to_.data())) return {};
-        arrive(centre);
-        return Displacement{way.step2, way.square_sum.value()};
+        if (explained) *explained = update.explained;
+        // The square of a short step may underflow.
+        if (update.step2 == 0 && std::equal(from_, from_ + size_, to_.data())) return {};
+        store(centre);
+        return Displacement{update.step2, update.square_sum.value()};
     }
 
 private:
-    void lay(SparseVector<R>& centre, const SparseSum& sum, bool two) {
+    // Sets feature_, from_, high_ and low_ to the union of the features of centre and sum.
+    void align(SparseVector<R>& centre, const SparseSum& sum, bool two) {
         const std::size_t most = std::size_t(centre.size() + sum.size());
         if (to_.size() < most) to_.resize(most);
         feature_ = centre.feature.data();
@@ -67,7 +69,7 @@ private:
         std::uint32_t* const feature = own_feature_.data();
         R* const from = own_from_.data();
         double *const high = own_high_.data(), *const low = own_low_.data();
-        // Of an empty list there must be something to read, too.
+        // Branch-free merging reads one entry even of an empty list.
         const R no_value = 0;
         const double no_sum = 0;
         const R* const value = centre.size() ? centre.value.data() : &no_value;
@@ -89,7 +91,7 @@ private:
             });
     }
 
-    void arrive(SparseVector<R>& centre) {
+    void store(SparseVector<R>& centre) {
         const bool in_place = feature_ == centre.feature.data();
         drop_zeros();
         if (in_place)
@@ -99,7 +101,7 @@ private:
         centre.value.assign(to_.data(), to_.data() + size_);
     }
 
-    // Sums may cancel, and means underflow.
+    // Zeros occur because sums may cancel and means may underflow.
     void drop_zeros() {
         std::uint32_t* const feature = feature_;
         R* const to = to_.data();
@@ -129,7 +131,7 @@ private:
         size_ = kept;
     }
 
-    // What either lists, or the centre's and the sum's own lists where those are alike.
+    // The aligned values; they point into the centre and the sum if both have the same features.
     std::uint32_t* feature_ = nullptr;
     const R* from_ = nullptr;
     const double *high_ = nullptr, *low_ = nullptr;
