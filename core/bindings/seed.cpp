@@ -72,7 +72,7 @@ std::vector<Size> find(const SeedBlock& block, const Words& before,
 std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs) {
     must_be_attached(block);
     const auto left = unlocked(
-        n_jobs, [&](const Threads& threads) { return block.totals_left(points, threads); });
+        n_jobs, [&](const Threads& threads) { return block.totals_after(points, threads); });
     std::vector<Words> out;
     for (const SamplingWeight& mass : left) out.push_back(words(mass));
     return out;
@@ -94,7 +94,7 @@ std::vector<Size> greedy(SeedBlock& block, SeedPoints& points, const Block& rows
             for (Size& row : drawn) row = std::min(block.find({}, *share++ * total), block.n() - 1);
             points.unstage();
             stage(points, rows, drawn);
-            const std::vector<SamplingWeight> left = block.totals_left(points, threads);
+            const std::vector<SamplingWeight> left = block.totals_after(points, threads);
             const auto least = std::min_element(
                 left.begin(), left.end(), [](const SamplingWeight& a, const SamplingWeight& b) {
                     return a.value() < b.value();
@@ -183,11 +183,11 @@ void bind_seed(nb::module_& m) {
                  block.attach(rows.rows);
              })
         .def("detach", &SeedBlock::detach)
-        .def("remembers", &SeedBlock::remembers)
+        .def("remembers", &SeedBlock::can_accept_detached)
         .def("project", &project)
         .def("largest", &SeedBlock::largest)
         .def("farthest", &SeedBlock::farthest)
-        .def("toss", &SeedBlock::toss)
+        .def("toss", &SeedBlock::bernoulli_sample)
         .def("set_unit2", &SeedBlock::set_unit2)
         .def("lay_grid",
              [](SeedBlock& block, double bound, Size n, int n_jobs) {
@@ -202,17 +202,18 @@ void bind_seed(nb::module_& m) {
              nb::arg("enough"), nb::arg("n_jobs"))
         .def("accept",
              [](SeedBlock& block, SeedPoints& points, Size s, int n_jobs) {
-                 if (!block.remembers(s)) must_be_attached(block);
+                 if (!block.can_accept_detached(s)) must_be_attached(block);
                  unlocked(n_jobs,
                           [&](const Threads& threads) { block.accept(points, s, threads); });
              })
         .def("absorb",
              [](SeedBlock& block, SeedPoints& points, int n_jobs) {
                  must_be_attached(block);
-                 unlocked(n_jobs, [&](const Threads& threads) { block.absorb(points, threads); });
+                 unlocked(n_jobs,
+                          [&](const Threads& threads) { block.accept_all(points, threads); });
              })
         .def_prop_ro("distances", &SeedBlock::distances)
-        .def("mass", &SeedBlock::mass)
+        .def("mass", &SeedBlock::sampling_weight)
         .def("refresh",
              [](SeedBlock& block, SeedPoints& points, Size i) {
                  must_be_attached(block);

@@ -15,22 +15,22 @@ namespace {
 constexpr Size n = 300, d = 700, k = 30;
 
 template <class R>
-Matrix<R> some(Size rows, Random& random, double scale) {
+Matrix<R> random_rows(Size rows, Random& random, double scale) {
     return Matrix<R>(rows, d,
                      [&] { return random.below(9) ? 0.0 : scale * random.uniform(-0.5, 1.0); });
 }
 
-// Of exact scores by long double, and of canonical ones, both within what is claimed; and the
-// claim is not vacuous.
+// The differences from exact scores (long double) and from canonical ones stay within ScoreError,
+// and that bound is not vacuous.
 template <class R, class I>
 void check_scores(double scale, bool sparse, int n_jobs) {
     Random random(7);
     const Threads threads{n_jobs};
-    Matrix<R> centres = some<R>(k, random, 0.1 * scale);
-    Matrix<R> x = some<R>(n, random, scale);
+    Matrix<R> centres = random_rows<R>(k, random, 0.1 * scale);
+    Matrix<R> x = random_rows<R>(n, random, scale);
     for (Size f = 0; f < d; ++f) {
         x(3, f) = 0;  // an empty row
-        // One term so large that sums in order lose all others.
+        // One term so large that sequential sums lose all others.
         x(4, f) = centres(4, f) = R(scale * (f ? 0x1p-12 : 1.0));
     }
     const auto made = [&] {
@@ -44,7 +44,7 @@ void check_scores(double scale, bool sparse, int n_jobs) {
     const Centres<R> centroids = made();
     const Csr<R, I> csr(x);
     const auto rows = csr.rows();
-    // Every pair, rows ascending; a centre more pairs of which come in several pieces.
+    // Every pair, rows ascending; centre 5 has so many pairs that they make several pieces.
     std::vector<Size> row;
     std::vector<std::int32_t> centre;
     for (Size i = 0; i < n; ++i)
@@ -53,23 +53,23 @@ void check_scores(double scale, bool sparse, int n_jobs) {
             centre.push_back(std::int32_t(j < k ? j : 5));
         }
     std::vector<double> score;
-    AggregatedScores<R> spread;
-    for (int again = 0; again < 2; ++again)  // nothing is left of the last time
-        spread.measure(rows, centroids, row, centre, score, threads);
+    AggregatedScores<R> aggregated;
+    for (int again = 0; again < 2; ++again)  // the buffers are clear after use
+        aggregated.measure(rows, centroids, row, centre, score, threads);
     CHECK_EQ(score.size(), row.size());
     const ScoreError error(centroids);
     CanonicalScore<R> canonical;
     double worst = 0;
     for (std::size_t t = 0; t < row.size(); ++t) {
-        const auto own = rows.row(row[t]);
+        const auto entries = rows.row(row[t]);
         const Size j = centre[t];
         long double exact = static_cast<long double>(centroids.start()[j]);
         for (Size f = 0; f < d; ++f)
             exact -=
                 static_cast<long double>(x(row[t], f)) * static_cast<long double>(centres(j, f));
-        const double claimed = error.of(own),
+        const double claimed = error.of(entries),
                      off = double(std::abs(exact - static_cast<long double>(score[t]))),
-                     other = std::abs(double(canonical(centroids, own, j)) - double(exact));
+                     other = std::abs(double(canonical(centroids, entries, j)) - double(exact));
         CHECK(off + other <= claimed);
         worst = std::max(worst, (off + other) / claimed);
     }
@@ -87,7 +87,7 @@ bool bounded(R row, R centre, Size nonzeros) {
 
 }  // namespace
 
-TEST(scores_are_within_what_is_claimed) {
+TEST(scores_stay_within_their_error_bound) {
     for (const double scale : {1.0, 1e-6, 1e5})
         for (const bool sparse : {false, true}) {
             check_scores<float, std::int32_t>(scale, sparse, 1);
@@ -97,12 +97,12 @@ TEST(scores_are_within_what_is_claimed) {
         }
 }
 
-TEST(nothing_is_claimed_of_sizes_that_float32_may_not_hold) {
+TEST(error_is_infinite_beyond_the_range_of_float32) {
     CHECK(bounded<double>(1, 1, 100));
     CHECK(bounded<float>(1e10f, 1e3f, 100));
     CHECK(!bounded<double>(1e20, 1, 100));
     CHECK(!bounded<double>(1, 1e20, 100));
-    CHECK(!bounded<double>(1e-20, 1e9, 100));  // its score starts too high
+    CHECK(!bounded<double>(1e-20, 1e9, 100));  // |c|^2 / 2 is too large
     CHECK(!bounded<double>(std::nan(""), 1, 100));
     CHECK(!bounded<float>(1e-3f, 1, 100'000));
 }

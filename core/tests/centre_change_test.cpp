@@ -11,18 +11,18 @@ using namespace samples;
 
 namespace {
 
-// now = factor then + the change, up to what it says is lost.
+// now = factor * before + change, up to a remainder of length change.lost.
 template <class R>
-void check_change(const SparseVector<R>& then, const SparseVector<R>& now) {
-    const Change change = change_of(then, now, 1.0);
+void check_change(const SparseVector<R>& before, const SparseVector<R>& now) {
+    const Change change = change_of(before, now, 1.0);
     CHECK(change.factor > 0.25 && change.factor < 4);
     double lost2 = 0, length2 = 0;
     for (Size f = 0; f < 400; ++f) {
         double step = 0;
         for (std::size_t t = 0; t < change.feature.size(); ++t)
             if (Size(change.feature[t]) == f) step = change.value[t];
-        const double left = double(now.at(f)) - change.factor * double(then.at(f)) - step;
-        lost2 += left * left;
+        const double remainder = double(now.at(f)) - change.factor * double(before.at(f)) - step;
+        lost2 += remainder * remainder;
         length2 += step * step;
     }
     CHECK(std::sqrt(lost2) <= change.lost + 0x1p-50 * change.length);
@@ -39,26 +39,27 @@ SparseVector<R> times(const SparseVector<R>& v, double factor) {
 template <class R>
 void check_all() {
     Random random(7);
-    SparseVector<R> then;
-    for (Size f = 0; f < 400; f += 1 + random.below(3)) then.push(f, R(random.normal()));
-    SparseVector<R> some = times(then, 0.9);
-    for (std::size_t t = 0; t < some.value.size(); t += 11) some.value[t] = R(random.normal());
-    CHECK(std::fabs(change_of(then, some, 1.0).factor - 0.9) < 1e-5);
-    CHECK(change_of(then, some, 1.0).feature.size() < some.feature.size() / 8);
-    check_change(then, some);
-    // Of values that turn their signs, shrink to nothing or are new, nothing is concluded.
+    SparseVector<R> before;
+    for (Size f = 0; f < 400; f += 1 + random.below(3)) before.push(f, R(random.normal()));
+    SparseVector<R> changed = times(before, 0.9);
+    for (std::size_t t = 0; t < changed.value.size(); t += 11)
+        changed.value[t] = R(random.normal());
+    CHECK(std::fabs(change_of(before, changed, 1.0).factor - 0.9) < 1e-5);
+    CHECK(change_of(before, changed, 1.0).feature.size() < changed.feature.size() / 8);
+    check_change(before, changed);
+    // No common factor: values that change sign, shrink to nothing or are new.
     for (const double factor : {-1.0, -0.9, 0.0, 1e-3, 100.0})
-        check_change(then, times(then, factor));
-    check_change(SparseVector<R>(), then);
-    check_change(then, SparseVector<R>());
+        check_change(before, times(before, factor));
+    check_change(SparseVector<R>(), before);
+    check_change(before, SparseVector<R>());
     SparseVector<R> others;
     for (Size f = 1; f < 400; f += 7) others.push(f, R(random.normal()));
-    check_change(then, others);
+    check_change(before, others);
 }
 
 }  // namespace
 
-TEST(centres_that_change) {
+TEST(changes_reproduce_the_new_centre) {
     check_all<float>();
     check_all<double>();
 }

@@ -17,15 +17,15 @@ template <class Rows>
 Bins grid_for(const Rows& x) {
     std::vector<double> bounds(is_dense<Rows> ? std::size_t(x.d) : 1);
     for (Size i = 0; i < x.n; ++i) {
-        const auto look = [&](Size f, double value) {
+        const auto raise = [&](Size f, double value) {
             double& bound = bounds[is_dense<Rows> ? std::size_t(f) : 0];
             bound = std::max(bound, std::fabs(x.weight(i) * value));
         };
         if constexpr (is_dense<Rows>) {
-            for (Size f = 0; f < x.d; ++f) look(f, double(x.at(i, f)));
+            for (Size f = 0; f < x.d; ++f) raise(f, double(x.at(i, f)));
         } else {
             const auto row = x.row(i);
-            for (Size t = 0; t < row.nonzeros; ++t) look(0, double(row.value[t]));
+            for (Size t = 0; t < row.nonzeros; ++t) raise(0, double(row.value[t]));
         }
     }
     Bins grid(bounds, x.n);
@@ -57,7 +57,7 @@ bool equal(const Sums& a, const Sums& b) {
            a.members() == b.members();
 }
 
-// Row by row on one thread: what every other way must give.
+// The reference: row by row on one thread.
 template <class Rows>
 Sums one_by_one(const Rows& x, Size k, const Labels& labels) {
     Sums sums = sums_for(x, k);
@@ -65,7 +65,7 @@ Sums one_by_one(const Rows& x, Size k, const Labels& labels) {
     return sums;
 }
 
-// Sparse sums hold what dense ones do; their means are the same bits, and so is what they explain.
+// Sparse sums must have the values of dense ones, and the same bits of means and explained scatter.
 template <class Rows>
 void check_sparse(const Rows& x, Size k, const std::vector<Labels>& labellings,
                   const std::vector<Sums>& wanted) {
@@ -92,7 +92,7 @@ void check_sparse(const Rows& x, Size k, const std::vector<Labels>& labellings,
                 running.mean(j, last);
                 for (const R value : last.value) CHECK(value != 0);
             }
-            // A row that is lent and given back leaves no trace.
+            // Relocating a row and back changes nothing.
             running.move(x, 0, k - 1, 1.0);
             running.move(x, 0, k - 1, -1.0);
             CHECK(equal(running, wanted[t]));
@@ -106,7 +106,7 @@ void check_sparse(const Rows& x, Size k, const std::vector<Labels>& labellings,
     }
 }
 
-// Through several labellings, with each number of threads, from nothing and from one to the next.
+// Several labellings in turn, with 1 to 7 threads.
 template <class Rows>
 void check_relabel(const Rows& x, Size k, const std::vector<Labels>& labellings) {
     std::vector<Sums> wanted;
@@ -135,7 +135,7 @@ void check_relabel_of(Size n, Size d, Size k, bool weighted, bool one_huge) {
     std::vector<Labels> labellings;
     for (int t = 0; t < 3; ++t) labellings.push_back(random_labels(random, n, k));
     if (one_huge) labellings[1].assign(static_cast<std::size_t>(n), std::int32_t(k - 1));
-    // A few rows only.
+    // Only a few rows change.
     labellings.push_back(labellings.back());
     for (int t = 0; t < 5; ++t) {
         labellings.back()[std::size_t(random.below(n))] = std::int32_t(random.below(k));
@@ -150,7 +150,7 @@ void check_relabel_of(Size n, Size d, Size k, bool weighted, bool one_huge) {
     check_relabel(DenseRows<R>{fortran.data(), n, d, 1, n, w}, k, labellings);
 }
 
-// Is `mean` the double or float nearest to sum / weight? Both come in the same unit.
+// Is `mean` the double or float nearest to sum / weight? Both are in the same unit.
 template <class R>
 bool is_nearest(R mean, Int128 sum, Int128 weight) {
     constexpr int places = 60;  // enough for the neighbours of a double above 2^-7
@@ -167,13 +167,13 @@ void check_means(bool weighted, bool wide) {
     Random random(77);
     constexpr Size n = 1000, d = 5, k = 7;
     constexpr int places = 54;
-    // Whole numbers of 2^-52, of both signs, with means well away from 0.
+    // Multiples of 2^-52 of both signs, with means well away from 0.
     Matrix<R> x(n, d, [&] { return (random.below(4) ? 1 : -1) * random.uniform(1, 2); });
     std::vector<double> weights(std::size_t(n), 1.0);
     for (double& w : weights) w = weighted ? random.uniform(1, 2) : 1.0;
     const DenseRows<R> rows = x.rows(weighted ? weights.data() : nullptr);
     Labels labels = random_labels(random, n, k);
-    // A row far away in a cluster of its own makes everybody else's sums need more words.
+    // One distant row, in its own cluster, makes all sums need more words.
     if (wide) {
         for (std::int32_t& label : labels) label = std::max(label, 1);
         labels[0] = 0;
@@ -231,10 +231,10 @@ TEST(null_labels_put_every_row_into_the_first_cluster) {
     CHECK(summed == Labels(4000, 0));
 }
 
-TEST(rows_come_and_go_without_a_trace) {
+TEST(removing_rows_restores_the_sums_exactly) {
     Random random(2);
     constexpr Size n = 400, d = 5, k = 6;
-    // Magnitudes all over the place: plain doubles would drift at once.
+    // Magnitudes from 1e-12 to 1e12: sums in plain double would drift at once.
     const Matrix<double> x(
         n, d, [&] { return random.normal() * std::pow(10.0, double(random.between(-12, 12))); });
     std::vector<double> weights(std::size_t(n), 0.0);
@@ -269,7 +269,7 @@ TEST(rows_come_and_go_without_a_trace) {
 }
 
 TEST(plain_doubles_would_drift) {
-    // Else the test above could not tell.
+    // Otherwise the test above would prove nothing.
     Random random(3);
     double sum = 0;
     std::vector<double> values;
@@ -279,7 +279,7 @@ TEST(plain_doubles_would_drift) {
     CHECK(sum != 0);
 }
 
-TEST(reset_forgets_everything) {
+TEST(reset_clears_all_sums) {
     Random random(4);
     const Matrix<double> x(100, 3, [&] { return random.normal(); });
     const Labels labels = random_labels(random, 100, 4);
@@ -330,7 +330,7 @@ TEST(the_mean_of_equal_rows_is_the_row) {
                     twice(i, f) = value;
                 }
             }
-            // Powers of two, for w x itself must not be rounded.
+            // Powers of two, so that w x is not rounded.
             std::vector<double> weights(std::size_t(n), 1.0);
             for (double& w : weights) w = std::ldexp(1.0, int(random.between(-3, 3)));
             const double* w = weighted ? weights.data() : nullptr;
@@ -345,7 +345,7 @@ TEST(the_mean_of_equal_rows_is_the_row) {
     }
 }
 
-TEST(empty_clusters_take_the_place_of_the_heaviest) {
+TEST(empty_clusters_get_the_mean_of_the_heaviest) {
     Matrix<double> x(6, 1);
     for (Size i = 0; i < 6; ++i) x(i, 0) = double(1 << i);
     std::vector<double> centres{-1, -2, -3, -4};
@@ -427,7 +427,7 @@ TEST(few_features_join_and_leave_a_long_sum) {
     features.push_back(500);
     high.push_back(0);
     low.push_back(9);
-    // New before all others, gone, there already, and new behind all others.
+    // New before all others, cancelled, present already, and new after all others.
     const double words[][2] = {{5, 6}, {-50, -0.5}, {7, 8}, {0, 9}};
     const Size places[] = {3, 50, 100, 500};
     for (int t = 0; t < 4; ++t) few.push(places[t], words[t], 1);
@@ -439,12 +439,12 @@ TEST(few_features_join_and_leave_a_long_sum) {
     }
 }
 
-TEST(sums_of_few_and_many_features_are_added_alike) {
+TEST(lists_and_accumulators_add_the_same_sums) {
     Random random(72);
     constexpr Size d = 700;
     for (int trial = 0; trial < 300; ++trial) {
         const int words = 1 + trial % 3;
-        // Dense: d x words. Whole numbers, so that many sums cancel, in some words or in all.
+        // Dense, d x words. Small integers, so that many sums cancel in some or all words.
         const auto draw = [&](double share) {
             std::vector<double> out(std::size_t(d * words));
             for (Size f = 0; f < d; ++f)
@@ -464,31 +464,32 @@ TEST(sums_of_few_and_many_features_are_added_alike) {
         if (trial % 2)  // few
             for (Size f = 0; f < d; ++f)
                 if (f % 40) std::fill_n(more.data() + f * words, words, 0.0);
-        SparseSum by_list = listed(sum), by_pile = listed(sum);
+        SparseSum by_list = listed(sum), by_accumulator = listed(sum);
         by_list.add(listed(more));
-        // Sums are not put on piles of very many features.
-        SparseAccumulator pile(trial % 5 ? d : Size(200000), words);
-        CHECK_EQ(pile.fits_caches(), trial % 5 != 0);
+        // The second size is too large for the cached path.
+        SparseAccumulator accumulator(trial % 5 ? d : Size(200000), words);
+        CHECK_EQ(accumulator.fits_caches(), trial % 5 != 0);
         Size most = 0;
-        for (int again = 0; again < 2; ++again) {  // the pile is clear after use
+        for (int again = 0; again < 2; ++again) {  // the accumulator is clear after use
             most = 0;
             for (Size f = 0; f < d; ++f) {
                 if (std::all_of(more.data() + f * words, more.data() + (f + 1) * words,
                                 [](double v) { return v == 0; }))
                     continue;
                 ++most;
-                for (int w = 0; w < words; ++w) pile.at(f)[w] += more[std::size_t(f * words + w)];
+                for (int w = 0; w < words; ++w)
+                    accumulator.at(f)[w] += more[std::size_t(f * words + w)];
             }
             if (again == 0) {
                 SparseSum taken(words);
-                taken.take(pile);
+                taken.take(accumulator);
                 CHECK(taken.features() == listed(more).features());
             }
         }
-        by_pile.add(pile, most);
+        by_accumulator.add(accumulator, most);
         for (std::size_t t = 0; t < sum.size(); ++t) sum[t] += more[t];
         const SparseSum wanted = listed(sum);
-        for (const SparseSum* got : {&by_list, &by_pile}) {
+        for (const SparseSum* got : {&by_list, &by_accumulator}) {
             CHECK(got->features() == wanted.features());
             for (int w = 0; w < words; ++w)
                 CHECK(same_bits(
@@ -498,7 +499,7 @@ TEST(sums_of_few_and_many_features_are_added_alike) {
     }
 }
 
-TEST(rows_neither_come_from_nor_go_to_clusters_that_do_not_exist) {
+TEST(labels_of_missing_clusters_are_refused) {
     const Size n = 40, k = 3;
     Random random(71);
     const Matrix<double> x(n, 2, [&] { return random.normal(); });

@@ -57,8 +57,8 @@ void check_distances(const Rows& rows, const Sample<R, C>& s, bool exact) {
             const double got = cost(rows, i, points, j);
             const long double wanted = distance2(s.x, i, s.points, j);
             CHECK(got >= 0);
-            // CSR rows lose what cancels against |c|^2, which is known to twice the precision of a
-            // double; the long double that stands for the truth is not.
+            // CSR distances cancel against |c|^2, which has twice the precision of a double; the
+            // long double reference has less.
             const long double lost = exact ? 0 : 0x1p-60L * norm2(s.points, j);
             CHECK(std::fabs(got - wanted) <= 0x1p-51L * wanted + lost);
         }
@@ -100,10 +100,10 @@ void check_transform(int exponent) {
     const long double back = std::ldexp(1.0L, -exponent);
     for (Size i = 0; i < 700; ++i) {
         for (Size j = 0; j < 6; ++j) {
-            // Long double has the exponents for it.
+            // The exponent range of long double suffices.
             const long double wanted = std::sqrt(distance2(s.x, i, s.points, j));
             const R got = first[std::size_t(i * 6 + j)], other = csr[std::size_t(i * 6 + j)];
-            // Scores lose at most six bits to cancellation, and few roundings are made.
+            // Scores lose at most six bits to cancellation, and have few roundings.
             CHECK(std::fabs(got - wanted) <= (unit + 0x1p-44L) * wanted);
             CHECK(std::fabs(other - wanted) <= (unit + 0x1p-44L) * wanted);
             CHECK(std::isfinite(got) && got > 1e-3L * back);
@@ -215,11 +215,11 @@ TEST(rows_far_beyond_the_centres) {
     };
     check(x.rows(weights.data()));
     check(csr.rows(weights.data()));
-    // A row of weight 0 counts for nothing, however far it is.
+    // A row of weight 0 adds nothing, at any distance.
     const std::vector<double> without{0, 0, 2};
     CHECK_EQ(scatter(csr.rows(without.data()), own, labels.data(), Threads{}).weighted.value(),
              6.0);
-    // Parts of the sum overflow although the row sits on its point.
+    // Partial sums overflow although the row equals its point.
     const Matrix<double> far(1, 3, [] { return 1e200; });
     const Csr<double, std::int32_t> there(far);
     CHECK_EQ(cost(there.rows(), 0, Points<double>(far.values.data(), 1, 3, 0), 0), 0.0);

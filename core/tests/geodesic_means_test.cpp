@@ -1,4 +1,4 @@
-// Geodesic means: known by hand, at rest where the mean of the logs vanishes, never a step uphill.
+// Geodesic means: known solutions, a vanishing mean of the logs, and an objective that never rises.
 #include "exactmeans/update/geodesic_means.hpp"
 
 #include <numbers>
@@ -67,9 +67,9 @@ double objective(const Sample<R>& s, const Matrix<R>& centres) {
     return double(sum);
 }
 
-// The length of the mean of log_c over a cluster: 0 at its geodesic mean.
+// The length of the gradient, the mean of log_c over a cluster: 0 at its geodesic mean.
 template <class R>
-double unrest(const Sample<R>& s, const Matrix<R>& centres, Size j) {
+double gradient_length(const Sample<R>& s, const Matrix<R>& centres, Size j) {
     std::vector<long double> mean(static_cast<std::size_t>(s.x.d));
     long double weight = 0, size2 = 0, c2 = 0;
     for (Size f = 0; f < s.x.d; ++f) c2 += static_cast<long double>(centres(j, f)) * centres(j, f);
@@ -113,7 +113,7 @@ void check_sample(double spread, double tolerance) {
             Matrix<R> found = s.centres;
             Karcher(rows, s.labels.data(), 3, Threads{n_jobs})
                 .run(found.values.data(), 1000, tolerance / 10);
-            for (Size j = 0; j < 3; ++j) CHECK(unrest(s, found, j) <= tolerance);
+            for (Size j = 0; j < 3; ++j) CHECK(gradient_length(s, found, j) <= tolerance);
             if (n_jobs == 1) first = found;
             CHECK(same_bits(found.values, first.values));
         }
@@ -124,16 +124,16 @@ void check_sample(double spread, double tolerance) {
         Matrix<R> found = s.centres;
         Karcher(stored, s.labels.data(), 3, Threads{2})
             .run(found.values.data(), 1000, tolerance / 10);
-        for (Size j = 0; j < 3; ++j) CHECK(unrest(s, found, j) <= tolerance);
+        for (Size j = 0; j < 3; ++j) CHECK(gradient_length(s, found, j) <= tolerance);
     }
 }
 
 }  // namespace
 
-TEST(at_rest_float) { check_sample<float>(0.5, 1e-6); }
-TEST(at_rest_double) { check_sample<double>(0.5, 1e-11); }
+TEST(gradient_vanishes_float) { check_sample<float>(0.5, 1e-6); }
+TEST(gradient_vanishes_double) { check_sample<double>(0.5, 1e-11); }
 
-TEST(by_hand) {
+TEST(known_solutions) {
     // a rows at (1, 0) and b at (0, 1), of any length.
     for (const auto& [a, b] : {std::pair{3, 1}, {1, 3}, {5, 2}, {1, 1}}) {
         Matrix<double> x(a + b, 2);
@@ -150,7 +150,7 @@ TEST(by_hand) {
     }
 }
 
-TEST(what_has_no_pull_stays) {
+TEST(centres_without_a_gradient_do_not_move) {
     Matrix<double> x(3, 2);
     x(0, 0) = -4;                              // opposite to its centre
     x(1, 1) = 1;                               // on its centre

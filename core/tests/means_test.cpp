@@ -11,7 +11,7 @@ using namespace samples;
 
 namespace {
 
-// Twenty rows in four clusters of five, and sums that stand for them.
+// Twenty rows in four clusters of five, an empty fifth cluster, and their sums.
 struct Clusters {
     static constexpr Size n = 20, d = 3, k = 5;
     Matrix<double> x;
@@ -48,20 +48,20 @@ double explained_by(const Clusters& c, const Matrix<double>& centres) {
 
 }  // namespace
 
-TEST(centres_go_to_the_means_and_empty_ones_to_the_heaviest) {
+TEST(centres_move_to_the_means_and_empty_ones_to_the_heaviest) {
     Random random(1);
     Clusters c(random);
     const Matrix<double> start(c.k, c.d, [&] { return random.normal(); });
     for (int n_jobs = 1; n_jobs <= 7; ++n_jobs) {
         Centres<double> centroids = c.centroids(start);
-        CentreUpdate<double> advance(c.k);
+        CentreUpdate<double> update(c.k);
         Sums sums = c.sums;
-        const Movement movement = advance.run(sums, centroids, c.origin.data(), Threads{n_jobs});
+        const Movement movement = update.run(sums, centroids, c.origin.data(), Threads{n_jobs});
         std::vector<double> wanted(std::size_t(c.k * c.d));
         c.sums.average(wanted.data());
         CHECK(std::equal(wanted.begin(), wanted.end(), centroids.master()));
         CHECK_EQ(movement.moved, c.k);
-        CHECK_EQ(advance.explained(), explained_by(c, start));
+        CHECK_EQ(update.explained(), explained_by(c, start));
         CHECK(std::equal(centroids.master(0), centroids.master(0) + c.d, centroids.master(4)));
     }
 }
@@ -71,40 +71,40 @@ TEST(only_clusters_whose_rows_changed_move) {
     Clusters c(random);
     const Matrix<double> start(c.k, c.d, [&] { return random.normal(); });
     Centres<double> centroids = c.centroids(start);
-    CentreUpdate<double> advance(c.k);
-    advance.run(c.sums, centroids, c.origin.data(), Threads{});
-    // Row 1 goes from cluster 1 to cluster 2.
+    CentreUpdate<double> update(c.k);
+    update.run(c.sums, centroids, c.origin.data(), Threads{});
+    // Row 1 moves from cluster 1 to cluster 2.
     c.labels[1] = 2;
     c.sums.relabel(c.x.rows(), c.labels.data(), c.summed.data(), Threads{});
     const Matrix<double> before(c.k, c.d,
                                 [&, t = Size(0)]() mutable { return centroids.master()[t++]; });
     const double explained = explained_by(c, before);
-    const Movement movement = advance.run(c.sums, centroids, c.origin.data(), Threads{2});
+    const Movement movement = update.run(c.sums, centroids, c.origin.data(), Threads{2});
     CHECK_EQ(movement.distance[0], 0.0);
     CHECK(movement.distance[1] > 0);
     CHECK(movement.distance[2] > 0);
     CHECK_EQ(movement.distance[3], 0.0);
-    CHECK_EQ(advance.explained(), explained);
+    CHECK_EQ(update.explained(), explained);
 }
 
-TEST(rows_lent_after_observing_do_not_count_as_explained) {
+TEST(rows_relocated_after_observe_do_not_change_explained) {
     Random random(3);
     Clusters c(random);
     const Matrix<double> start(c.k, c.d, [&] { return random.normal(); });
     Centres<double> centroids = c.centroids(start);
-    CentreUpdate<double> advance(c.k);
+    CentreUpdate<double> update(c.k);
     const double explained = explained_by(c, start);
-    advance.observe(c.sums, centroids, c.origin.data());
+    update.observe(c.sums, centroids, c.origin.data());
     c.sums.move(c.x.rows(), 0, 0, -1.0);
     c.sums.move(c.x.rows(), 0, 4, 1.0);
-    advance.run(c.sums, centroids, c.origin.data(), Threads{});
-    CHECK_EQ(advance.explained(), explained);
+    update.run(c.sums, centroids, c.origin.data(), Threads{});
+    CHECK_EQ(update.explained(), explained);
     CHECK(std::equal(centroids.master(4), centroids.master(4) + c.d, c.x.row(0)));
 }
 
 namespace {
 
-// Sparse sums and centres beside dense ones of the same rows, iteration after iteration.
+// Sparse sums and centres must follow dense ones of the same rows, bit for bit, over iterations.
 template <class R>
 void check_sparse(Random& random, Size n, Size d, Size k, double share, int words, bool weighted,
                   int n_jobs) {
@@ -116,7 +116,7 @@ void check_sparse(Random& random, Size n, Size d, Size k, double share, int word
         for (Size f = 0; f < d; ++f) {
             if (random.unit() > share) continue;
             index.push_back(std::int32_t(f));
-            // Few values, so that rows cancel; and some whose means underflow.
+            // Few distinct values, so that sums cancel; some means underflow.
             value.push_back(R(random.below(9) ? double(random.below(5)) - 2
                                               : double(std::numeric_limits<R>::denorm_min())));
         }
@@ -141,28 +141,28 @@ void check_sparse(Random& random, Size n, Size d, Size k, double share, int word
     for (Size f = 0; f < d; ++f) start(0, f) = 0;
     Centres<R> centres(start.values.data(), k, d, {}, Threads{n_jobs});
     Centres<R> listed(lists, d, {}, Threads{n_jobs});
-    CentreUpdate<R> advance(k), listed_advance(k);
+    CentreUpdate<R> update(k), listed_update(k);
     const std::vector<double> origin(static_cast<std::size_t>(d));
     Labels labels(std::size_t(n), 0), summed(std::size_t(n), -1), listed_summed = summed;
     for (int step = 0; step < 12; ++step) {
-        // All rows, then fewer and fewer, then none; cluster k - 1 is empty at times.
+        // All rows change, then fewer and fewer, then none; cluster k - 1 is empty at times.
         for (std::int32_t& label : labels)
             if (step < 11 && random.below(1 + step * step) == 0)
                 label = std::int32_t(random.below(step % 3 ? k : k - 1));
         dense.relabel(x, labels.data(), summed.data(), Threads{n_jobs});
         sparse.relabel(x, labels.data(), listed_summed.data(), Threads{n_jobs});
         if (step % 4 == 2) {
-            advance.observe(dense, centres, origin.data());
-            listed_advance.observe(sparse, listed, nullptr);
+            update.observe(dense, centres, origin.data());
+            listed_update.observe(sparse, listed, nullptr);
             for (Sums* sums : {&dense, &sparse}) sums->move(x, 0, k - 1, 1.0);
         }
-        const Movement wanted = advance.run(dense, centres, origin.data(), Threads{n_jobs});
-        const Movement got = listed_advance.run(sparse, listed, nullptr, Threads{n_jobs});
+        const Movement wanted = update.run(dense, centres, origin.data(), Threads{n_jobs});
+        const Movement got = listed_update.run(sparse, listed, nullptr, Threads{n_jobs});
         if (step % 4 == 2)
             for (Sums* sums : {&dense, &sparse}) sums->move(x, 0, k - 1, -1.0);
         CHECK(same_bits(wanted.distance, got.distance));
-        CHECK(same_bits(std::vector<double>{wanted.shift2, advance.explained()},
-                        std::vector<double>{got.shift2, listed_advance.explained()}));
+        CHECK(same_bits(std::vector<double>{wanted.shift2, update.explained()},
+                        std::vector<double>{got.shift2, listed_update.explained()}));
         for (Size j = 0; j < k; ++j) {
             CHECK_EQ(centres.norm2(j), listed.norm2(j));
             CHECK_EQ(centres.start()[j], listed.start()[j]);
@@ -176,7 +176,7 @@ void check_sparse(Random& random, Size n, Size d, Size k, double share, int word
 
 }  // namespace
 
-TEST(sparse_centres_go_where_dense_ones_go) {
+TEST(sparse_centres_equal_dense_ones) {
     Random random(4);
     for (const double share : {0.01, 0.1, 0.6})
         for (int words = 1; words <= 3; ++words)
@@ -187,7 +187,7 @@ TEST(sparse_centres_go_where_dense_ones_go) {
             }
 }
 
-TEST(a_sparse_centre_whose_step_has_no_square_moves) {
+TEST(a_sparse_centre_moves_although_its_squared_step_underflows) {
     const double value[] = {2e-200, 3e-200, 1e-200};
     const std::int32_t index[] = {1, 4, 1};
     const std::int64_t offsets[] = {0, 2, 3};
@@ -201,16 +201,16 @@ TEST(a_sparse_centre_whose_step_has_no_square_moves) {
     std::vector<SparseVector<double>> start(1);
     start[0].push(1, 1e-200);
     Centres<double> centroids(start, 6, {}, Threads{});
-    CentreUpdate<double> advance(1);
+    CentreUpdate<double> update(1);
     std::int32_t summed[] = {-1, -1};
     const std::int32_t labels[] = {0, 0};
     sums.relabel(x, labels, summed, Threads{});
-    CHECK(advance.run(sums, centroids, nullptr, Threads{}).distance[0] > 0);
+    CHECK(update.run(sums, centroids, nullptr, Threads{}).distance[0] > 0);
     CHECK_EQ(centroids.sparse_master(0).at(1), 1.5e-200);
     CHECK_EQ(centroids.sparse_master(0).at(4), 1.5e-200);
-    // Nothing changes when a row leaves and comes back.
+    // Removing and adding a row changes nothing.
     sums.move(x, 1, 0, -1.0);
     sums.move(x, 1, 0, 1.0);
-    CHECK_EQ(advance.run(sums, centroids, nullptr, Threads{}).distance[0], 0.0);
+    CHECK_EQ(update.run(sums, centroids, nullptr, Threads{}).distance[0], 0.0);
     CHECK_EQ(centroids.moves(0), Size(1));
 }

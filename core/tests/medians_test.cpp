@@ -1,5 +1,5 @@
-// Weighted lower medians against a definition that sorts nothing: the least value with at least
-// half of the weight at or below it.
+// Weighted lower medians must agree with their definition, evaluated without sorting: the least
+// value with at least half of the weight at or below it.
 #include "exactmeans/update/medians.hpp"
 
 #include "check.hpp"
@@ -19,7 +19,7 @@ struct Sample {
 
     Sample(Random& random, Size n, Size d, Size k, double density)
         : x(n, d), weights(static_cast<std::size_t>(n)), labels(weights.size()), centres(k, d) {
-        // Few values, so that many are equal; whole weights, so that halves are hit exactly.
+        // Few distinct values, so that many are equal; integer weights, so that halves are exact.
         for (R& v : x.values) v = R(random.unit() < density ? random.between(-4, 4) / 4.0 : 0.0);
         for (double& w : weights) w = double(random.between(0, 3));
         for (std::int32_t& label : labels) label = std::int32_t(random.below(k));
@@ -62,7 +62,7 @@ void check_all() {
     for (const Size n : {1, 2, 7, 60})
         for (const Size d : {1, 5, 70})
             for (const double density : {0.1, 0.5, 1.0}) {
-                // More clusters than some rows can fill: those without weight stay.
+                // With more clusters than rows, centres without weight do not move.
                 const Sample<R> s(random, n, d, 4, density);
                 const Csr<R, std::int32_t> narrow(s.x);
                 const Csr<R, std::int64_t> wide(s.x);
@@ -89,7 +89,8 @@ TEST(medians_of_columns_in_fortran_order) {
 }
 
 TEST(rounded_weights_make_no_zeros) {
-    // Tenths do not add up exactly: rows that all store a feature must not leave room for a zero.
+    // Sums of tenths are rounded. If all rows store a feature, there must be no zero among the
+    // values.
     const Matrix<double> x(10, 1, [] { return 5.0; });
     const std::vector<double> weights(10, 0.1);
     const Labels labels(10, 0);

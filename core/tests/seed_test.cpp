@@ -1,4 +1,5 @@
-// Seeding against plain loops: every distance, in the order that kernels/seeding.hpp writes down.
+// Seeding must agree with plain loops that compute every distance, in the order of operations that
+// kernels/seeding.hpp defines.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -88,7 +89,7 @@ std::unique_ptr<SeedBlock> block_of(const CsrRows<double, std::int32_t>& x,
                                                                 threads);
 }
 
-// Along axes, or of features if there are none; range: of coordinates.
+// A projection along this many axes, or by features if 0.
 Projection projection_of(const Matrix<double>& x, Size axes, double range) {
     std::vector<double> rows, along;
     for (Size i = 0; i < std::min<Size>(x.n, 128); ++i)
@@ -97,10 +98,10 @@ Projection projection_of(const Matrix<double>& x, Size axes, double range) {
     return Projection(std::vector<double>(std::size_t(x.d), 0.0), along, range, 1);
 }
 
-// How many rows the point is ruled out for if each is so many times as far from its seed as from
-// the point, squared.
-Size ruled_out(const Matrix<double>& x, const std::vector<double>& point, Projection projection,
-               double factor) {
+// The number of rows for which the point is pruned if the squared distance of each row to its seed
+// is `factor` times that to the point.
+Size pruned_rows(const Matrix<double>& x, const std::vector<double>& point, Projection projection,
+                 double factor) {
     projection.project(x.rows(), Threads{});
     std::vector<double> padded = point;
     padded.resize(std::size_t((x.d + 3) / 4 * 4), 0.0);
@@ -117,7 +118,7 @@ Size ruled_out(const Matrix<double>& x, const std::vector<double>& point, Projec
             kernels->bounds(bounds, projection.tile(i / bound_rows), survives.data() + i);
         counts.push_back(count());
     }
-    // The same features, row by row.
+    // The same bounds from the layout by row.
     if (!projection.along_axes()) projection.lay_by_row(Threads{});
     bounds = projection.candidates(panel);
     for (const SeedKernels* kernels : tables()) {
@@ -130,7 +131,8 @@ Size ruled_out(const Matrix<double>& x, const std::vector<double>& point, Projec
     return counts.front();
 }
 
-// A greedy run in which every answer is compared with that of measuring everything.
+// Runs greedy k-means++ and compares every result with a block that computes all distances. Returns
+// the number of distances.
 template <class Rows>
 Size check_greedy(const Rows& x, Size steps, int n_jobs,
                   const std::vector<Projection>& projections = {}, std::size_t budget = 1 << 20) {
@@ -141,14 +143,14 @@ Size check_greedy(const Rows& x, Size steps, int n_jobs,
     for (SeedBlock* block : {run.get(), plain.get()}) {
         points.unstage();
         points.stage(x, 3);
-        block->absorb(points, threads);
+        block->accept_all(points, threads);
         block->lay_grid(double(x.n) * block->largest(), x.n, threads);
     }
     points.accept(0);
     for (const Projection& projection : projections) run->project(projection, threads);
     run->set_budget(budget);
     for (Size step = 0; step < steps; ++step) {
-        // Points without seeds: whoever is asked about these measures every pair.
+        // Without seeds no pair is pruned.
         SeedPoints alone(x.d, 0, !is_dense<Rows>);
         points.unstage();
         for (int s = 0; s < 5; ++s) {
@@ -157,16 +159,16 @@ Size check_greedy(const Rows& x, Size steps, int n_jobs,
             points.stage(x, row);
             alone.stage(x, row);
         }
-        const std::vector<SamplingWeight> left = run->totals_left(points, threads);
+        const std::vector<SamplingWeight> after = run->totals_after(points, threads);
         Size best = 0;
         for (Size s = 1; s < 5; ++s)
-            if (left[std::size_t(s)].value() < left[std::size_t(best)].value()) best = s;
-        const double wanted = left[std::size_t(best)].value();
+            if (after[std::size_t(s)].value() < after[std::size_t(best)].value()) best = s;
+        const double wanted = after[std::size_t(best)].value();
         run->accept(points, best, threads);
         CHECK(same_bits(run->total().value(), wanted));
-        const std::vector<SamplingWeight> again = plain->totals_left(alone, Threads{});
+        const std::vector<SamplingWeight> expected = plain->totals_after(alone, Threads{});
         for (Size s = 0; s < 5; ++s)
-            CHECK(same_bits(again[std::size_t(s)].value(), left[std::size_t(s)].value()));
+            CHECK(same_bits(expected[std::size_t(s)].value(), after[std::size_t(s)].value()));
         plain->accept(alone, best, Threads{});
         points.accept(best);
         CHECK(same_bits(run->d2(), plain->d2()));
@@ -176,37 +178,37 @@ Size check_greedy(const Rows& x, Size steps, int n_jobs,
 
 }  // namespace
 
-TEST(distances_of_every_instruction_set_are_the_plain_ones) {
+TEST(all_instruction_sets_give_the_same_distances) {
     check_distances<float>(1);
     check_distances<double>(1);
     check_distances<float>(0.25);
     check_distances<double>(0x1p20);
 }
 
-TEST(words_of_masses_add_up_exactly_in_any_order) {
+TEST(sampling_weights_sum_exactly_in_any_order) {
     Random random(2);
-    std::vector<double> masses;
-    for (int i = 0; i < 5000; ++i) masses.push_back(std::exp(20 * random.normal()));
+    std::vector<double> weights;
+    for (int i = 0; i < 5000; ++i) weights.push_back(std::exp(20 * random.normal()));
     double total = 0;
-    for (const double mass : masses) total += mass;
-    const WeightGrid grid(2 * total, Size(masses.size()));
+    for (const double weight : weights) total += weight;
+    const WeightGrid grid(2 * total, Size(weights.size()));
     SamplingWeight forth, back;
-    for (const double mass : masses) forth.add(grid.split(mass));
-    for (std::size_t i = masses.size(); i-- > 0;) back.add(grid.split(masses[i]));
+    for (const double weight : weights) forth.add(grid.split(weight));
+    for (std::size_t i = weights.size(); i-- > 0;) back.add(grid.split(weights[i]));
     CHECK(same_bits(forth.high, back.high) && same_bits(forth.low, back.low));
     CHECK(std::fabs(forth.value() - total) < 1e-9 * total);
-    for (const double mass : masses) forth.take(grid.split(mass));
+    for (const double weight : weights) forth.subtract(grid.split(weight));
     CHECK_EQ(forth.high, 0.0);
     CHECK_EQ(forth.low, 0.0);
 }
 
-TEST(draws_find_the_row_where_the_running_total_gets_there) {
+TEST(find_returns_the_row_where_the_running_total_reaches_the_target) {
     Random random(3);
     const Matrix<double> x = clustered(random, 3000, 4);
     const auto block = block_of(x.rows(), Threads{});
     SeedPoints points(4, 0, false);
     points.stage(x.rows(), 0);
-    block->absorb(points, Threads{});
+    block->accept_all(points, Threads{});
     points.accept(0);
     block->lay_grid(3000 * block->largest(), 3000, Threads{2});
     const double total = block->total().value();
@@ -214,14 +216,14 @@ TEST(draws_find_the_row_where_the_running_total_gets_there) {
         const double target = random.unit() * total;
         double sum = 0;
         Size row = 0;
-        while ((sum += block->mass(row)) < target) ++row;
+        while ((sum += block->sampling_weight(row)) < target) ++row;
         CHECK_EQ(block->find({}, target), row);
     }
     CHECK_EQ(block->find({}, 0.0), Size(0));
     CHECK_EQ(block->find({}, 2 * total), Size(3000));
 }
 
-TEST(skipping_changes_nothing_and_skips_most) {
+TEST(pruning_changes_no_result_and_saves_most_distances) {
     Random random(4);
     for (const Size d : {2, 30}) {
         const Matrix<double> x = clustered(random, 6000, d);
@@ -232,15 +234,15 @@ TEST(skipping_changes_nothing_and_skips_most) {
             for (const Size distances : {first, check_greedy(x.rows(), 40, n_jobs),
                                          check_greedy(x.rows(), 40, n_jobs, {features})})
                 CHECK(distances < 6000 * 5 * 40 / 3);
-            // Features rule out what axes leave.
+            // Features prune some pairs that survive the axes.
             CHECK(check_greedy(x.rows(), 40, n_jobs, {along, features}) <= first);
-            // Too little memory for the rows of a trial: the winner is measured again.
+            // With too small a budget, distances to the accepted candidate are computed again.
             check_greedy(x.rows(), 40, n_jobs, {}, 2000);
         }
     }
 }
 
-TEST(coordinates_rule_out_far_points_and_never_nearer_ones) {
+TEST(projections_prune_distant_points_and_never_nearer_ones) {
     Random random(10);
     const Size n = 512;
     for (const Size d : {17, 64, 101}) {
@@ -248,26 +250,27 @@ TEST(coordinates_rule_out_far_points_and_never_nearer_ones) {
         std::vector<double> point(static_cast<std::size_t>(d));
         for (double& value : point) value = random.normal();
         for (const Size axes : {Size(0), Size(4), d - 1}) {
-            // Steps that are fine, coarse, so coarse that all is 0, and a range that nothing fits.
+            // Fine steps, coarse steps, steps so coarse that all codes are 0, and a range that
+            // clamps nearly all coordinates.
             for (const double range : {4.0, 40.0, 1e4, 0.5})
-                CHECK_EQ(ruled_out(x, point, projection_of(x, axes, range), 1 + 1e-12), Size(0));
-            if (axes != 4) CHECK(ruled_out(x, point, projection_of(x, axes, 10), 0.9) > n / 2);
+                CHECK_EQ(pruned_rows(x, point, projection_of(x, axes, range), 1 + 1e-12), Size(0));
+            if (axes != 4) CHECK(pruned_rows(x, point, projection_of(x, axes, 10), 0.9) > n / 2);
         }
     }
 }
 
 TEST(a_point_between_steps_has_slack) {
-    // Rows on whole steps have none. The point's coordinates are 0.4 of a fine step towards the
-    // rows, and rounded away from them.
+    // Rows on whole steps have no slack. The point is 0.4 of a fine step nearer to the rows, and is
+    // rounded away from them.
     const Size n = 16, d = 20;
     Matrix<double> x(n, d, [] { return 3.0; });
     const std::vector<double> point(std::size_t(d), 0.4 / 256);
-    CHECK_EQ(ruled_out(x, point, projection_of(x, 0, 127), 1 + 1e-12), Size(0));
-    CHECK_EQ(ruled_out(x, point, projection_of(x, 0, 127), 1 - 1e-3), n);
+    CHECK_EQ(pruned_rows(x, point, projection_of(x, 0, 127), 1 + 1e-12), Size(0));
+    CHECK_EQ(pruned_rows(x, point, projection_of(x, 0, 127), 1 - 1e-3), n);
 }
 
-TEST(coordinates_of_rows_far_from_the_origin_have_slack) {
-    // So far that products with axes are off by parts of a step, and what is left by many.
+TEST(projections_of_rows_far_from_the_origin_have_slack) {
+    // Products with axes have errors of a fraction of a step, residuals of many steps.
     Random random(12);
     const Size n = 512, d = 20;
     Matrix<double> x(n, d);
@@ -281,10 +284,10 @@ TEST(coordinates_of_rows_far_from_the_origin_have_slack) {
     }
     const std::vector<double> point(x.row(0), x.row(0) + d);
     const Projection projection(std::vector<double>(std::size_t(d), 0.0), axes, 127, 1);
-    CHECK_EQ(ruled_out(x, point, projection, 1 + 1e-12), Size(0));
+    CHECK_EQ(pruned_rows(x, point, projection, 1 + 1e-12), Size(0));
 }
 
-TEST(points_that_are_left_over_are_compared_alone_or_together) {
+TEST(row_bounds_agree_for_single_and_all_points) {
     Random random(13);
     const Size n = 64, d = 101, count = 32;
     const Matrix<double> x(n, d, [&] { return random.normal(); });
@@ -296,20 +299,20 @@ TEST(points_that_are_left_over_are_compared_alone_or_together) {
     features.lay_by_row(Threads{});
     for (Size i = 0; i < n; ++i) features.set_near(i, 1.5 * double(d));
     const SeedBounds bounds = features.candidates({points.row(0), count, d, d + 3, 1});
-    Size left = 0;
+    Size survivors = 0;
     for (const SeedKernels* kernels : tables())
         for (Size i = 0; i < n; ++i) {
             const std::uint32_t all = kernels->row_bounds(bounds, features.row(i), ~0u);
             for (Size s = 0; s < count; ++s)
                 CHECK_EQ(kernels->row_bounds(bounds, features.row(i), 1u << s), all & (1u << s));
             CHECK_EQ(kernels->row_bounds(bounds, features.row(i), 0), 0u);
-            left += std::popcount(all);
+            survivors += std::popcount(all);
         }
-    CHECK(left > 0 && left < Size(tables().size()) * n * count);
+    CHECK(survivors > 0 && survivors < Size(tables().size()) * n * count);
 }
 
-TEST(long_rows_near_a_point_survive_the_rounding_of_the_test) {
-    // Squared norms have more bits than float32, and what is left of them few.
+TEST(rounding_does_not_prune_long_rows_near_a_point) {
+    // Squared norms have more bits than float32, and their difference cancels.
     Random random(11);
     const Size n = 512, d = 3000;
     const auto whole = [&] { return double(random.below(28)) + 100; };
@@ -320,8 +323,8 @@ TEST(long_rows_near_a_point_survive_the_rounding_of_the_test) {
         std::copy(point.begin(), point.end(), &x(i, 0));
         for (int t = 0; t < 5; ++t) x(i, random.below(d)) = whole();
     }
-    CHECK_EQ(ruled_out(x, point, projection_of(x, 0, 127), 1 + 1e-12), Size(0));
-    CHECK(ruled_out(x, point, projection_of(x, 0, 127), 0.01) > n / 2);
+    CHECK_EQ(pruned_rows(x, point, projection_of(x, 0, 127), 1 + 1e-12), Size(0));
+    CHECK(pruned_rows(x, point, projection_of(x, 0, 127), 0.01) > n / 2);
 }
 
 TEST(transposed_rows_give_the_distances_of_rows) {
@@ -332,7 +335,7 @@ TEST(transposed_rows_give_the_distances_of_rows) {
     SeedPoints points(30, 0, true);
     const auto block = block_of(csr.rows(), Threads{});
     points.stage(csr.rows(), 17);
-    block->absorb(points, Threads{});
+    block->accept_all(points, Threads{});
     for (Size i = 0; i < x.n; ++i) {
         double wanted = 0;
         for (Size f = 0; f < x.d; ++f) wanted += (x(i, f) - x(17, f)) * (x(i, f) - x(17, f));
@@ -341,8 +344,8 @@ TEST(transposed_rows_give_the_distances_of_rows) {
     CHECK_EQ(block->d2()[17], 0.0);
 }
 
-TEST(frequent_features_come_last_and_change_nothing) {
-    // A few features in many rows with little weight, many in few: like words.
+TEST(prefilter_by_rare_features_changes_no_result) {
+    // As in text: a few features occur in many rows with small values, many features in few rows.
     Random random(9);
     Matrix<double> x(5000, 120);
     for (Size i = 0; i < x.n; ++i) {
@@ -354,13 +357,13 @@ TEST(frequent_features_come_last_and_change_nothing) {
     for (const int n_jobs : {1, 3}) CHECK(check_greedy(csr.rows(), 120, n_jobs) < 5000 * 5 * 90);
 }
 
-TEST(a_refreshed_row_knows_the_seeds_that_were_put_off) {
+TEST(refresh_updates_a_row_for_deferred_seeds) {
     Random random(7);
     const Matrix<double> x = clustered(random, 500, 5);
     const auto block = block_of(x.rows(), Threads{});
     SeedPoints points(5, 0, false), late(5, 0, false);
     points.stage(x.rows(), 0);
-    block->absorb(points, Threads{});
+    block->accept_all(points, Threads{});
     points.accept(0);
     block->lay_grid(500 * block->largest(), 500, Threads{});
     for (const Size row : {7, 90, 410}) {
@@ -369,7 +372,7 @@ TEST(a_refreshed_row_knows_the_seeds_that_were_put_off) {
         late.accept(0);
     }
     for (const Size i : {7, 8, 200}) {
-        double wanted = block->mass(i);
+        double wanted = block->sampling_weight(i);
         for (const Size row : {7, 90, 410})
             wanted = std::min(wanted, plain_distance2(x.row(i), x.row(row), 5, 1));
         CHECK(same_bits(block->refresh(late, i), wanted));
@@ -377,7 +380,7 @@ TEST(a_refreshed_row_knows_the_seeds_that_were_put_off) {
     CHECK_THROWS(block->refresh(late, 500), std::invalid_argument);
 }
 
-TEST(directions_are_orthonormal_and_lead) {
+TEST(leading_directions_are_orthonormal) {
     Random random(8);
     const Size n = 80, d = 40;
     Matrix<double> x(n, d, [&] { return random.normal(); });
@@ -396,21 +399,21 @@ TEST(directions_are_orthonormal_and_lead) {
 
 TEST(rows_beyond_32_bits_keep_their_number) {
     constexpr Size row = (Size(1) << 33) + 5;
-    CandidateEvaluation trial;
-    trial.begin(1, 1);
-    trial.note(0, 0, {row, 1.0}, SamplingWeight{});
-    CHECK_EQ(trial.nearer(0, 0).at(0).row, row);
+    CandidateEvaluation evaluation;
+    evaluation.begin(1, 1);
+    evaluation.record(0, 0, {row, 1.0}, SamplingWeight{});
+    CHECK_EQ(evaluation.nearer(0, 0).at(0).row, row);
 }
 
-TEST(coins_are_uniform_and_depend_on_key_and_row_alone) {
-    const BernoulliDraws coins(11), same(11), other(12);
+TEST(draws_are_uniform_and_depend_on_key_and_row_only) {
+    const BernoulliDraws draws(11), same(11), other(12);
     double sum = 0, both = 0;
     const Size n = 100000;
     for (Size row = 0; row < n; ++row) {
-        CHECK(same_bits(coins(row), same(row)));
-        CHECK(coins(row) >= 0 && coins(row) < 1);
-        sum += coins(row);
-        both += (coins(row) < 0.5) == (other(row) < 0.5);
+        CHECK(same_bits(draws(row), same(row)));
+        CHECK(draws(row) >= 0 && draws(row) < 1);
+        sum += draws(row);
+        both += (draws(row) < 0.5) == (other(row) < 0.5);
     }
     CHECK(std::fabs(sum / double(n) - 0.5) < 0.005);
     CHECK(std::fabs(both / double(n) - 0.5) < 0.01);

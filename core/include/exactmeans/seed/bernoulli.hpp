@@ -1,7 +1,7 @@
-// Coins of k-means|| (B. Bahmani et al., Scalable k-means++, VLDB 2012): in a round, row i is kept
-// with probability min(1, l w d^2 / potential), independently of all others. A coin is a function
-// of key and row number alone (splitmix64 of both; G. L. Steele et al., OOPSLA 2014), so that
-// neither threads nor blocks change what is kept.
+// Bernoulli draws of k-means|| (B. Bahmani et al., Scalable k-means++, VLDB 2012): a round samples
+// row i with probability min(1, l w d^2 / potential), independently of all others. A draw is a
+// function of key and row number only (splitmix64 of both; G. L. Steele et al., OOPSLA 2014), so
+// the sample depends neither on threads nor on blocks.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// The rows of one block as seeding sees them: the squared distance to the nearest seed, which seed
-// that is, and what each row weighs in the next draw. How distances are found is left to the layout
-// (dense.hpp, csr.hpp), which reports pairs that come nearer; everything here is a sum over those
-// pairs, so threads and blocks do not matter.
+// State of the rows of one block during seeding: per row the nearest seed, the squared distance to
+// it and the sampling weight for the next draw. Derived classes compute distances (dense.hpp,
+// csr.hpp, manhattan.hpp) and report pairs of a row and a nearer candidate. All results are exact
+// sums over these pairs, so they depend neither on threads nor on blocks.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 namespace exactmeans {
 
-// Rows that come back must be those that went.
+// Throws unless the rows have the size of those before.
 template <class Rows>
 const Rows& same_size(const Rows& rows, const Rows& before) {
     if (rows.n != before.n || rows.d != before.d)
@@ -33,12 +33,12 @@ const Rows& same_size(const Rows& rows, const Rows& before) {
 
 class SeedBlock {
 public:
-    // A row's mass is weight * distance^alpha, where the square of the distance is what the
-    // metric's objective adds up.
+    // A row's sampling weight is weight * distance^alpha, where the square of the distance is the
+    // term of the metric's objective.
     struct Measure {
         double alpha = 2;
         Metric metric = Metric::euclidean;
-        const double* lengths = nullptr;  // squared distances are kept times these
+        const double* lengths = nullptr;  // d2 is stored times these
     };
 
     SeedBlock(Size n, const double* weights, Measure measure)
@@ -61,8 +61,8 @@ public:
     // Row-candidate distances computed so far.
     Size distances() const { return distances_; }
 
-    // Rows that are not kept in memory are here between attach and detach only; what is derived
-    // from them goes with them.
+    // Rows that are not kept in memory are available between attach and detach only; detach drops
+    // what is derived from them.
     void attach(const AnyRows& rows) {
         set_rows(rows);
         attached_ = true;
@@ -73,96 +73,102 @@ public:
     }
     bool attached() const { return attached_; }
 
-    // Can candidate s be accepted without its rows?
-    bool remembers(Size s) const { return !trial_.forgot(s); }
+    // Can candidate s be accepted while the rows are detached?
+    bool can_accept_detached(Size s) const { return !evaluation_.incomplete(s); }
 
-    // Few coordinates to rule out candidates by; layouts that have no use for them ignore this.
+    // Prunes candidates by projections of the rows; only dense blocks use them.
     virtual void project(Projection, const Threads&) {}
 
-    // The largest mass of a row.
+    // The largest sampling weight of a row.
     double largest() const {
         double most = 0;
-        for (Size i = 0; i < n_; ++i) most = std::max(most, mass(i));
+        for (Size i = 0; i < n_; ++i) most = std::max(most, sampling_weight(i));
         return most;
     }
 
-    // The farthest row of positive weight, the first of several, and its cost; -1 if there is none.
+    // The farthest row of positive weight, the first among equals, and its cost; -1 if there is
+    // none.
     std::pair<Size, double> farthest() const {
         std::pair<Size, double> most{-1, -1.0};
         for (Size i = 0; i < n_; ++i) {
-            const double own = cost(i, d2_[std::size_t(i)]);
-            if (own > most.second && !(weights_ && weights_[i] == 0)) most = {i, own};
+            const double row_cost = cost(i, d2_[std::size_t(i)]);
+            if (row_cost > most.second && !(weights_ && weights_[i] == 0)) most = {i, row_cost};
         }
         return most;
     }
 
-    // Rows kept by coins that are tossed for `first_row + i`: with probability factor * mass.
-    std::vector<Size> toss(std::uint64_t key, Size first_row, double factor) const {
-        const BernoulliDraws coins(key);
-        std::vector<Size> kept;
+    // Bernoulli sample of the rows, with probability factor * sampling weight; the draw of row i is
+    // that of number first_row + i.
+    std::vector<Size> bernoulli_sample(std::uint64_t key, Size first_row, double factor) const {
+        const BernoulliDraws draw(key);
+        std::vector<Size> sampled;
         for (Size i = 0; i < n_; ++i)
-            if (coins(first_row + i) < factor * mass(i)) kept.push_back(i);
-        return kept;
+            if (draw(first_row + i) < factor * sampling_weight(i)) sampled.push_back(i);
+        return sampled;
     }
 
-    // Masses are taken of costs / unit2: high powers of a distance would overflow, or all vanish.
+    // Sampling weights are powers of cost / unit2: high powers of costs could overflow or
+    // underflow.
     void set_unit2(double unit2) { unit2_ = unit2; }
 
-    // Lays the grid for masses that add up to at most `bound` over all blocks of n_all rows; gives
-    // this block's total.
+    // Sets the grid for weights of sum at most `bound` over all blocks with n_all rows; returns the
+    // total of this block.
     SamplingWeight lay_grid(double bound, Size n_all, const Threads& threads) {
         grid_ = WeightGrid(bound, n_all);
         index_.reset(n_);
         threads.ranges(n_, WeightIndex::chunk, [&](Size begin, Size end, int) {
             SamplingWeight sum;
-            for (Size i = begin; i < end; ++i) sum.add(grid_.split(mass(i)));
+            for (Size i = begin; i < end; ++i) sum.add(grid_.split(sampling_weight(i)));
             index_.of_row(begin) = sum;
         });
         return total_ = index_.total();
     }
     SamplingWeight total() const { return total_; }
 
-    // The first row at which `before` and the running total of masses reach the target; n if none
-    // does.
+    // The first row at which `before` plus the running total of weights reaches the target; n if
+    // none does.
     Size find(SamplingWeight before, double target) const {
-        return index_.find(before, target, n_, [&](Size i) { return grid_.split(mass(i)); });
+        return index_.find(before, target, n_,
+                           [&](Size i) { return grid_.split(sampling_weight(i)); });
     }
 
-    // What the total would be after each candidate.
-    std::vector<SamplingWeight> totals_left(SeedPoints& points, const Threads& threads) {
-        trial_.begin(points.staged(), threads.n_jobs);
-        on_trial_ = true;
+    // The total sampling weight after accepting each candidate.
+    std::vector<SamplingWeight> totals_after(SeedPoints& points, const Threads& threads) {
+        evaluation_.begin(points.staged(), threads.n_jobs);
+        evaluating_ = true;
         for (Size first = 0; first < points.staged(); first += most_points)
             visit(points, first, std::min(most_points, points.staged() - first), threads);
-        on_trial_ = false;
-        std::vector<SamplingWeight> left(std::size_t(points.staged()), total_);
-        for (Size s = 0; s < points.staged(); ++s) left[std::size_t(s)].take(trial_.gain(s));
-        return left;
+        evaluating_ = false;
+        std::vector<SamplingWeight> after(std::size_t(points.staged()), total_);
+        for (Size s = 0; s < points.staged(); ++s)
+            after[std::size_t(s)].subtract(evaluation_.gain(s));
+        return after;
     }
 
-    // Rows nearer to candidate s than to their seed get it as their seed. Call before
+    // Makes candidate s the seed of the rows that are nearer to it than to their seed. Call before
     // SeedPoints::accept.
     void accept(SeedPoints& points, Size s, const Threads& threads) {
         next_seed_ = points.seeds();
-        if (trial_.forgot(s)) {
+        if (evaluation_.incomplete(s)) {
             visit(points, s, 1, threads);
         } else {
-            const auto settle_all = [&](Size worker, int) {
-                for (const CandidateEvaluation::Nearer& nearer : trial_.nearer(worker, s))
-                    settle(nearer.row, nearer.d2, std::int32_t(next_seed_));
+            const auto update_rows = [&](Size worker, int) {
+                for (const CandidateEvaluation::Nearer& nearer : evaluation_.nearer(worker, s))
+                    update(nearer.row, nearer.d2, std::int32_t(next_seed_));
             };
-            // Few rows are not worth waking a thread.
-            const bool alone = !ordered() || trial_.kept(s) < 4096;
-            Threads{alone ? 1 : threads.n_jobs, threads.poll}.run(trial_.workers(), settle_all);
+            // A few rows are not worth waking a thread.
+            const bool alone = !one_worker_per_chunk() || evaluation_.stored(s) < 4096;
+            Threads{alone ? 1 : threads.n_jobs, threads.poll}.run(evaluation_.workers(),
+                                                                  update_rows);
         }
         total_ = index_.total();
     }
 
-    // Memory for rows that a trial keeps, in bytes.
-    void set_budget(std::size_t bytes) { trial_.set_budget(bytes); }
+    // Memory for rows that an evaluation stores, in bytes.
+    void set_budget(std::size_t bytes) { evaluation_.set_budget(bytes); }
 
-    // All candidates become seeds at once.
-    void absorb(SeedPoints& points, const Threads& threads) {
+    // Makes all candidates seeds at once.
+    void accept_all(SeedPoints& points, const Threads& threads) {
         for (Size first = 0; first < points.staged(); first += most_points) {
             next_seed_ = points.seeds() + first;
             visit(points, first, std::min(most_points, points.staged() - first), threads);
@@ -170,28 +176,28 @@ public:
         total_ = index_.total();
     }
 
-    // Brings row i up to date with the seeds of `points`; for draws by rejection, which look at few
-    // rows.
+    // Updates row i for the seeds of `points` and returns its sampling weight; for rejection
+    // sampling, which reads few rows.
     double refresh(SeedPoints& points, Size i) {
         check_row(i);
         own_known_ = false;
         const double nearest = nearest_seed2(points, i);
         count(points.seeds());
         if (nearest < d2_[std::size_t(i)]) {
-            total_.take(grid_.split(mass(i)));
-            settle(i, nearest, own_[std::size_t(i)]);
-            total_.add(grid_.split(mass(i)));
+            total_.subtract(grid_.split(sampling_weight(i)));
+            update(i, nearest, own_[std::size_t(i)]);
+            total_.add(grid_.split(sampling_weight(i)));
         }
-        return mass(i);
+        return sampling_weight(i);
     }
 
-    double mass(Size i) const { return mass_at(i, d2_[std::size_t(i)]); }
+    double sampling_weight(Size i) const { return sampling_weight_at(i, d2_[std::size_t(i)]); }
 
 protected:
     virtual void set_rows(const AnyRows& rows) = 0;
     virtual void drop_rows() = 0;
-    // Reports, through `found`, candidates [first, first + count) that are nearer to a row than its
-    // seed. Each row is reported by one worker only, for lower candidates first.
+    // Calls report_nearer for every row and those of candidates [first, first + count) that are
+    // nearer than its seed. One worker reports all candidates of a row, in ascending order.
     virtual void visit(SeedPoints& points, Size first, Size count, const Threads& threads) = 0;
     virtual double nearest_seed2(SeedPoints& points, Size i) = 0;
 
@@ -199,56 +205,56 @@ protected:
     const double* d2_data() const { return d2_.data(); }
     const std::int32_t* own_data() const { return own_.data(); }
 
-    // A candidate (by its number among all staged) lies nearer to row i than its seed.
-    void found(int worker, Size i, Size s, Size first, double d2) {
-        if (!on_trial_) {
-            if (d2 < d2_[std::size_t(i)]) settle(i, d2, std::int32_t(next_seed_ + s - first));
+    // Candidate s, of all that are staged, is nearer to row i than its seed.
+    void report_nearer(int worker, Size i, Size s, Size first, double d2) {
+        if (!evaluating_) {
+            if (d2 < d2_[std::size_t(i)]) update(i, d2, std::int32_t(next_seed_ + s - first));
             return;
         }
-        SamplingWeight gain = grid_.split(mass(i));
-        gain.take(grid_.split(mass_at(i, d2)));
-        trial_.note(worker, s, {i, d2}, gain);
+        SamplingWeight gain = grid_.split(sampling_weight(i));
+        gain.subtract(grid_.split(sampling_weight_at(i, d2)));
+        evaluation_.record(worker, s, {i, d2}, gain);
     }
 
-    // May several workers settle rows at once? Only if one worker saw all rows of a chunk of
-    // masses.
-    virtual bool ordered() const { return true; }
-    // A row gets another seed; layouts that keep something by row or by seed hear of it.
-    virtual void settling(Size, std::int32_t, double) {}
-    bool on_trial() const { return on_trial_; }
-    // Is own[i] the seed at distance d2[i]? Not after a refresh: what is known about seeds then
-    // says nothing of rows.
+    // True if one worker reports all rows of a chunk of weights. Only then may workers update rows
+    // concurrently.
+    virtual bool one_worker_per_chunk() const { return true; }
+    // Called before a row gets another seed, for derived classes that keep state by row or by seed.
+    virtual void before_update(Size, std::int32_t, double) {}
+    bool evaluating() const { return evaluating_; }
+    // Is own[i] the seed at distance d2[i]? Not after a refresh, which updates d2 only. Bounds by
+    // distances between seeds do not hold then.
     bool own_known() const { return own_known_; }
 
 private:
     void check_row(Size i) const {
         if (i < 0 || i >= n_) throw std::invalid_argument("there is no such row");
     }
-    double mass_at(Size i, double d2) const {
+    double sampling_weight_at(Size i, double d2) const {
         const double weight = weights_ ? weights_[i] : 1.0;
         return direct_ ? weight * d2 : weight * power(cost(i, d2));
     }
-    double power(double own) const {
-        if (alpha_ == 2) return own;
-        return alpha_ == 1 ? std::sqrt(own) : std::pow(own / unit2_, 0.5 * alpha_);
+    double power(double row_cost) const {
+        if (alpha_ == 2) return row_cost;
+        return alpha_ == 1 ? std::sqrt(row_cost) : std::pow(row_cost / unit2_, 0.5 * alpha_);
     }
-    // What the objective adds up: of directions, d2 is 2 (1 - cos), which serves for cosine as
-    // well.
+    // The term of the objective. Of directions, d2 is 2 (1 - cos), which also serves for cosine.
     double cost(Size i, double d2) const {
         if (lengths_) d2 = lengths_[i] > 0 ? d2 / lengths_[i] : 0.0;
         if (metric_ != Metric::angular) return d2;
         return angle_of(0.5 * d2) * angle_of(0.5 * d2);
     }
 
-    // Writes the row's chunk of masses, too: two threads never settle rows of one chunk.
-    void settle(Size i, double d2, std::int32_t seed) {
+    // Sets seed and distance of row i. Also writes the sum of its chunk of weights: two threads
+    // must not update rows of one chunk.
+    void update(Size i, double d2, std::int32_t seed) {
         if (index_.size()) {
             SamplingWeight& chunk = index_.of_row(i);
-            chunk.take(grid_.split(mass(i)));
+            chunk.subtract(grid_.split(sampling_weight(i)));
             d2_[std::size_t(i)] = d2;
-            chunk.add(grid_.split(mass(i)));
+            chunk.add(grid_.split(sampling_weight(i)));
         }
-        settling(i, seed, d2);
+        before_update(i, seed, d2);
         d2_[std::size_t(i)] = d2;
         own_[std::size_t(i)] = seed;
     }
@@ -258,14 +264,14 @@ private:
     double alpha_, unit2_ = 1;
     Metric metric_;
     const double* lengths_;
-    bool direct_;  // is a row's mass its weight times d2?
+    bool direct_;  // the sampling weight is the row's weight times d2
     std::vector<double> d2_;
-    std::vector<std::int32_t> own_;
+    std::vector<std::int32_t> own_;  // nearest seed
     WeightGrid grid_;
     WeightIndex index_;
     SamplingWeight total_;
-    CandidateEvaluation trial_;
-    bool on_trial_ = false, own_known_ = true, attached_ = true;
+    CandidateEvaluation evaluation_;
+    bool evaluating_ = false, own_known_ = true, attached_ = true;
     Size next_seed_ = 0, distances_ = 0;
 };
 

@@ -1,8 +1,8 @@
-// Rows listed by their nearest seed, farthest first: a candidate at least twice as far from the
-// seed as a row cannot come nearer to that row or to any behind it, and if the first row is such a
-// row, the whole list is skipped. A row's distance only changes when it goes to another list, so a
-// list is sorted once. Once there are many seeds, a step looks at little more than the rows it has
-// to measure. Rows that have left stay in a list until it is half empty.
+// Rows listed by their nearest seed, farthest first. If a candidate is at least twice as far from
+// the seed as a row is, it is not nearer to that row or to any later one of the list; if this holds
+// for the first row, the whole list is skipped. A row's distance only changes when it moves to
+// another list, so a list is sorted once. With many seeds, a step reads few more rows than it must
+// compare. Rows that moved to another list are erased when they make up half of a list.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,15 @@ public:
         for (Size i = 0; i < n; ++i) add(i, own[i], d2[i]);
     }
 
-    // Row i, until now of seed `from`, belongs to seed `to`.
+    // Moves row i from the list of seed `from` to that of seed `to`.
     void move(Size i, std::int32_t from, std::int32_t to, double d2) {
         ++clusters_[std::size_t(from)].gone;
         if (std::size_t(to) >= clusters_.size()) clusters_.resize(std::size_t(to) + 1);
         add(i, to, d2);
     }
 
-    // rows(ids, count, point, worker) for the rows of a list that a point may reach.
+    // Calls rows(ids, count, point, worker) with the rows of each list to which the point may be
+    // nearer than the seed.
     template <class Fn>
     void visit(const SeedReach& reach, Size points, const std::int32_t* own, const Threads& threads,
                Fn rows) {
@@ -39,10 +40,11 @@ public:
         std::vector<std::vector<Size>> ids(std::size_t(threads.n_jobs));
         threads.run(Size(tasks_.size()), [&](Size t, int worker) {
             for (std::size_t c = tasks_[std::size_t(t)].begin; c < tasks_[std::size_t(t)].end; ++c)
-                look_into(near_[c], reach, points, own, ids[std::size_t(worker)], [&](Size point) {
-                    const std::vector<Size>& list = ids[std::size_t(worker)];
-                    rows(list.data(), Size(list.size()), point, worker);
-                });
+                visit_list(in_reach_[c], reach, points, own, ids[std::size_t(worker)],
+                           [&](Size point) {
+                               const std::vector<Size>& list = ids[std::size_t(worker)];
+                               rows(list.data(), Size(list.size()), point, worker);
+                           });
         });
     }
 
@@ -53,8 +55,8 @@ private:
     };
     struct Cluster {
         std::vector<Member> members;
-        double radius2 = 0;  // not below any member's d2
-        Size gone = 0;
+        double radius2 = 0;  // at least the d2 of every member
+        Size gone = 0;       // members that have moved to another list
         bool sorted = false;
     };
     struct Task {
@@ -72,9 +74,9 @@ private:
         return reach.gaps[seed * reach.width + point] < reach.factor * d2 + reach.absolute;
     }
 
-    // Lists that some point may reach, cut into tasks of about equal size.
+    // Finds the lists that some point may reach, and cuts them into tasks of about equal size.
     void plan(const SeedReach& reach, Size points, const std::int32_t* own) {
-        near_.clear();
+        in_reach_.clear();
         tasks_.clear();
         std::size_t begin = 0;
         Size size = 0;
@@ -85,18 +87,19 @@ private:
                 near = within(reach, Size(j), s, cluster.radius2);
             if (!near || cluster.members.empty()) continue;
             if (!cluster.sorted || 2 * cluster.gone > Size(cluster.members.size()))
-                tidy(cluster, j, own);
-            near_.push_back(std::int32_t(j));
+                compact(cluster, j, own);
+            in_reach_.push_back(std::int32_t(j));
             size += Size(cluster.members.size());
             if (size < 1024) continue;
-            tasks_.push_back({begin, near_.size()});
-            begin = near_.size();
+            tasks_.push_back({begin, in_reach_.size()});
+            begin = in_reach_.size();
             size = 0;
         }
-        if (begin < near_.size()) tasks_.push_back({begin, near_.size()});
+        if (begin < in_reach_.size()) tasks_.push_back({begin, in_reach_.size()});
     }
 
-    static void tidy(Cluster& cluster, std::size_t seed, const std::int32_t* own) {
+    // Erases rows that have moved to another list, and sorts the others.
+    static void compact(Cluster& cluster, std::size_t seed, const std::int32_t* own) {
         std::erase_if(cluster.members,
                       [&](const Member& m) { return own[m.row] != std::int32_t(seed); });
         if (!cluster.sorted)
@@ -107,9 +110,10 @@ private:
         cluster.gone = 0;
     }
 
+    // Calls rows(point) with `ids` set to the rows of the list that the point may reach.
     template <class Fn>
-    void look_into(std::int32_t seed, const SeedReach& reach, Size points, const std::int32_t* own,
-                   std::vector<Size>& ids, Fn rows) {
+    void visit_list(std::int32_t seed, const SeedReach& reach, Size points, const std::int32_t* own,
+                    std::vector<Size>& ids, Fn rows) {
         Cluster& cluster = clusters_[std::size_t(seed)];
         double largest = 0;
         for (const Member& m : cluster.members) {
@@ -130,7 +134,7 @@ private:
     }
 
     std::vector<Cluster> clusters_;
-    std::vector<std::int32_t> near_;
+    std::vector<std::int32_t> in_reach_;
     std::vector<Task> tasks_;
 };
 

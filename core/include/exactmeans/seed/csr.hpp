@@ -1,16 +1,16 @@
-// Candidates against CSR rows through their transpose: only rows that share a feature with a
-// candidate are touched feature by feature; all others are at |x|^2 + |s|^2, found by one pass over
-// numbers.
+// Distances between candidates and CSR rows, by the transposed rows: products are computed only for
+// rows that share a feature with the candidate. All others have distance |x|^2 + |s|^2, from one
+// pass over the norms.
 //
-// Rows that are directions keep |x| times the squared distance of the unit vectors, 2|x| - 2 x.s:
-// the same additions, and no row has to be divided by its length.
+// For directions d2 is |x| times the squared distance of the unit vectors, 2|x| - 2 x.s: the same
+// operations, without dividing each row by its length.
 //
-// Later, when rows are near their seeds, features that many rows share are left out at first: their
-// part of a product is bounded by norms (Cauchy-Schwarz), which rules most rows out, and the few
-// that remain are measured one by one. What is shared by many weighs little and costs most.
+// Once rows are near their seeds, a prefilter leaves out the features that many rows share. It
+// bounds their part of the product by norms (Cauchy-Schwarz), which prunes most rows; distances of
+// the few survivors are computed row by row. Frequent features have small values and cost the most.
 //
-// Products are added up in ascending order of features, as in a row's own norm, so that equal rows
-// are at distance exactly 0. Memory: that of data/transposed_rows.hpp and 28 bytes per row.
+// Products are summed in ascending order of features, as the row's norm is, so equal rows have
+// distance exactly 0. Memory: that of data/transposed_rows.hpp, and 28 bytes per row.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace exactmeans {
 template <class R, class I>
 class CsrSeedBlock final : public SeedBlock {
 public:
-    // passing: rows are not kept in memory, and transposing them at each visit would not pay.
+    // passing: rows are not kept in memory, and transposing them in each visit would not pay.
     CsrSeedBlock(const CsrRows<R, I>& x, Measure measure, double scale, const Threads& threads,
                  bool passing = false)
         : SeedBlock(x.n, x.weights, {measure.alpha, measure.metric, x.norms}),
@@ -53,79 +53,80 @@ protected:
         if (!transposed_) return visit_rows(points, first, count, threads);
         scratch_.resize(std::size_t(threads.n_jobs));
         for (Scratch& scratch : scratch_) scratch.prepare(transposed_->slab_rows(), x_.d);
-        const bool in_two_steps = promising(points, first, threads);
+        const bool prefilter = prefilter_pays(points, first, threads);
         threads.run(Size(transposed_->slabs().size()), [&](Size slab, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
             for (Size s = first; s < first + count; ++s) {
                 const auto nearer = [&](Size i, double d2) {
-                    found(worker, i, s, first, cleared(i, d2));
+                    report_nearer(worker, i, s, first, without_rounding(i, d2));
                 };
-                if (in_two_steps)
-                    sift(transposed_->slabs()[std::size_t(slab)], points.sparse_point(s),
-                         points.scale(), scratch, nearer);
+                if (prefilter)
+                    measure_survivors(transposed_->slabs()[std::size_t(slab)],
+                                      points.sparse_point(s), points.scale(), scratch, nearer);
                 else
                     measure(transposed_->slabs()[std::size_t(slab)], points.sparse_point(s),
                             points.scale(), scratch, nearer);
             }
         });
-        Size sifted = 0;
-        for (const Scratch& scratch : scratch_) sifted += scratch.sifted;
-        this->count(in_two_steps ? sifted : x_.n * count);
+        Size survivors = 0;
+        for (const Scratch& scratch : scratch_) survivors += scratch.survivors;
+        this->count(prefilter ? survivors : x_.n * count);
     }
 
     double nearest_seed2(SeedPoints& points, Size i) override {
         double nearest = std::numeric_limits<double>::infinity();
         for (Size j = 0; j < points.seeds(); ++j)
             nearest = std::min(nearest, distance2(i, points.sparse_seed(j), points.scale()));
-        return cleared(i, nearest);
+        return without_rounding(i, nearest);
     }
 
 private:
-    static constexpr Size frequent_share = 16;
+    static constexpr Size frequent_share = 16;  // frequent: in more than 1 of 16 rows
 
     using Slab = typename TransposedRows<R>::Slab;
     struct alignas(64) Scratch {
         std::vector<double> dot, d2;
         std::vector<std::uint32_t> rows;
-        std::vector<double> point;  // spread out over all features, else 0
-        Size sifted = 0;
+        std::vector<double> point;  // a scattered candidate; zero between calls
+        Size survivors = 0;
 
         void prepare(Size slab_rows, Size d) {
             dot.resize(std::size_t(slab_rows), 0.0);
             rows.resize(std::size_t(slab_rows + seed_stripes));
             d2.resize(std::size_t(slab_rows + seed_stripes));
             point.resize(std::size_t(d), 0.0);
-            sifted = 0;
+            survivors = 0;
         }
     };
 
-    // Row by row against a candidate that is spread out.
+    // Compares row by row with a candidate that is scattered into a dense vector.
     void visit_rows(SeedPoints& points, Size first, Size count, const Threads& threads) {
-        std::vector<double> spread(static_cast<std::size_t>(x_.d), 0.0);
+        std::vector<double> scattered(static_cast<std::size_t>(x_.d), 0.0);
         for (Size s = first; s < first + count; ++s) {
             const SparsePoint& point = points.sparse_point(s);
             for (std::size_t p = 0; p < point.index.size(); ++p)
-                spread[std::size_t(point.index[p])] = point.value[p];
+                scattered[std::size_t(point.index[p])] = point.value[p];
             threads.ranges(x_.n, WeightIndex::chunk, [&](Size begin, Size end, int worker) {
                 for (Size i = begin; i < end; ++i) {
-                    const double d2 = distance2(i, spread.data(), point.norm2, points.scale());
-                    if (d2 < d2_data()[i]) found(worker, i, s, first, cleared(i, d2));
+                    const double d2 = distance2(i, scattered.data(), point.norm2, points.scale());
+                    if (d2 < d2_data()[i])
+                        report_nearer(worker, i, s, first, without_rounding(i, d2));
                 }
             });
-            for (const Size f : point.index) spread[std::size_t(f)] = 0;
+            for (const Size f : point.index) scattered[std::size_t(f)] = 0;
         }
         this->count(x_.n * count);
     }
 
-    // What is left of a direction that is a seed's is rounding, since that was divided by its
-    // length.
-    double cleared(Size i, double d2) const {
+    // 0 if d2 is only rounding: a seed is divided by its length, so a row with the same direction
+    // does not give exactly 0.
+    double without_rounding(Size i, double d2) const {
         if (!x_.norms) return d2;
         const double rounding = double(x_.row(i).nonzeros + 8) * 0x1p-51;
         return d2 > rounding * norm2_[std::size_t(i)] ? d2 : 0.0;
     }
 
-    // |x|^2; of a direction 2|x|, to which unit vectors add nothing (see SeedPoints).
+    // |x|^2; of a direction 2|x| (SeedPoints::stage_sparse).
     double norm2(Size i, double scale) const {
         if (x_.norms) return 2 * x_.norms[i] * scale;
         const auto row = x_.row(i);
@@ -150,7 +151,7 @@ private:
         return std::max(0.0, (norm2_[std::size_t(i)] + point.norm2) - (dot + dot));
     }
 
-    // The same additions, with the point spread out.
+    // The same operations, for a scattered point.
     double distance2(Size i, const double* point, double point_norm2, double scale) const {
         const auto row = x_.row(i);
         double dot = 0;
@@ -173,19 +174,21 @@ private:
             nearer(slab.begin + Size(scratch.rows[std::size_t(t)]), scratch.d2[std::size_t(t)]);
     }
 
-    // Would leaving out frequent features at first rule out most rows? Asked of one slab and one
-    // point. A row measured by itself costs some ten times its share of a pass over all.
-    bool promising(SeedPoints& points, Size first, const Threads& threads) {
-        if (points.seeds() < 64 || !two_steps_.worth_a_try()) return false;
+    // Does the prefilter prune enough rows? Tested with one slab and one point. It must leave fewer
+    // than 1 in 25 rows: a distance computed for one row costs about ten times its share of a pass
+    // over all rows.
+    bool prefilter_pays(SeedPoints& points, Size first, const Threads& threads) {
+        if (points.seeds() < 64 || !prefilter_backoff_.worth_a_try()) return false;
         if (frequent_.empty()) find_frequent(points.scale(), threads);
         const Slab& slab = transposed_->slabs()[0];
-        const Size left = reachable(slab, points.sparse_point(first), points.scale(), scratch_[0]);
-        const bool paid = 25 * left < slab.end - slab.begin;
-        two_steps_.judge(paid);
+        const Size survivors =
+            reachable(slab, points.sparse_point(first), points.scale(), scratch_[0]);
+        const bool paid = 25 * survivors < slab.end - slab.begin;
+        prefilter_backoff_.judge(paid);
         return paid;
     }
 
-    // Rows that products with rare features do not rule out, into scratch.rows.
+    // The prefilter: sets scratch.rows to the rows that survive, and returns their number.
     Size reachable(const Slab& slab, const SparsePoint& point, double scale,
                    Scratch& scratch) const {
         double frequent2 = 0;
@@ -201,16 +204,16 @@ private:
                                         slab.end - slab.begin, scratch.rows.data());
     }
 
-    // Rare features first, then whole rows where that does not settle it.
+    // Computes the distances of the rows that survive the prefilter.
     template <class Fn>
-    void sift(const Slab& slab, const SparsePoint& point, double scale, Scratch& scratch,
-              Fn nearer) const {
-        const Size left = reachable(slab, point, scale, scratch);
-        scratch.sifted += left;
-        if (!left) return;
+    void measure_survivors(const Slab& slab, const SparsePoint& point, double scale,
+                           Scratch& scratch, Fn nearer) const {
+        const Size survivors = reachable(slab, point, scale, scratch);
+        scratch.survivors += survivors;
+        if (!survivors) return;
         for (std::size_t p = 0; p < point.index.size(); ++p)
             scratch.point[std::size_t(point.index[p])] = point.value[p];
-        for (Size t = 0; t < left; ++t) {
+        for (Size t = 0; t < survivors; ++t) {
             const Size i = slab.begin + Size(scratch.rows[std::size_t(t)]);
             const double d2 = distance2(i, scratch.point.data(), point.norm2, scale);
             if (d2 < d2_data()[i]) nearer(i, d2);
@@ -229,7 +232,8 @@ private:
                 dot[slab.row[t]] += double(slab.value[t]) * scale * factor;
     }
 
-    // Features of more than one row in `frequent_share`, and the norm of each row's part of them.
+    // Finds the features of more than one row in `frequent_share`, and the norm of each row over
+    // these.
     void find_frequent(double scale, const Threads& threads) {
         is_frequent_.assign(std::size_t(x_.d), 0);
         for (std::size_t f = 0; f < is_frequent_.size(); ++f) {
@@ -243,7 +247,7 @@ private:
         threads.ranges(x_.n, 1024, [&](Size begin, Size end, int worker) {
             for (Size i = begin; i < end; ++i) {
                 const auto row = x_.row(i);
-                // Squares of directions stay in range when those of rows would not.
+                // Divide directions by their norm first: squares of the row may leave the range.
                 const double norm = x_.norms && x_.norms[i] > 0 ? x_.norms[i] : 1.0;
                 double sum = 0;
                 for (Size t = 0; t < row.nonzeros; ++t) {
@@ -255,17 +259,17 @@ private:
                 longest[std::size_t(worker)] = std::max(longest[std::size_t(worker)], row.nonzeros);
             }
         });
-        // Products of m terms are off by (m + 2) u |x| |s| at most, twice: docs/numerics.md.
+        // Products of m terms are off by at most (m + 2) u |x| |s|, twice (docs/numerics.md).
         keep_ = 1 - 8 * double(*std::max_element(longest.begin(), longest.end()) + 8) * 0x1p-53;
     }
 
     CsrRows<R, I> x_;
     std::vector<double> norm2_;
     std::unique_ptr<TransposedRows<R>> transposed_;
-    std::vector<double> frequent_;  // norms of the rows' frequent features
+    std::vector<double> frequent_;  // norms of the rows over their frequent features
     std::vector<char> is_frequent_;
     double keep_ = 1;
-    Backoff two_steps_;
+    Backoff prefilter_backoff_;
     std::vector<Scratch> scratch_;
 };
 

@@ -1,12 +1,11 @@
-// Candidates against dense rows, a chunk of rows at a time.
+// Distances between candidates and dense rows, a chunk of rows at a time.
 //
-// A pair is skipped when its distance is certain not to be below the row's: by the triangle
-// inequality if the candidate is at least twice as far from the row's seed as the row is (C. Elkan,
-// Using the triangle inequality to accelerate k-means, ICML 2003), or by coordinates
-// (projection.hpp): first along axes, then, of the rows that are left over, by feature. What is
-// left then is measured in tiles: all candidates at once while most pairs survive, else one
-// candidate against the rows it is left with. Memory: 12 bytes per row, 4 more with lists
-// (clusters.hpp).
+// A pair is pruned if the candidate is certain not to be nearer to the row than its seed: by the
+// triangle inequality, if the candidate is at least twice as far from the seed as the row is
+// (C. Elkan, Using the triangle inequality to accelerate k-means, ICML 2003), or by projections
+// (projection.hpp), along axes first and then by features. Distances of the surviving pairs are
+// computed in tiles: of all candidates if most pairs survive, else of the surviving pairs only.
+// Memory: 12 bytes per row, and those of clusters.hpp and projection.hpp if used.
 #pragma once
 
 #include <algorithm>
@@ -25,16 +24,16 @@ namespace exactmeans {
 template <class R>
 class DenseSeedBlock final : public SeedBlock {
 public:
-    // passing: rows are not kept in memory, so little may be kept about them.
+    // passing: rows are not kept in memory, so no lists by cluster are kept either.
     DenseSeedBlock(const DenseRows<R>& x, Measure measure, bool passing = false)
         : SeedBlock(x.n, x.weights, measure), x_(x), passing_(passing) {}
 
     void project(Projection projection, const Threads& threads) override {
         if (!projection.usable()) return;
-        auto& mine = projection.along_axes() ? axes_ : features_;
-        mine = std::make_unique<Projection>(std::move(projection));
-        mine->project(x_, threads);
-        for (Size i = 0; i < x_.n; ++i) mine->set_near(i, d2_data()[i]);
+        auto& owned = projection.along_axes() ? axes_ : features_;
+        owned = std::make_unique<Projection>(std::move(projection));
+        owned->project(x_, threads);
+        for (Size i = 0; i < x_.n; ++i) owned->set_near(i, d2_data()[i]);
         if (axes_ && features_) features_->lay_by_row(threads);
     }
 
@@ -48,17 +47,17 @@ protected:
     }
 
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
-        // Where coordinates are of use, they rule out all that the triangle inequality does, and
-        // read less memory.
+        // Projections prune whatever the triangle inequality does, and read less memory.
         const bool triangle =
             !axes_ && !features_ && own_known() && points.seeds() > 1 && triangle_.worth_a_try();
         Batch batch{points.panel(first, count), first, {}, {}, {}};
         if (triangle) batch.reach = reach_of(points, first, count, threads);
-        if (Projection* mine = first_asked()) batch.first_bounds = mine->candidates(batch.panel);
-        if (axes_ && features_) batch.then_bounds = features_->candidates(batch.panel);
+        if (Projection* projection = first_projection())
+            batch.first_bounds = projection->candidates(batch.panel);
+        if (axes_ && features_) batch.second_bounds = features_->candidates(batch.panel);
         scratch_.resize(std::size_t(threads.n_jobs));
         for (Scratch& scratch : scratch_) scratch.pairs = 0;
-        if (!triangle || !on_trial()) clusters_.clear();
+        if (!triangle || !evaluating()) clusters_.clear();
         if (clusters_.active())
             visit_clusters(batch, threads);
         else
@@ -69,16 +68,16 @@ protected:
         if (!triangle) return;
         triangle_.judge(double(pairs) < 0.7 * double(x_.n) * double(count));
         const bool was_active = clusters_.active();
-        // Lists scatter the rows in memory, so they must leave most rows alone.
+        // Lists access rows in random order, so they pay only if they skip most rows.
         if (was_active && 2 * pairs > x_.n) clusters_.clear();
-        if (!passing_ && !was_active && on_trial() && 40 * pairs < count * x_.n && x_.n >= 4096)
+        if (!passing_ && !was_active && evaluating() && 40 * pairs < count * x_.n && x_.n >= 4096)
             clusters_.build(own_data(), d2_data(), x_.n, points.seeds());
     }
-    bool ordered() const override { return !clusters_.active(); }
-    void settling(Size i, std::int32_t seed, double d2) override {
+    bool one_worker_per_chunk() const override { return !clusters_.active(); }
+    void before_update(Size i, std::int32_t seed, double d2) override {
         if (clusters_.active()) clusters_.move(i, own_data()[i], seed, d2);
-        for (Projection* mine : {axes_.get(), features_.get()})
-            if (mine) mine->set_near(i, d2);
+        for (Projection* projection : {axes_.get(), features_.get()})
+            if (projection) projection->set_near(i, d2);
     }
 
     double nearest_seed2(SeedPoints& points, Size i) override {
@@ -99,28 +98,28 @@ private:
         double out[tile_rows * most_points];
         Size pairs = 0;
     };
-    // Candidates from number `first` on, with their distances to the seeds and their coordinates,
-    // if those are of use.
+    // Candidates from number `first` on, with their distances to the seeds and their projections,
+    // if these are used.
     struct Batch {
         SeedPanel panel;
         Size first;
         std::optional<SeedReach> reach;
-        std::optional<SeedBounds> first_bounds, then_bounds;
+        std::optional<SeedBounds> first_bounds, second_bounds;
     };
 
-    // std::popcount is a call where the instruction for it may be missing.
+    // std::popcount compiles to a call on targets that may lack the instruction.
     static Size bits_in(std::uint32_t bits) {
         bits -= (bits >> 1) & 0x55555555u;
         bits = (bits & 0x33333333u) + ((bits >> 2) & 0x33333333u);
         return Size((((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u) >> 24);
     }
-    static std::uint32_t all(Size count) { return ~std::uint32_t(0) >> (32 - count); }
+    static std::uint32_t low_bits(Size count) { return ~std::uint32_t(0) >> (32 - count); }
 
-    // Squared distances are off by less than e = (d + 16) u, relatively; docs/numerics.md shows
-    // that a margin of 2 e is enough, and what squares may lose to underflow.
+    // The relative error of squared distances is below e = (d + 16) u. docs/numerics.md proves that
+    // a margin of 2 e suffices, and bounds underflow.
     SeedReach reach_of(SeedPoints& points, Size first, Size count, const Threads& threads) const {
         const Size width = (count + seed_stripes - 1) / seed_stripes * seed_stripes;
-        return {points.gaps(first, count, width, threads), width,
+        return {points.seed_distances2(first, count, width, threads), width,
                 4 * (1 + 4 * double(x_.d + 16) * 0x1p-53), double(x_.d + 16) * 0x1p-1070};
     }
 
@@ -131,7 +130,7 @@ private:
                             scratch.pairs += n;
                             tiles(scratch, ids, n, one(batch.panel, s),
                                   [&](Size i, Size, double d2) {
-                                      found(worker, i, batch.first + s, batch.first, d2);
+                                      report_nearer(worker, i, batch.first + s, batch.first, d2);
                                   });
                         });
     }
@@ -140,50 +139,50 @@ private:
         threads.ranges(x_.n, WeightIndex::chunk, [&](Size begin, Size end, int worker) {
             Scratch& scratch = scratch_[std::size_t(worker)];
             scratch.survives.assign(std::size_t(WeightIndex::chunk),
-                                    batch.first_bounds ? 0 : all(batch.panel.count));
+                                    batch.first_bounds ? 0 : low_bits(batch.panel.count));
             if (batch.reach)
                 seed_kernels().reach(*batch.reach, own_data() + begin, d2_data() + begin,
                                      end - begin, scratch.survives.data());
-            if (batch.first_bounds) ask_tiles(scratch, *batch.first_bounds, begin, end);
+            if (batch.first_bounds) prune_tiles(scratch, *batch.first_bounds, begin, end);
             list_rows(scratch, begin, end);
-            if (batch.then_bounds) ask_rows(scratch, *batch.then_bounds, begin);
+            if (batch.second_bounds) prune_rows(scratch, *batch.second_bounds, begin);
             measure(scratch, batch, begin, worker);
         });
     }
 
-    // Rows of chunk [begin, end) that have a bit set.
+    // Lists the rows of chunk [begin, end) with a surviving pair.
     static void list_rows(Scratch& scratch, Size begin, Size end) {
         scratch.rows.clear();
         for (Size i = begin; i < end; ++i)
             if (scratch.survives[std::size_t(i - begin)]) scratch.rows.push_back(i);
     }
 
-    // Whose coordinates all rows are asked for.
-    Projection* first_asked() const { return axes_ ? axes_.get() : features_.get(); }
+    // The projection that bounds all rows.
+    Projection* first_projection() const { return axes_ ? axes_.get() : features_.get(); }
 
-    void ask_tiles(Scratch& scratch, const SeedBounds& bounds, Size begin, Size end) const {
+    void prune_tiles(Scratch& scratch, const SeedBounds& bounds, Size begin, Size end) const {
         static_assert(WeightIndex::chunk % bound_rows == 0);
-        const Projection& mine = *first_asked();
+        const Projection& projection = *first_projection();
         for (Size i = begin; i < end; i += bound_rows)
-            seed_kernels().bounds(bounds, mine.tile(i / bound_rows),
+            seed_kernels().bounds(bounds, projection.tile(i / bound_rows),
                                   scratch.survives.data() + (i - begin));
     }
 
-    // Leaves those rows in the list that are left over.
-    void ask_rows(Scratch& scratch, const SeedBounds& bounds, Size begin) const {
+    // Keeps in the list the rows with a pair that survives the second projection.
+    void prune_rows(Scratch& scratch, const SeedBounds& bounds, Size begin) const {
         constexpr std::size_t ahead = 4;
         std::vector<Size>& rows = scratch.rows;
-        std::size_t left = 0;
+        std::size_t kept = 0;
         for (std::size_t t = 0; t < rows.size(); ++t) {
             if (t + ahead < rows.size()) features_->prefetch(rows[t + ahead]);
             std::uint32_t& bits = scratch.survives[std::size_t(rows[t] - begin)];
             bits = seed_kernels().row_bounds(bounds, features_->row(rows[t]), bits);
-            if (bits) rows[left++] = rows[t];
+            if (bits) rows[kept++] = rows[t];
         }
-        rows.resize(left);
+        rows.resize(kept);
     }
 
-    // Pairs of the listed rows with their bit set.
+    // Computes the distances of the surviving pairs.
     void measure(Scratch& scratch, const Batch& batch, Size begin, int worker) {
         const std::vector<Size>& rows = scratch.rows;
         const auto bits_of = [&](Size i) { return scratch.survives[std::size_t(i - begin)]; };
@@ -191,7 +190,7 @@ private:
         for (const Size i : rows) pairs += bits_in(bits_of(i));
         scratch.pairs += pairs;
         const auto report = [&](Size i, Size s, double d2) {
-            found(worker, i, batch.first + s, batch.first, d2);
+            report_nearer(worker, i, batch.first + s, batch.first, d2);
         };
         if (2 * pairs >= Size(rows.size()) * batch.panel.count)
             return tiles(scratch, rows.data(), Size(rows.size()), batch.panel, report);
@@ -214,7 +213,7 @@ private:
         }
     }
 
-    // Rows that are left over lie anywhere in memory; those of the next tile come early.
+    // Prefetches the rows of the next tile, which are not contiguous in memory.
     void prefetch(const Size* ids, Size begin, Size end) const {
         for (Size t = begin; t < std::min(end, begin + tile_rows); ++t) {
             const char* row = reinterpret_cast<const char*>(x_.row(ids[t]));
@@ -229,7 +228,8 @@ private:
         return panel;
     }
 
-    // Rows `all` against the panel; nearer(row, point, d2) for those that come nearer.
+    // Compares rows `all` with the panel; calls nearer(row, point, d2) for points nearer than the
+    // seed.
     template <class Fn>
     void tiles(Scratch& scratch, const Size* all, Size n, const SeedPanel& panel, Fn nearer) {
         for (Size begin = 0; begin < n; begin += tile_rows) {

@@ -1,5 +1,5 @@
-// Candidates against rows by L1 distance, each row with each candidate. d2 is the distance itself:
-// that is what the objective adds up. Memory: 12 bytes per row and d per thread for CSR.
+// L1 distances between rows and candidates; all pairs are computed. d2 is the distance itself, the
+// term of the objective. Memory: 12 bytes per row, and for CSR d numbers per thread.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@ protected:
     void drop_rows() override { x_.data = nullptr; }
 
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
-        spread_.resize(std::size_t(threads.n_jobs));
-        for (auto& point : spread_) point.resize(std::size_t(x_.d), 0.0);
+        scattered_.resize(std::size_t(threads.n_jobs));
+        for (auto& point : scattered_) point.resize(std::size_t(x_.d), 0.0);
         threads.ranges(x_.n, WeightIndex::chunk, [&](Size begin, Size end, int worker) {
             for (Size s = first; s < first + count; ++s)
                 with_point(points, s, false, worker, [&](const double* point, double norm) {
                     for (Size i = begin; i < end; ++i) {
                         const double distance = measure(i, point, norm);
-                        if (distance < d2_data()[i]) found(worker, i, s, first, distance);
+                        if (distance < d2_data()[i]) report_nearer(worker, i, s, first, distance);
                     }
                 });
         });
@@ -38,8 +38,8 @@ protected:
     }
 
     double nearest_seed2(SeedPoints& points, Size i) override {
-        spread_.resize(std::max<std::size_t>(1, spread_.size()));
-        spread_[0].resize(std::size_t(x_.d), 0.0);
+        scattered_.resize(std::max<std::size_t>(1, scattered_.size()));
+        scattered_[0].resize(std::size_t(x_.d), 0.0);
         double nearest = std::numeric_limits<double>::infinity();
         for (Size j = 0; j < points.seeds(); ++j)
             with_point(points, j, true, 0, [&](const double* point, double norm) {
@@ -49,7 +49,8 @@ protected:
     }
 
 private:
-    // use(values, L1 norm) of a candidate or a seed; a sparse one is spread out for the time.
+    // Calls use(values, L1 norm) with a candidate or a seed. A sparse one is scattered into a dense
+    // buffer during the call.
     template <class Fn>
     void with_point(const SeedPoints& points, Size s, bool seed, int worker, Fn use) {
         if constexpr (is_dense<Rows>) {
@@ -57,11 +58,11 @@ private:
             use(panel.points + s * panel.pitch, 0.0);
         } else {
             const SparsePoint& point = seed ? points.sparse_seed(s) : points.sparse_point(s);
-            double* spread = spread_[std::size_t(worker)].data();
+            double* scattered = scattered_[std::size_t(worker)].data();
             for (std::size_t p = 0; p < point.index.size(); ++p)
-                spread[point.index[p]] = point.value[p];
-            use(spread, norm1(point.value.data(), Size(point.value.size())).value());
-            for (const Size f : point.index) spread[f] = 0;
+                scattered[point.index[p]] = point.value[p];
+            use(scattered, norm1(point.value.data(), Size(point.value.size())).value());
+            for (const Size f : point.index) scattered[f] = 0;
         }
     }
 
@@ -76,19 +77,19 @@ private:
             return (part[0] + part[2]) + (part[1] + part[3]);
         } else {
             const auto row = x_.row(i);
-            double sum = norm, own = norm;
+            double sum = norm, total = norm;
             for (Size t = 0; t < row.nonzeros; ++t) {
                 const double value = double(row.value[t]), other = point[row.index[t]];
                 sum += std::fabs(value - other) - std::fabs(other);
-                own += std::fabs(value);
+                total += std::fabs(value);
             }
-            // What is left of a row that equals the point is rounding.
-            return sum > double(row.nonzeros + 8) * 0x1p-51 * own ? sum : 0.0;
+            // A row equal to the point leaves only rounding errors.
+            return sum > double(row.nonzeros + 8) * 0x1p-51 * total ? sum : 0.0;
         }
     }
 
     Rows x_;
-    std::vector<std::vector<double>> spread_;
+    std::vector<std::vector<double>> scattered_;
 };
 
 }  // namespace exactmeans

@@ -1,5 +1,5 @@
-// Seeds chosen so far and the candidates for the next one, in float64 on the frame's scale; shared
-// by all blocks. Rows that are directions are staged as unit vectors.
+// The seeds so far and the staged candidates for the next one, in float64 on the frame's scale;
+// shared by all blocks. Rows that are directions are staged as unit vectors.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace exactmeans {
 
-// Features with a value, ascending.
+// Nonzero features, ascending.
 struct SparsePoint {
     std::vector<Size> index;
     std::vector<double> value;
@@ -46,7 +46,7 @@ public:
         staged_ = 0;
         staged_dense_.clear();
         staged_sparse_.clear();
-        gaps_known_ = false;
+        distances_known_ = false;
     }
 
     template <class Rows>
@@ -63,7 +63,7 @@ public:
         }
     }
 
-    // Any point of the data's space, which need not be a row.
+    // Any point, which need not be a row.
     void stage_point(const double* values) {
         if (!sparse_) return stage_values([&](Size f) { return values[f]; });
         SparsePoint point;
@@ -80,10 +80,10 @@ public:
             seeds_dense_.insert(seeds_dense_.end(), staged_dense_.data() + s * pitch_,
                                 staged_dense_.data() + (s + 1) * pitch_);
         ++seeds_;
-        gaps_known_ = false;
+        distances_known_ = false;
     }
 
-    // Only the first seeds stay.
+    // Keeps only the first `seeds` seeds.
     void retract(Size seeds) {
         if (seeds < 0 || seeds > seeds_) throw std::invalid_argument("there are fewer seeds");
         seeds_ = seeds;
@@ -91,7 +91,7 @@ public:
             seeds_sparse_.resize(std::size_t(seeds));
         else
             seeds_dense_.resize(std::size_t(seeds * pitch_));
-        gaps_known_ = false;
+        distances_known_ = false;
     }
 
     SeedPanel panel(Size first, Size count) const {
@@ -102,25 +102,26 @@ public:
     const SparsePoint& sparse_seed(Size j) const { return seeds_sparse_[std::size_t(j)]; }
 
     // Squared distances from every seed to candidates [first, first + count), dense data only.
-    // `width` entries per seed; those that stand for no candidate are infinite.
-    const double* gaps(Size first, Size count, Size width, const Threads& threads) {
-        if (gaps_known_ && gaps_first_ == first && gaps_width_ == width) return gaps_.data();
-        gaps_.assign(std::size_t(seeds_ * width), std::numeric_limits<double>::infinity());
-        SeedPanel among = panel(first, count);
-        among.scale = 1;  // both sides are scaled already
+    // `width` entries per seed; padding is infinite.
+    const double* seed_distances2(Size first, Size count, Size width, const Threads& threads) {
+        if (distances_known_ && distances_first_ == first && distances_width_ == width)
+            return distances2_.data();
+        distances2_.assign(std::size_t(seeds_ * width), std::numeric_limits<double>::infinity());
+        SeedPanel candidates = panel(first, count);
+        candidates.scale = 1;  // both sides are scaled already
         threads.ranges(seeds_, 64, [&](Size begin, Size end, int) {
             const double* rows[64];
             double out[64 * most_points];
             for (Size j = begin; j < end; ++j) rows[j - begin] = seeds_dense_.data() + j * pitch_;
-            seed_kernels().distances2(rows, end - begin, among, out);
+            seed_kernels().distances2(rows, end - begin, candidates, out);
             for (Size j = begin; j < end; ++j)
                 std::copy(out + (j - begin) * count, out + (j - begin + 1) * count,
-                          gaps_.data() + j * width);
+                          distances2_.data() + j * width);
         });
-        gaps_known_ = true;
-        gaps_first_ = first;
-        gaps_width_ = width;
-        return gaps_.data();
+        distances_known_ = true;
+        distances_first_ = first;
+        distances_width_ = width;
+        return distances2_.data();
     }
 
 private:
@@ -130,14 +131,14 @@ private:
         double* to = staged_dense_.data() + staged_ * pitch_;
         for (Size f = 0; f < d_; ++f) to[f] = value(f) * scale_;
         ++staged_;
-        gaps_known_ = false;
+        distances_known_ = false;
     }
     template <class Rows>
     double length_of(const Rows& x, Size i) const {
         return directed_ && x.norms && x.norms[i] > 0 ? x.norms[i] : 1.0;
     }
     void stage_sparse(SparsePoint point) {
-        // |x| |x/|x| - s|^2 = 2|x| - 2 x.s: all that is not a product belongs to the row.
+        // |x| |x/|x| - s|^2 = 2|x| - 2 x.s: the norm of s does not enter.
         if (directed_) point.norm2 = 0;
         staged_sparse_.push_back(std::move(point));
         ++staged_;
@@ -147,10 +148,10 @@ private:
     bool sparse_, directed_;
     double scale_;
     Size seeds_ = 0, staged_ = 0;
-    std::vector<double> seeds_dense_, staged_dense_, gaps_;
+    std::vector<double> seeds_dense_, staged_dense_, distances2_;
     std::vector<SparsePoint> seeds_sparse_, staged_sparse_;
-    bool gaps_known_ = false;
-    Size gaps_first_ = 0, gaps_width_ = 0;
+    bool distances_known_ = false;
+    Size distances_first_ = 0, distances_width_ = 0;
 };
 
 }  // namespace exactmeans

@@ -1,7 +1,7 @@
-// What rows weigh in a draw, as sums that do not depend on order. A row's mass is cut into two
-// words on a grid that is laid for the total: masses only shrink, so no sum of words ever exceeds
-// what the grid was laid for, and no addition or subtraction of words rounds (docs/numerics.md,
-// "Seeding"; the idea is that of numerics/bins.hpp).
+// Sampling weights of rows, with sums that do not depend on order. A weight is split into two bins,
+// a high and a low one, whose units fit the total of all weights. Weights only shrink while seeds
+// are added, so sums never exceed that total, and adding or subtracting bins never rounds
+// (docs/numerics.md, "Seeding"; as in numerics/bins.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct SamplingWeight {
         high += other.high;
         low += other.low;
     }
-    void take(const SamplingWeight& other) {
+    void subtract(const SamplingWeight& other) {
         high -= other.high;
         low -= other.low;
     }
@@ -29,31 +29,30 @@ struct SamplingWeight {
 class WeightGrid {
 public:
     WeightGrid() = default;
-    // For n masses of sum at most `bound`. The high word has 50 bits below the sum; what it leaves
-    // of a mass is at most half its unit, and n of those fit the low word.
+    // For n weights of sum at most `bound`. The unit of the high bin is 50 bits below the sum. The
+    // remainder of a weight is at most half that unit, and the low bin holds the sum of n of them.
     WeightGrid(double bound, Size n) {
         int top, count_bits = 3;
         std::frexp(bound, &top);
         while (count_bits < 62 && (Size(1) << count_bits) < n) ++count_bits;
-        // Every double is a multiple of 2^-1074: a finer unit is never needed and could not be
-        // written down.
+        // Every double is a multiple of 2^-1074, so no unit need be finer.
         const int high_unit = std::max(top - 50, -1074);
         const int low_unit = std::max(high_unit - 1 + count_bits - 53, -1074);
         high_ = std::ldexp(1.5, high_unit + 52);
         low_ = std::ldexp(1.5, low_unit + 52);
     }
 
-    SamplingWeight split(double mass) const {
-        const double high = (mass + high_) - high_, rest = mass - high;
-        return {high, (rest + low_) - low_};
+    SamplingWeight split(double weight) const {
+        const double high = (weight + high_) - high_, remainder = weight - high;
+        return {high, (remainder + low_) - low_};
     }
 
 private:
     double high_ = 1.5, low_ = 1.5;
 };
 
-// Sums of masses by chunk of rows: finding the row at a given place of the running total takes n /
-// chunk steps.
+// Sums of weights by chunk of rows: finding the row at a given value of the running total takes
+// about n / chunk + chunk steps.
 class WeightIndex {
 public:
     static constexpr Size chunk = row_chunk;
@@ -63,19 +62,19 @@ public:
     SamplingWeight& of_row(Size i) { return chunks_[std::size_t(i / chunk)]; }
     SamplingWeight total() const {
         SamplingWeight sum;
-        for (const SamplingWeight& mass : chunks_) sum.add(mass);
+        for (const SamplingWeight& weight : chunks_) sum.add(weight);
         return sum;
     }
 
-    // The first row with before + (masses up to and with it) >= target; n if there is none.
-    template <class MassOf>
-    Size find(SamplingWeight before, double target, Size n, MassOf mass_of) const {
+    // The first row i with before + (weights of rows 0 to i) >= target; n if there is none.
+    template <class WeightOf>
+    Size find(SamplingWeight before, double target, Size n, WeightOf weight_of) const {
         for (std::size_t c = 0; c < chunks_.size(); ++c) {
             SamplingWeight after = before;
             after.add(chunks_[c]);
             if (after.value() >= target) {
                 for (Size i = Size(c) * chunk; i < std::min(n, Size(c + 1) * chunk); ++i) {
-                    before.add(mass_of(i));
+                    before.add(weight_of(i));
                     if (before.value() >= target) return i;
                 }
             }

@@ -1,5 +1,5 @@
-// A few dense rows against points: the rows where they lie, or, if they are directions, as unit
-// vectors in a buffer that holds no more than these few.
+// Distances between a few dense rows and points. Rows are read in place; directions are copied as
+// unit vectors into a buffer for these few.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace exactmeans {
 template <class R>
 class SeedTile {
 public:
-    // fn(pointers to `count` rows): ids[t], or begin + t when ids is null.
+    // Calls fn with pointers to `count` rows: ids[t], or begin + t if ids is null.
     template <class Fn>
     void rows(const DenseRows<R>& x, Size begin, const Size* ids, Size count, Fn fn) {
         if (!x.norms) {
@@ -32,15 +32,15 @@ public:
         fn(static_cast<const double* const*>(rows_.data()));
     }
 
-    // out[t * points + s] = |x - s|^2 of these rows. Directions that are equal up to rounding are
-    // at 0, and so are rows of length 0, which can be no seed.
+    // out[t * points + s] = |x - s|^2 of these rows. Directions that are equal up to rounding have
+    // distance 0, and so have rows of length 0, which cannot become seeds.
     void distances2(const DenseRows<R>& x, Size begin, const Size* ids, Size count,
                     const SeedPanel& panel, double* out) {
         rows(x, begin, ids, count, [&](const auto* const* found) {
             seed_kernels().distances2(found, count, panel, out);
         });
         for (Size t = 0; t < count; ++t)
-            settle_directions(x, ids ? ids[t] : begin + t, out + t * panel.count, panel.count);
+            clear_rounding(x, ids ? ids[t] : begin + t, out + t * panel.count, panel.count);
     }
 
     // out[t] = |x - s|^2 of row ids[t] and point of_point[t].
@@ -49,14 +49,14 @@ public:
         rows(x, 0, ids, count, [&](const auto* const* found) {
             seed_kernels().pairs2(found, of_point, count, panel, out);
         });
-        for (Size t = 0; t < count; ++t) settle_directions(x, ids[t], out + t, 1);
+        for (Size t = 0; t < count; ++t) clear_rounding(x, ids[t], out + t, 1);
     }
 
 private:
-    static void settle_directions(const DenseRows<R>& x, Size i, double* d2, Size count) {
+    static void clear_rounding(const DenseRows<R>& x, Size i, double* d2, Size count) {
         if (!x.norms) return;
-        for (double* own = d2; own != d2 + count; ++own)
-            if (!(x.norms[i] > 0) || *own < 0x1p-100) *own = 0;
+        for (double* value = d2; value != d2 + count; ++value)
+            if (!(x.norms[i] > 0) || *value < 0x1p-100) *value = 0;
     }
 
     DenseTile<R> tile_;
