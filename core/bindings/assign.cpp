@@ -7,22 +7,27 @@
 namespace exactmeans {
 namespace {
 
-using Slots = std::optional<Array<const std::uint32_t, 1>>;
+using PackedColumns = std::optional<Array<const std::uint32_t, 1>>;
 
 template <class R>
-AnyCentres with_slots(std::unique_ptr<Centres<R>> centroids, const Slots& slots) {
+AnyCentres with_packed_columns(std::unique_ptr<Centres<R>> centroids,
+                               const PackedColumns& packed_columns) {
     const Size d = centroids->d();
-    require(!slots || Size(slots->shape(0)) == d, "there must be one slot per feature");
-    for (Size f = 0; slots && f < d; ++f)
-        require(Size(slots->data()[f]) < d, "a slot is out of range");
-    if (slots) centroids->set_slots(std::vector<std::uint32_t>(slots->data(), slots->data() + d));
+    require(!packed_columns || Size(packed_columns->shape(0)) == d,
+            "there must be one slot per feature");
+    for (Size f = 0; packed_columns && f < d; ++f)
+        require(Size(packed_columns->data()[f]) < d, "a slot is out of range");
+    if (packed_columns)
+        centroids->set_packed_columns(
+            std::vector<std::uint32_t>(packed_columns->data(), packed_columns->data() + d));
     return AnyCentres{std::move(centroids)};
 }
 
 template <class R>
 AnyCentres make_centroids(const Array<const R, 2>& centres,
                           const std::optional<Array<const R, 1>>& shift, int exponent,
-                          const Slots& slots, int n_jobs, const std::string& metric, int packing) {
+                          const PackedColumns& packed_columns, int n_jobs,
+                          const std::string& metric, int packing) {
     const Size k = Size(centres.shape(0)), d = Size(centres.shape(1));
     require(k > 0, "there must be at least one centre");
     Frame<R> frame{exponent, {}, metric_of(metric), packing};
@@ -30,28 +35,29 @@ AnyCentres make_centroids(const Array<const R, 2>& centres,
         require(Size(shift->shape(0)) == d, "shift and centres differ in width");
         frame.shift.assign(shift->data(), shift->data() + d);
     }
-    return with_slots(unlocked(n_jobs,
-                               [&](const Threads& threads) {
-                                   return std::make_unique<Centres<R>>(centres.data(), k, d,
-                                                                       std::move(frame), threads);
-                               }),
-                      slots);
+    return with_packed_columns(unlocked(n_jobs,
+                                        [&](const Threads& threads) {
+                                            return std::make_unique<Centres<R>>(
+                                                centres.data(), k, d, std::move(frame), threads);
+                                        }),
+                               packed_columns);
 }
 
 AnyCentres make_sparse_centroids(const SparseCentres& centres, const nb::object& shift,
-                                 int exponent, const Slots& slots, int n_jobs,
+                                 int exponent, const PackedColumns& packed_columns, int n_jobs,
                                  const std::string& metric, int packing) {
     require(centres.k() > 0, "there must be at least one centre");
     require(shift.is_none(), "sparse centres have no shift");
     return std::visit(
         [&]<class R>(const std::vector<SparseVector<R>>& of) {
-            return with_slots(unlocked(n_jobs,
-                                       [&](const Threads& threads) {
-                                           Frame<R> frame{exponent, {}, metric_of(metric), packing};
-                                           return std::make_unique<Centres<R>>(
-                                               of, centres.d, std::move(frame), threads);
-                                       }),
-                              slots);
+            return with_packed_columns(unlocked(n_jobs,
+                                                [&](const Threads& threads) {
+                                                    Frame<R> frame{
+                                                        exponent, {}, metric_of(metric), packing};
+                                                    return std::make_unique<Centres<R>>(
+                                                        of, centres.d, std::move(frame), threads);
+                                                }),
+                                       packed_columns);
         },
         centres.of);
 }
@@ -91,7 +97,7 @@ nb::object given_norms2(AnyCentres& any) {
     return any.visit([](auto& c) -> nb::object {
         if (!c.norms_given()) return nb::none();
         std::vector<double> norms2;
-        for (Size j = 0; j < c.k(); ++j) norms2.push_back(2.0 * double(c.start()[j]));
+        for (Size j = 0; j < c.k(); ++j) norms2.push_back(2.0 * double(c.score_offset()[j]));
         return nb::make_tuple(to_numpy(norms2, {norms2.size()}), c.norm_terms());
     });
 }

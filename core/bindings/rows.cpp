@@ -70,9 +70,9 @@ std::pair<Block, bool> make_csr(const AnyVector& data, const AnyVector& indices,
     require(single || data.dtype() == nb::dtype<double>(), "rows must be float32 or float64");
     Offsets offsets;
     if (narrow)
-        offsets.narrow = static_cast<const std::int32_t*>(indptr.data());
+        offsets.offsets32 = static_cast<const std::int32_t*>(indptr.data());
     else
-        offsets.wide = static_cast<const std::int64_t*>(indptr.data());
+        offsets.offsets64 = static_cast<const std::int64_t*>(indptr.data());
     const double* w = weights_of(weights, n);
     const auto make =
         single ? (narrow_index ? &csr_rows<float, std::int32_t> : &csr_rows<float, std::int64_t>)
@@ -114,14 +114,14 @@ const std::int32_t* labels_of(const std::optional<Labels>& labels, Size n, Size 
     return labels->data();
 }
 
-int words_needed_by(const Block& block, const Bins& grid, int n_jobs) {
+int bins_needed_by(const Block& block, const Bins& grid, int n_jobs) {
     return on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
-        std::vector<int> words(static_cast<std::size_t>(threads.n_jobs), 1);
+        std::vector<int> needed(static_cast<std::size_t>(threads.n_jobs), 1);
         threads.ranges(x.n, 1024, [&](Size begin, Size end, int worker) {
-            int& most = words[std::size_t(worker)];
-            most = words_needed(x, grid, begin, end, most);
+            int& most = needed[std::size_t(worker)];
+            most = bins_needed(x, grid, begin, end, most);
         });
-        return *std::max_element(words.begin(), words.end());
+        return *std::max_element(needed.begin(), needed.end());
     });
 }
 
@@ -142,7 +142,7 @@ void lengths(const Block& block, const Array<double, 1>& out, int n_jobs) {
 
 // The kinds of rows of a block, and the first of each kind as rows of their own.
 struct Kinds {
-    std::unique_ptr<Distinct> distinct;
+    std::unique_ptr<DistinctRows> distinct;
     Block rows;
 };
 
@@ -151,7 +151,7 @@ struct Kinds {
 std::optional<Kinds> kinds_of(const Block& block, int n_jobs) {
     Kinds kinds{nullptr, block};
     kinds.distinct = on_rows(
-        block, n_jobs, [](const auto& x, const Threads& threads) -> std::unique_ptr<Distinct> {
+        block, n_jobs, [](const auto& x, const Threads& threads) -> std::unique_ptr<DistinctRows> {
             using Rows = std::decay_t<decltype(x)>;
             if constexpr (is_dense<Rows>) {
                 // Lengths are looked up by row.
@@ -173,7 +173,7 @@ std::optional<Kinds> kinds_of(const Block& block, int n_jobs) {
 }
 
 Size spread(const Kinds& kinds, const Labels& by_kind, const Labels& labels, int n_jobs) {
-    const Distinct& distinct = *kinds.distinct;
+    const DistinctRows& distinct = *kinds.distinct;
     require(by_kind.shape(0) == distinct.first.size(), "there must be one label per kind");
     require(labels.shape(0) == distinct.kind.size(), "there must be one label per row");
     return unlocked(n_jobs, [&](const Threads& threads) {
@@ -350,7 +350,7 @@ void bind_rows(nb::module_& m) {
                          "there must be one count per feature");
                  std::visit([&](const auto& x) { count_features(x, counts.data()); }, b.rows);
              })
-        .def("words_needed", &words_needed_by, nb::arg("grid"), nb::arg("n_jobs"))
+        .def("words_needed", &bins_needed_by, nb::arg("grid"), nb::arg("n_jobs"))
         .def("scatter", &scatter_of<Array<const float, 2>>, nb::arg("centres"),
              nb::arg("labels").none(), nb::arg("exponent"), nb::arg("n_jobs"))
         .def("scatter", &scatter_of<Array<const double, 2>>, nb::arg("centres"),

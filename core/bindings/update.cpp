@@ -49,25 +49,25 @@ void move_row(Sums& sums, const Block& block, Size i, Size cluster, bool add) {
 // features, the features, words x features, and per cluster words of weight and members. Dense
 // sums have all features, which are not listed, and clusters x words x d.
 nb::object export_sums(const Sums& sums) {
-    const Size words = sums.grid().words(), weight_words = sums.weight_grid().words();
+    const Size bins = sums.grid().bins(), weight_bins = sums.weight_grid().bins();
     std::vector<std::int64_t> ids, offsets{0}, members;
     std::vector<std::int32_t> features;
     std::vector<double> values, weights;
-    const std::vector<double> all = sums.sparse() ? std::vector<double>() : sums.words();
+    const std::vector<double> all = sums.sparse() ? std::vector<double>() : sums.bins();
     for (Size j = 0; j < sums.k(); ++j) {
-        const double* weight = sums.weight_words().data() + j * weight_words;
-        const double* own = all.data() + j * words * sums.d();
+        const double* weight = sums.weight_bins().data() + j * weight_bins;
+        const double* own = all.data() + j * bins * sums.d();
         const auto any = [](const double* from, Size count) {
             return std::any_of(from, from + count, [](double word) { return word != 0; });
         };
         const Size held =
-            sums.sparse() ? sums.sparse_sum(j).size() : Size(any(own, words * sums.d()));
-        if (!held && !any(weight, weight_words) && !sums.members()[std::size_t(j)]) continue;
+            sums.sparse() ? sums.sparse_sum(j).size() : Size(any(own, bins * sums.d()));
+        if (!held && !any(weight, weight_bins) && !sums.members()[std::size_t(j)]) continue;
         ids.push_back(j);
         members.push_back(sums.members()[std::size_t(j)]);
-        weights.insert(weights.end(), weight, weight + weight_words);
+        weights.insert(weights.end(), weight, weight + weight_bins);
         if (!sums.sparse()) {
-            values.insert(values.end(), own, own + words * sums.d());
+            values.insert(values.end(), own, own + bins * sums.d());
             continue;
         }
         for (const std::uint32_t f : sums.sparse_sum(j).features())
@@ -75,16 +75,16 @@ nb::object export_sums(const Sums& sums) {
         offsets.push_back(std::int64_t(features.size()));
     }
     const std::size_t count = ids.size();
-    for (Size w = 0; sums.sparse() && w < words; ++w)
+    for (Size w = 0; sums.sparse() && w < bins; ++w)
         for (const std::int64_t j : ids) {
             const SparseSum& sum = sums.sparse_sum(j);
             values.insert(values.end(), sum.plane(int(w)), sum.plane(int(w)) + sum.size());
         }
-    std::vector<std::size_t> shape{std::size_t(words), features.size()};
-    if (!sums.sparse()) shape = {count, std::size_t(words), std::size_t(sums.d())};
+    std::vector<std::size_t> shape{std::size_t(bins), features.size()};
+    if (!sums.sparse()) shape = {count, std::size_t(bins), std::size_t(sums.d())};
     return nb::make_tuple(to_numpy(ids, {count}), to_numpy(offsets, {offsets.size()}),
                           to_numpy(features, {features.size()}), to_numpy(values, shape),
-                          to_numpy(weights, {count, std::size_t(weight_words)}),
+                          to_numpy(weights, {count, std::size_t(weight_bins)}),
                           to_numpy(members, {count}));
 }
 
@@ -96,18 +96,18 @@ using Exported = std::tuple<Integers, Integers, Array<const std::int32_t, 1>,
 // Adds what another Sums on the same grids has exported.
 void absorb(Sums& sums, const Exported& exported) {
     const auto& [ids, offsets, features, values, weights, members] = exported;
-    const Size count = Size(ids.shape(0)), words = sums.grid().words(),
+    const Size count = Size(ids.shape(0)), bins = sums.grid().bins(),
                total = Size(features.shape(0)), held = sums.sparse() ? total : count * sums.d();
     require(Size(members.shape(0)) == count && Size(weights.shape(0)) == count &&
-                Size(weights.shape(1)) == sums.weight_grid().words() &&
-                Size(values.size()) == held * words &&
+                Size(weights.shape(1)) == sums.weight_grid().bins() &&
+                Size(values.size()) == held * bins &&
                 (!sums.sparse() || (Size(offsets.shape(0)) == count + 1 && offsets.data()[0] == 0 &&
                                     offsets.data()[count] == total)),
             "exported sums must be of the same grids");
     const FloatEnvironment arithmetic;
     for (Size c = 0; c < count; ++c) {
         require(ids.data()[c] >= 0 && ids.data()[c] < sums.k(), "there is no such cluster");
-        SparseSum sum{int(words)};
+        SparseSum sum{int(bins)};
         const Size begin = sums.sparse() ? offsets.data()[c] : 0,
                    end = sums.sparse() ? offsets.data()[c + 1] : 0;
         require(begin <= end && end <= total, "offsets must not decrease");
@@ -116,8 +116,8 @@ void absorb(Sums& sums, const Exported& exported) {
                     "features must ascend");
             sum.push(features.data()[t], values.data() + t, total);
         }
-        sums.absorb(ids.data()[c], sum, values.data() + (sums.sparse() ? 0 : c * words * sums.d()),
-                    weights.data() + c * sums.weight_grid().words(), members.data()[c]);
+        sums.absorb(ids.data()[c], sum, values.data() + (sums.sparse() ? 0 : c * bins * sums.d()),
+                    weights.data() + c * sums.weight_grid().bins(), members.data()[c]);
     }
 }
 
@@ -240,20 +240,19 @@ void bind_update(nb::module_& m) {
                 new (self) Bins(make_grid(bounds, n));
             },
             nb::call_guard<FloatEnvironment>())
-        .def_prop_rw("words", &Bins::words, &Bins::set_words, nb::call_guard<FloatEnvironment>())
+        .def_prop_rw("words", &Bins::bins, &Bins::set_bins, nb::call_guard<FloatEnvironment>())
         .def_prop_ro("exponent", &Bins::exponent)
         .def("__getstate__",
              [](const Bins& grid) {
-                 return BinsState{grid.bounds(), grid.count_bits(), grid.words()};
+                 return BinsState{grid.bounds(), grid.count_bits(), grid.bins()};
              })
         .def(
             "__setstate__",
             [](Bins& grid, const BinsState& state) {
-                const auto& [bounds, bits, words] = state;
-                require(!bounds.empty() && words >= 1 && bits >= 0 && bits <= 62,
-                        "this is no grid");
+                const auto& [bounds, bits, bins] = state;
+                require(!bounds.empty() && bins >= 1 && bits >= 0 && bits <= 62, "this is no grid");
                 new (&grid) Bins(bounds, Size(1) << bits);
-                grid.set_words(words);
+                grid.set_bins(bins);
             },
             nb::call_guard<FloatEnvironment>());
 
@@ -289,8 +288,8 @@ void bind_update(nb::module_& m) {
                          return to_numpy(weights, {weights.size()});
                      })
         .def_prop_ro("words", [](const Sums& s) {
-            return to_numpy(
-                s.words(), {std::size_t(s.k()), std::size_t(s.grid().words()), std::size_t(s.d())});
+            return to_numpy(s.bins(),
+                            {std::size_t(s.k()), std::size_t(s.grid().bins()), std::size_t(s.d())});
         });
 
     m.def("move_to_medians", &move_to_medians<float>);

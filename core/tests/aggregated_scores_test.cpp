@@ -63,7 +63,7 @@ void check_scores(double scale, bool sparse, int n_jobs) {
     for (std::size_t t = 0; t < row.size(); ++t) {
         const auto entries = rows.row(row[t]);
         const Size j = centre[t];
-        long double exact = static_cast<long double>(centroids.start()[j]);
+        long double exact = static_cast<long double>(centroids.score_offset()[j]);
         for (Size f = 0; f < d; ++f)
             exact -=
                 static_cast<long double>(x(row[t], f)) * static_cast<long double>(centres(j, f));

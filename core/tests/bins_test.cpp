@@ -26,14 +26,14 @@ int words_by_hand(double value, double bound, Size n) {
     if (value == 0) return 1;
     const int count = std::max(3, ceil_log2(n));
     int unit = std::ilogb(bound) + 1 + count - 53;
-    int words = 1;
-    for (; lowest_bit(value) < unit; ++words) unit += count - 54;
-    return words;
+    int bins = 1;
+    for (; lowest_bit(value) < unit; ++bins) unit += count - 54;
+    return bins;
 }
 
 std::vector<double> split(const Bins& grid, double value, std::size_t column) {
     std::vector<double> parts;
-    for (int w = 0; w + 1 < grid.words(); ++w) {
+    for (int w = 0; w + 1 < grid.bins(); ++w) {
         const double magic = grid.magic_row(w)[column];
         parts.push_back((value + magic) - magic);
         value -= parts.back();
@@ -69,7 +69,7 @@ TEST(words_add_up_to_the_value_and_never_overflow_their_53_bits) {
             if (repeat % 2) bounds = {std::max({bounds[0], bounds[1], bounds[2]})};
             Bins grid(bounds, n);
             CHECK_EQ(grid.per_column(), repeat % 2 == 0);
-            grid.set_words(words_needed(x.rows(), grid, 0, x.n));
+            grid.set_bins(bins_needed(x.rows(), grid, 0, x.n));
             for (Size i = 0; i < x.n; ++i) {
                 for (Size f = 0; f < 3; ++f) {
                     const std::size_t column = grid.per_column() ? std::size_t(f) : 0;
@@ -102,7 +102,7 @@ TEST(as_few_words_as_possible) {
         Matrix<double> x(1, 1);
         x(0, 0) = value;
         const Bins grid({bound}, rows_counted);
-        CHECK_EQ(words_needed(x.rows(), grid, 0, 1), words_by_hand(value, bound, rows_counted));
+        CHECK_EQ(bins_needed(x.rows(), grid, 0, 1), words_by_hand(value, bound, rows_counted));
     }
 }
 
@@ -112,26 +112,26 @@ TEST(the_neediest_row_decides) {
     x(1, 1) = 0x1p-100;
     x(2, 0) = -0.5;
     const Bins shared({1.0}, 8), own({1.0, 0x1p-100}, 8);
-    CHECK_EQ(words_needed(x.rows(), shared, 0, 3), words_by_hand(0x1p-100, 1, 8));
-    CHECK(words_needed(x.rows(), shared, 0, 3) > 1);
+    CHECK_EQ(bins_needed(x.rows(), shared, 0, 3), words_by_hand(0x1p-100, 1, 8));
+    CHECK(bins_needed(x.rows(), shared, 0, 3) > 1);
     // A column of its own bound needs one word, and so does the same matrix without that row.
-    CHECK_EQ(words_needed(x.rows(), own, 0, 3), 1);
-    CHECK_EQ(words_needed(x.rows(), shared, 0, 1), 1);
-    CHECK_EQ(words_needed(x.rows(), shared, 2, 3), 1);
-    CHECK_EQ(words_needed(x.rows(), shared, 0, 0), 1);
-    CHECK_EQ(words_needed(x.rows(), shared, 0, 1, 4), 4);
+    CHECK_EQ(bins_needed(x.rows(), own, 0, 3), 1);
+    CHECK_EQ(bins_needed(x.rows(), shared, 0, 1), 1);
+    CHECK_EQ(bins_needed(x.rows(), shared, 2, 3), 1);
+    CHECK_EQ(bins_needed(x.rows(), shared, 0, 0), 1);
+    CHECK_EQ(bins_needed(x.rows(), shared, 0, 1, 4), 4);
     const Csr<double, std::int32_t> sparse(x);
-    CHECK_EQ(words_needed(sparse.rows(), shared, 0, 3), words_by_hand(0x1p-100, 1, 8));
+    CHECK_EQ(bins_needed(sparse.rows(), shared, 0, 3), words_by_hand(0x1p-100, 1, 8));
 }
 
 TEST(float_data_of_one_scale_needs_one_word) {
     Random random(3);
     const Matrix<float> x(1000, 4, [&] { return random.uniform(0.01, 1); });
-    CHECK_EQ(words_needed(x.rows(), Bins({1.0}, 100'000), 0, x.n), 1);
+    CHECK_EQ(bins_needed(x.rows(), Bins({1.0}, 100'000), 0, x.n), 1);
     // Weights fill the mantissa, so more words are needed.
     std::vector<double> weights(1000);
     for (double& w : weights) w = random.uniform(0.5, 1);
-    CHECK_EQ(words_needed(x.rows(weights.data()), Bins({1.0}, 100'000), 0, x.n), 2);
+    CHECK_EQ(bins_needed(x.rows(weights.data()), Bins({1.0}, 100'000), 0, x.n), 2);
 }
 
 TEST(extreme_values_need_finitely_many_words) {
@@ -141,8 +141,8 @@ TEST(extreme_values_need_finitely_many_words) {
     x(2, 0) = 0x1p-1074;
     x(3, 0) = -0x1.0000000000001p300;
     Bins grid({0x1.8p300}, 8);
-    grid.set_words(words_needed(x.rows(), grid, 0, 4));
-    CHECK(grid.words() <= 66);
+    grid.set_bins(bins_needed(x.rows(), grid, 0, 4));
+    CHECK(grid.bins() <= 66);
     for (Size i = 0; i < 4; ++i) {
         ExactSum total;
         for (const double part : split(grid, x(i, 0), 0)) {
@@ -156,8 +156,8 @@ TEST(extreme_values_need_finitely_many_words) {
 TEST(columns_of_zeros_do_no_harm) {
     const Matrix<double> x(5, 2);
     Bins grid({0.0, 0.0}, 5);
-    CHECK_EQ(words_needed(x.rows(), grid, 0, 5), 1);
-    grid.set_words(3);
+    CHECK_EQ(bins_needed(x.rows(), grid, 0, 5), 1);
+    grid.set_bins(3);
     for (const double part : split(grid, 0.0, 1)) CHECK_EQ(part, 0.0);
 }
 
@@ -166,8 +166,8 @@ TEST(contributions_are_weighted_once_and_scaled_exactly) {
     const Matrix<double> x(1, 1);
     for (int repeat = 0; repeat < 1000; ++repeat) {
         const double value = random.normal(), weight = random.unit();
-        CHECK(same_bits(contribution(x.rows().pull(0), value, 0x1p-600), value * 0x1p-600));
-        CHECK(same_bits(contribution(x.rows(&weight).pull(0), value, 0x1p20),
+        CHECK(same_bits(contribution(x.rows().factor(0), value, 0x1p-600), value * 0x1p-600));
+        CHECK(same_bits(contribution(x.rows(&weight).factor(0), value, 0x1p20),
                         (weight * value) * 0x1p20));
     }
 }
@@ -181,7 +181,7 @@ TEST(sums_near_the_end_of_the_range_are_scaled_down) {
         Bins grid({std::numeric_limits<double>::max()}, n);
         CHECK(grid.exponent() < 0);
         CHECK_EQ(grid.scale(), std::ldexp(1.0, grid.exponent()));
-        grid.set_words(words_needed(x.rows(), grid, 0, 50));
+        grid.set_bins(bins_needed(x.rows(), grid, 0, 50));
         for (const double value : x.values) {
             ExactSum total;
             for (const double part : split(grid, value * grid.scale(), 0)) {

@@ -22,7 +22,7 @@ void check_layout(const Centres<R>& centroids, const std::vector<R>& wanted, boo
                   int n_jobs) {
     const Size k = centroids.k(), d = centroids.d();
     const Panels<R> panels = centroids.panels(dense, Threads{n_jobs});
-    const std::uint32_t* slots = panels.slots;
+    const std::uint32_t* packed_columns = panels.packed_columns;
     CHECK_EQ(panels.k, k);
     CHECK_EQ(panels.d, d);
     Size next = 0;
@@ -33,10 +33,10 @@ void check_layout(const Centres<R>& centroids, const std::vector<R>& wanted, boo
         next += panel.width();
         for (Size lane = 0; lane < panel.width(); ++lane) {
             const Size j = panel.first + lane;
-            CHECK(j < k || panels.start[j] == std::numeric_limits<R>::infinity());
+            CHECK(j < k || panels.score_offset[j] == std::numeric_limits<R>::infinity());
             for (Size f = 0; f < d; ++f) {
-                const Size slot = slots ? Size(slots[f]) : f;
-                const R got = panels.values[panel.first * d + slot * panel.width() + lane];
+                const Size packed_column = packed_columns ? Size(packed_columns[f]) : f;
+                const R got = panels.values[panel.first * d + packed_column * panel.width() + lane];
                 // Padding must be a number: 0 times infinity would not be.
                 CHECK(same_bits(got, j < k ? -wanted[std::size_t(j * d + f)] : R(0)));
             }
@@ -78,7 +78,7 @@ void check_start(Size k, Size d) {
             }
             const double wanted = std::ldexp(double(norm2), -60);
             CHECK(same_bits(centroids.norm2(j), wanted));
-            CHECK(same_bits(centroids.start()[j], R(0.5 * wanted)));
+            CHECK(same_bits(centroids.score_offset()[j], R(0.5 * wanted)));
         }
         CHECK_EQ(centroids.norm_terms(), 1);
     }
@@ -184,7 +184,7 @@ TEST(a_shift_is_subtracted_and_rounded) {
             CHECK(same_bits(centroids.derived(j, f), wanted.back()));
             CHECK(same_bits(centroids.master(j)[f], centres(j, f)));
         }
-        CHECK(same_bits(centroids.start()[j], float(0.5 * norm2.value())));
+        CHECK(same_bits(centroids.score_offset()[j], float(0.5 * norm2.value())));
     }
     check_layouts(centroids, wanted);
 }
@@ -202,7 +202,7 @@ TEST(an_exponent_scales_without_rounding) {
         for (double& v : wanted) v = std::ldexp(v, exponent);
         const Centres<double> scaled(centres.values.data(), k, d, {exponent, {}}, Threads{});
         const Centres<double> plain(near_one.values.data(), k, d, {}, Threads{});
-        CHECK(same_bits(copy(scaled.start(), k), copy(plain.start(), k)));
+        CHECK(same_bits(copy(scaled.score_offset(), k), copy(plain.score_offset(), k)));
         for (Size j = 0; j < k; ++j) CHECK(same_bits(scaled.norm2(j), plain.norm2(j)));
         // The row is not scaled, so the centre is twice: x . c 4^e is the product of both scaled.
         check_layouts(scaled, wanted);
@@ -240,9 +240,9 @@ TEST(features_can_be_renumbered) {
     const Matrix<float> centres(k, d, [&] { return random.normal(); });
     Centres<float> centroids(centres.values.data(), k, d, {}, Threads{});
     check_layouts(centroids, centres.values);
-    std::vector<std::uint32_t> slots(d);
-    for (Size f = 0; f < d; ++f) slots[std::size_t(f)] = std::uint32_t(f * 7 % d);
-    centroids.set_slots(slots);
+    std::vector<std::uint32_t> packed_columns(d);
+    for (Size f = 0; f < d; ++f) packed_columns[std::size_t(f)] = std::uint32_t(f * 7 % d);
+    centroids.set_packed_columns(packed_columns);
     check_layouts(centroids, centres.values);
 }
 
@@ -284,7 +284,7 @@ TEST(moving_renews_everything_that_is_derived) {
     moved.move(b.values.data(), Threads{});
     check_layouts(moved, b.values);
     CHECK_EQ(moved.norm_terms(), 1);
-    CHECK(same_bits(copy(moved.start(), k), copy(fresh.start(), k)));
+    CHECK(same_bits(copy(moved.score_offset(), k), copy(fresh.score_offset(), k)));
     for (Size j = 0; j < k; ++j) CHECK(same_bits(moved.norm2(j), fresh.norm2(j)));
 }
 
@@ -295,13 +295,14 @@ TEST(norms_can_be_replaced) {
     centroids.set_norms(norms.data(), 5);
     CHECK_EQ(centroids.norm_terms(), 5);
     for (Size j = 0; j < 3; ++j) {
-        CHECK(same_bits(centroids.start()[j], float(0.5 * norms[std::size_t(j)])));
-        CHECK(same_bits(centroids.panels(true, Threads{}).start[j], centroids.start()[j]));
+        CHECK(same_bits(centroids.score_offset()[j], float(0.5 * norms[std::size_t(j)])));
+        CHECK(same_bits(centroids.panels(true, Threads{}).score_offset[j],
+                        centroids.score_offset()[j]));
         CHECK_EQ(centroids.norm2(j), 2.0);  // bounds go by the true one
     }
-    CHECK_EQ(centroids.start()[3], std::numeric_limits<float>::infinity());
+    CHECK_EQ(centroids.score_offset()[3], std::numeric_limits<float>::infinity());
     // They last until the next move, also for centres that stay where they are.
     centroids.move(centres.values.data(), Threads{});
     CHECK_EQ(centroids.norm_terms(), 1);
-    for (Size j = 0; j < 3; ++j) CHECK_EQ(centroids.start()[j], 1.0F);
+    for (Size j = 0; j < 3; ++j) CHECK_EQ(centroids.score_offset()[j], 1.0F);
 }

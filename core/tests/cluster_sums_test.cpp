@@ -29,7 +29,7 @@ Bins grid_for(const Rows& x) {
         }
     }
     Bins grid(bounds, x.n);
-    grid.set_words(words_needed(x, grid, 0, x.n));
+    grid.set_bins(bins_needed(x, grid, 0, x.n));
     return grid;
 }
 
@@ -37,7 +37,7 @@ Bins weight_grid_for(const double* weights, Size n) {
     if (!weights) return Bins({1.0}, n);
     Bins grid({*std::max_element(weights, weights + n)}, n);
     const DenseRows<double> column{weights, n, 1, 1, 1, nullptr};
-    grid.set_words(words_needed(column, grid, 0, n));
+    grid.set_bins(bins_needed(column, grid, 0, n));
     return grid;
 }
 
@@ -53,7 +53,7 @@ Labels random_labels(Random& random, Size n, Size k) {
 }
 
 bool equal(const Sums& a, const Sums& b) {
-    return same_bits(a.words(), b.words()) && same_bits(a.weight_words(), b.weight_words()) &&
+    return same_bits(a.bins(), b.bins()) && same_bits(a.weight_bins(), b.weight_bins()) &&
            a.members() == b.members();
 }
 
@@ -99,7 +99,7 @@ void check_sparse(const Rows& x, Size k, const std::vector<Labels>& labellings,
         }
         Sums twice = running;
         twice.add(running);
-        const std::vector<double> once = running.words(), both = twice.words();
+        const std::vector<double> once = running.bins(), both = twice.bins();
         for (std::size_t t = 0; t < once.size(); ++t) CHECK(both[t] == 2 * once[t]);
         running.reset();
         for (Size j = 0; j < k; ++j) CHECK(running.sparse_sum(j).size() == 0);
@@ -182,7 +182,7 @@ void check_means(bool weighted, bool wide) {
     Sums sums = one_by_one(rows, k, labels);
     Matrix<R> centres(k, d);
     sums.average(centres.values.data());
-    CHECK(!wide || sums.grid().words() >= (sizeof(R) == 4 && !weighted ? 2 : 3));
+    CHECK(!wide || sums.grid().bins() >= (sizeof(R) == 4 && !weighted ? 2 : 3));
     for (Size j = wide; j < k; ++j) {
         Int128 weight = 0;
         for (Size i = 0; i < n; ++i) {
@@ -242,7 +242,7 @@ TEST(removing_rows_restores_the_sums_exactly) {
     const auto rows = x.rows(weights.data());
     const Labels labels = random_labels(random, n, k);
     const Sums wanted = one_by_one(rows, k, labels);
-    CHECK(wanted.grid().words() > 2);
+    CHECK(wanted.grid().bins() > 2);
     Sums sums = one_by_one(rows, k, labels);
     Labels now = labels;
     for (int step = 0; step < 20000; ++step) {
@@ -263,8 +263,8 @@ TEST(removing_rows_restores_the_sums_exactly) {
     }
     CHECK(equal(sums, wanted));
     for (Size i = 0; i < n; ++i) sums.move(rows, i, labels[std::size_t(i)], -1.0);
-    for (const double word : sums.words()) CHECK_EQ(word, 0.0);
-    for (const double word : sums.weight_words()) CHECK_EQ(word, 0.0);
+    for (const double word : sums.bins()) CHECK_EQ(word, 0.0);
+    for (const double word : sums.weight_bins()) CHECK_EQ(word, 0.0);
     CHECK(sums.members() == std::vector<Size>(std::size_t(k), 0));
 }
 
@@ -417,8 +417,8 @@ TEST(few_features_join_and_leave_a_long_sum) {
     std::vector<std::uint32_t> features{3};
     std::vector<double> high{5}, low{6};
     for (Size f = 10; f < 210; ++f) {
-        const double words[] = {double(f), 0.5};
-        all.push(f, words, 1);
+        const double bins[] = {double(f), 0.5};
+        all.push(f, bins, 1);
         if (f == 50) continue;
         features.push_back(std::uint32_t(f));
         high.push_back(f == 100 ? 107.0 : double(f));
@@ -428,9 +428,9 @@ TEST(few_features_join_and_leave_a_long_sum) {
     high.push_back(0);
     low.push_back(9);
     // New before all others, cancelled, present already, and new after all others.
-    const double words[][2] = {{5, 6}, {-50, -0.5}, {7, 8}, {0, 9}};
+    const double bins[][2] = {{5, 6}, {-50, -0.5}, {7, 8}, {0, 9}};
     const Size places[] = {3, 50, 100, 500};
-    for (int t = 0; t < 4; ++t) few.push(places[t], words[t], 1);
+    for (int t = 0; t < 4; ++t) few.push(places[t], bins[t], 1);
     all.add(few);
     CHECK(all.features() == features);
     for (Size t = 0; t < all.size(); ++t) {
@@ -443,18 +443,18 @@ TEST(lists_and_accumulators_add_the_same_sums) {
     Random random(72);
     constexpr Size d = 700;
     for (int trial = 0; trial < 300; ++trial) {
-        const int words = 1 + trial % 3;
+        const int bins = 1 + trial % 3;
         // Dense, d x words. Small integers, so that many sums cancel in some or all words.
         const auto draw = [&](double share) {
-            std::vector<double> out(std::size_t(d * words));
+            std::vector<double> out(std::size_t(d * bins));
             for (Size f = 0; f < d; ++f)
-                for (int w = 0; w < words && random.unit() < share; ++w)
-                    out[std::size_t(f * words + w)] = double(random.below(5)) - 2;
+                for (int w = 0; w < bins && random.unit() < share; ++w)
+                    out[std::size_t(f * bins + w)] = double(random.below(5)) - 2;
             return out;
         };
         const auto listed = [&](const std::vector<double>& dense) {
-            SparseSum out(words);
-            for (Size f = 0; f < d; ++f) out.push(f, dense.data() + f * words, 1);
+            SparseSum out(bins);
+            for (Size f = 0; f < d; ++f) out.push(f, dense.data() + f * bins, 1);
             return out;
         };
         std::vector<double> sum = draw(trial % 7 ? random.unit() : 0.0);
@@ -463,25 +463,25 @@ TEST(lists_and_accumulators_add_the_same_sums) {
             if (random.unit() < 0.5) v = 0 - sum[std::size_t(&v - more.data())];
         if (trial % 2)  // few
             for (Size f = 0; f < d; ++f)
-                if (f % 40) std::fill_n(more.data() + f * words, words, 0.0);
+                if (f % 40) std::fill_n(more.data() + f * bins, bins, 0.0);
         SparseSum by_list = listed(sum), by_accumulator = listed(sum);
         by_list.add(listed(more));
         // The second size is too large for the cached path.
-        SparseAccumulator accumulator(trial % 5 ? d : Size(200000), words);
+        SparseAccumulator accumulator(trial % 5 ? d : Size(200000), bins);
         CHECK_EQ(accumulator.fits_caches(), trial % 5 != 0);
         Size most = 0;
         for (int again = 0; again < 2; ++again) {  // the accumulator is clear after use
             most = 0;
             for (Size f = 0; f < d; ++f) {
-                if (std::all_of(more.data() + f * words, more.data() + (f + 1) * words,
+                if (std::all_of(more.data() + f * bins, more.data() + (f + 1) * bins,
                                 [](double v) { return v == 0; }))
                     continue;
                 ++most;
-                for (int w = 0; w < words; ++w)
-                    accumulator.at(f)[w] += more[std::size_t(f * words + w)];
+                for (int w = 0; w < bins; ++w)
+                    accumulator.at(f)[w] += more[std::size_t(f * bins + w)];
             }
             if (again == 0) {
-                SparseSum taken(words);
+                SparseSum taken(bins);
                 taken.take(accumulator);
                 CHECK(taken.features() == listed(more).features());
             }
@@ -491,7 +491,7 @@ TEST(lists_and_accumulators_add_the_same_sums) {
         const SparseSum wanted = listed(sum);
         for (const SparseSum* got : {&by_list, &by_accumulator}) {
             CHECK(got->features() == wanted.features());
-            for (int w = 0; w < words; ++w)
+            for (int w = 0; w < bins; ++w)
                 CHECK(same_bits(
                     std::vector<double>(got->plane(w), got->plane(w) + got->size()),
                     std::vector<double>(wanted.plane(w), wanted.plane(w) + wanted.size())));

@@ -42,7 +42,7 @@ Matrix<R> rows_of(Random& random, bool signs, double scale) {
 // The score with stored numbers, exact but for a few bits of long double.
 template <class R>
 long double exact_score(const Centres<R>& centroids, const Matrix<R>& x, Size i, Size j) {
-    long double score = static_cast<long double>(centroids.start()[j]);
+    long double score = static_cast<long double>(centroids.score_offset()[j]);
     for (Size f = 0; f < d; ++f)
         score +=
             static_cast<long double>(x(i, f)) * static_cast<long double>(Layout<R>::packed(
@@ -60,15 +60,15 @@ void check_reach(bool signs, int exponent) {
     Matrix<R> centres = sparse_matrix<R>(k, random, signs, scale);
     Centres<R> then(centres.values.data(), k, d, frame, threads);
     Centres<R> now(centres.values.data(), k, d, frame, threads);
-    std::vector<std::uint32_t> slots(static_cast<std::size_t>(d));
-    std::iota(slots.rbegin(), slots.rend(), 0u);
-    now.set_slots(slots);
+    std::vector<std::uint32_t> packed_columns(static_cast<std::size_t>(d));
+    std::iota(packed_columns.rbegin(), packed_columns.rend(), 0u);
+    now.set_packed_columns(packed_columns);
     const auto shifts = [&]() -> const GroupedDeltaBounds<R>& {
         return *now.template laid_out<GroupedDeltaBounds<R>>(false, threads);
     };
     CHECK(!shifts().sifts());  // nothing is known of before
     // Passes over calm rows, of which so few are left over that fewer centres are wild next time.
-    const auto pass = [&] { shifts().tell({1000, 40000, 10, 60}); };
+    const auto pass = [&] { shifts().record({1000, 40000, 10, 60}); };
     pass();
     for (Size j = 0; j < far + near; ++j)
         for (Size f = 0; f < d; ++f)
@@ -156,7 +156,7 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
     };
     CHECK(shifts().in_groups());
     CHECK(!shifts().sifts());
-    shifts().tell({1000, 40000, 1000, 1000});
+    shifts().record({1000, 40000, 1000, 1000});
     move(0, 0.5);
     CHECK(!shifts().sifts());  // most labels changed
     const QuantizedCentres<R>& all = shifts().all();
@@ -187,7 +187,7 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
     }
     double closest = 1e9;  // of bounds to what they bound, beside how far they went
     for (const Size from : {Size(0), centres_in_all / 2, centres_in_all - 1}) {
-        shifts().tell({1000, 40000, 10, 60});
+        shifts().record({1000, 40000, 10, 60});
         std::vector<double> before;
         for (Size i = 0; i < n; ++i) before.push_back(score(i, own[std::size_t(i)]));
         const std::vector<RowBounds> last = bounds;
@@ -246,7 +246,7 @@ void check_wide_table(const Threads& threads) {
     const auto shifts = [&]() -> const GroupedDeltaBounds<R>& {
         return *centroids.template laid_out<GroupedDeltaBounds<R>>(false, threads);
     };
-    shifts().tell({1000, 40000, 10, 60});
+    shifts().record({1000, 40000, 10, 60});
     centroids.move(now, threads);
     CHECK(shifts().sifts() && shifts().in_groups());
     const QuantizedCentres<R>& all = shifts().all();
@@ -298,7 +298,7 @@ TEST(groups_are_of_use_while_few_labels_change_and_few_rows_are_left) {
         const auto seen = [&]() -> const GroupedDeltaBounds<double>& {
             return *now.laid_out<GroupedDeltaBounds<double>>(false, threads);
         };
-        seen().tell({1000, 40000, changed, left});
+        seen().record({1000, 40000, changed, left});
         for (Size j = 0; j < few; ++j) centres(j, j) += 1e-3;
         now.move(centres.values.data(), threads);
         return seen().sifts();
@@ -322,7 +322,7 @@ TEST(both_layouts_keep_within_the_room) {
         Matrix<double> centres = sparse_matrix<double>(k, random, false, 1.0);
         Centres<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
         now.set_room(d * (QuantizedCentres<double>::bytes(k) + more));
-        now.laid_out<GroupedDeltaBounds<double>>(false, threads)->tell({1000, 40000, 10, 60});
+        now.laid_out<GroupedDeltaBounds<double>>(false, threads)->record({1000, 40000, 10, 60});
         for (Size j = 0; j < far + near; ++j) centres(j, 0) += 0.5;
         now.move(centres.values.data(), threads);
         const auto shifts = now.laid_out<GroupedDeltaBounds<double>>(false, threads);
@@ -340,7 +340,7 @@ TEST(a_table_alone_is_made_where_it_pays) {
         const auto seen = [&]() -> const DeltaBounds<double>& {
             return *now.laid_out<DeltaBounds<double>>(false, threads);
         };
-        seen().tell({1000, nonzeros, changed, left});
+        seen().record({1000, nonzeros, changed, left});
         for (Size j = 0; j < near; ++j) centres(j, j) += 1e-3;
         now.move(centres.values.data(), threads);
         return seen();
@@ -379,7 +379,7 @@ TEST(a_table_is_not_longer_than_what_looks_at_it) {
         for (Size j = 0; j < k; ++j) centres[std::size_t(j)].push(j, 1.0);
         Centres<double> now(centres, columns, Frame<double>{}, threads);
         for (int pass = 0; pass < 2; ++pass) {
-            now.laid_out<DeltaBounds<double>>(false, threads)->tell({1000, 500, 10, 10});
+            now.laid_out<DeltaBounds<double>>(false, threads)->record({1000, 500, 10, 10});
             centres[0].value[0] += 0.5;
             now.move(centres, threads);
         }

@@ -64,11 +64,11 @@ void check_labels(bool signs, double scale, bool with_ids) {
     const auto rows = csr.rows();
     RowSlacks<double> slacks;
     Work<CsrRows<double, I>> work(rows, centroids, nullptr, slacks);
-    CHECK(work.pack_narrow(threads));
+    CHECK(work.pack_float32(threads));
     std::vector<Size> ids;
     for (Size i = 0; i < n; ++i) ids.push_back(n - 1 - i);
     Scan<CsrRows<double, I>> scan;
-    const Size open = scan.from_narrow(work, 0, with_ids ? ids.data() : nullptr, n);
+    const Size open = scan.nearest_by_float32(work, 0, with_ids ? ids.data() : nullptr, n);
     CHECK(open >= ties && open < n / 8);
     CanonicalScore<double> canonical;
     double widest = 0;
@@ -78,7 +78,7 @@ void check_labels(bool signs, double scale, bool with_ids) {
         std::vector<double> wanted, exact;
         for (Size j = 0; j < k; ++j) {
             wanted.push_back(canonical(centroids, rows.row(i), j));
-            long double score = static_cast<long double>(centroids.start()[j]);
+            long double score = static_cast<long double>(centroids.score_offset()[j]);
             for (Size f = 0; f < d; ++f)
                 score -=
                     static_cast<long double>(x(i, f)) * static_cast<long double>(centres(j, f));
@@ -110,7 +110,7 @@ bool is_taken(double scale, bool sparse, Metric metric, int exponent) {
     const auto rows = csr.rows();
     RowSlacks<R> slacks;
     Work<CsrRows<R, std::int32_t>> work(rows, centroids, nullptr, slacks);
-    return work.pack_narrow(threads);
+    return work.pack_float32(threads);
 }
 
 }  // namespace

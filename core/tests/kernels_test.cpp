@@ -31,19 +31,19 @@ struct Answer {
 // The chain over entries (feature, value) in order; `centre` has minus the centre's values.
 template <class R, class I>
 R canonical_score(const std::vector<I>& index, const std::vector<R>& value, const R* centre,
-                  R start) {
+                  R score_offset) {
     const auto chain = [&](std::size_t begin, std::size_t end) {
         R sum = 0;
         for (std::size_t t = begin; t < end; ++t) sum = std::fma(value[t], centre[index[t]], sum);
         return sum;
     };
     const std::size_t terms = value.size();
-    if (sizeof(R) == 8 || terms <= 4096) return chain(0, terms) + start;
+    if (sizeof(R) == 8 || terms <= 4096) return chain(0, terms) + score_offset;
     double total = 0;
     for (std::size_t begin = 0; begin < terms; begin += 256) {
         total += double(chain(begin, std::min(terms, begin + 256)));
     }
-    return R(total) + start;
+    return R(total) + score_offset;
 }
 
 template <class R, class I>
@@ -54,7 +54,7 @@ struct Entries {
 
 template <class R, class I>
 std::vector<Answer<R>> answers(const std::vector<Entries<R, I>>& rows, const Matrix<R>& centres,
-                               const R* start) {
+                               const R* score_offset) {
     Matrix<R> minus = centres;
     for (R& v : minus.values) v = -v;
     std::vector<Answer<R>> out;
@@ -62,7 +62,7 @@ std::vector<Answer<R>> answers(const std::vector<Entries<R, I>>& rows, const Mat
         constexpr R inf = std::numeric_limits<R>::infinity();
         Answer<R> best{0, inf, inf};
         for (Size j = 0; j < centres.n; ++j) {
-            const R score = canonical_score(row.index, row.value, minus.row(j), start[j]);
+            const R score = canonical_score(row.index, row.value, minus.row(j), score_offset[j]);
             if (score < best.score) {
                 best = {std::int32_t(j), score, best.score};
             } else {
@@ -124,7 +124,7 @@ void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
         for (Size f = 0; f < x.d; ++f) rows[i].index.push_back(std::int32_t(f));
         pointers.push_back(rows[i].value.data());
     }
-    const auto wanted = answers(rows, centres, centroids.start());
+    const auto wanted = answers(rows, centres, centroids.score_offset());
     for (const Isa* table : isas()) {
         const std::string name =
             name_of("dense", table->name, sizeof(R) == 4 ? "float" : "double", x.d, centres.n);
@@ -140,7 +140,7 @@ void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
 // Thin rows, of which the kernel takes off a shift.
 template <class R>
 void check_shifted(const Matrix<R>& x, const Matrix<R>& centres, Random& random) {
-    if (x.d > thin_features<R>) return;
+    if (x.d > short_row_features<R>) return;
     const Matrix<R> shift(1, x.d, [&] { return 3 + 0.1 * random.normal(); });
     const Centres<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
     std::vector<Entries<R, std::int32_t>> moved(static_cast<std::size_t>(x.n));
@@ -152,7 +152,7 @@ void check_shifted(const Matrix<R>& x, const Matrix<R>& centres, Random& random)
         }
         pointers.push_back(x.row(i));
     }
-    const auto wanted = answers(moved, centres, centroids.start());
+    const auto wanted = answers(moved, centres, centroids.score_offset());
     for (const Isa* table : isas())
         for (const Size n : row_counts(x.n, x.d))
             check_run(name_of("shifted", table->name, "row", x.d, centres.n).c_str(), n, wanted,
@@ -166,9 +166,9 @@ void check_shifted(const Matrix<R>& x, const Matrix<R>& centres, Random& random)
 template <class R>
 void check_csr_of(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered) {
     Centres<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
-    std::vector<std::uint32_t> slots(static_cast<std::size_t>(x.d));
-    for (Size f = 0; f < x.d; ++f) slots[f] = std::uint32_t(renumbered ? x.d - 1 - f : f);
-    if (renumbered) centroids.set_slots(slots);
+    std::vector<std::uint32_t> packed_columns(static_cast<std::size_t>(x.d));
+    for (Size f = 0; f < x.d; ++f) packed_columns[f] = std::uint32_t(renumbered ? x.d - 1 - f : f);
+    if (renumbered) centroids.set_packed_columns(packed_columns);
     const Panels<R> layout = centroids.panels(false, Threads{});
     std::vector<Entries<R, std::uint32_t>> rows(static_cast<std::size_t>(x.n));
     for (Size i = 0; i < x.n; ++i) {
@@ -178,10 +178,10 @@ void check_csr_of(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered)
             rows[i].value.push_back(x(i, f));
         }
     }
-    const auto wanted = answers(rows, centres, centroids.start());
+    const auto wanted = answers(rows, centres, centroids.score_offset());
     std::vector<PackedCsrRow<R>> views;
     for (Entries<R, std::uint32_t>& row : rows) {
-        for (std::uint32_t& f : row.index) f = slots[f];
+        for (std::uint32_t& f : row.index) f = packed_columns[f];
         row.index.shrink_to_fit();
         row.value.shrink_to_fit();
         views.push_back({row.index.data(), row.value.data(), Size(row.value.size())});
@@ -314,10 +314,11 @@ void check_overflow() {
                                                  centroids.panels(true, Threads{}),
                                                  {label.data(), score.data(), nullptr});
                 check();
-                PackedCsrRows<R> slots;
+                PackedCsrRows<R> packed_columns;
                 const Panels<R> panels = centroids.panels(false, Threads{});
-                table->scores<R>().nearest_csr(slots.load(csr.rows(), panels, 0, nullptr, x.n), x.n,
-                                               panels, {label.data(), score.data(), nullptr});
+                table->scores<R>().nearest_csr(
+                    packed_columns.load(csr.rows(), panels, 0, nullptr, x.n), x.n, panels,
+                    {label.data(), score.data(), nullptr});
                 check();
             }
         }
@@ -451,7 +452,7 @@ void check_listed(const Isa& table, const Vectors<R>& v, Size d) {
             if (f % 3 != 0 && f % 7 != 2) out(0, f) = 0;
         return out;
     };
-    const auto listed = [&](const auto& from) {
+    const auto sparse = [&](const auto& from) {
         auto out = from.values;
         for (Size t = 0; t < n; ++t) out[std::size_t(t)] = from(0, Size(feature[std::size_t(t)]));
         return out;
@@ -459,22 +460,22 @@ void check_listed(const Isa& table, const Vectors<R>& v, Size d) {
     const Matrix<R> x = written(v.x), c = written(v.c);
     const Matrix<double> high = written(v.high), low = written(v.low), origin(1, d);
     const SquareSum sum = table.vectors<R>().square_sum(x.row(0), nullptr, d, 0.5),
-                    own = table.vectors<R>().listed_square_sum(feature.data(), listed(v.x).data(),
+                    own = table.vectors<R>().sparse_square_sum(feature.data(), sparse(v.x).data(),
                                                                n, 0.5);
     CHECK(same_bits(sum.high, own.high) && same_bits(sum.low, own.low));
     CHECK(same_bits(table.vectors<R>().step2(x.row(0), c.row(0), nullptr, d, 4.0),
-                    table.vectors<R>().listed_step2(feature.data(), listed(v.x).data(),
-                                                    listed(v.c).data(), n, 4.0)));
+                    table.vectors<R>().sparse_step2(feature.data(), sparse(v.x).data(),
+                                                    sparse(v.c).data(), n, 4.0)));
     for (const bool two : {false, true}) {
-        const std::vector<double> lows = listed(v.low);
+        const std::vector<double> lows = sparse(v.low);
         CHECK(same_bits(
             table.vectors<R>().explained(c.row(0), high.row(0), two ? low.row(0) : nullptr,
                                          origin.row(0), d, 7.0, 2.0, 0.5),
-            table.vectors<R>().listed_explained(feature.data(), listed(v.c).data(),
-                                                listed(v.high).data(), two ? lows.data() : nullptr,
+            table.vectors<R>().sparse_explained(feature.data(), sparse(v.c).data(),
+                                                sparse(v.high).data(), two ? lows.data() : nullptr,
                                                 n, 7.0, 2.0, 0.5)));
-        const ListedUpdate way = table.vectors<R>().listed_update(
-            feature.data(), listed(v.c).data(), listed(v.x).data(), listed(v.high).data(),
+        const SparseUpdate way = table.vectors<R>().sparse_update(
+            feature.data(), sparse(v.c).data(), sparse(v.x).data(), sparse(v.high).data(),
             two ? lows.data() : nullptr, n, 7.0, 2.0, 0.5);
         const SquareSum there = table.vectors<R>().square_sum(x.row(0), nullptr, d, 2.0);
         CHECK(same_bits(way.explained, table.vectors<R>().explained(
@@ -509,15 +510,15 @@ void check_sums(const Isa& table, const Vectors<R>& v, Size d) {
             CHECK(same_bits(high[f], part) && same_bits(low[f], value - part));
         }
         const Size columns = step ? d : 1;
-        CHECK(!table.vectors<R>().fits_words(x, magic.data(), columns, 1, share, 8.0, d));
+        CHECK(!table.vectors<R>().fits_bins(x, magic.data(), columns, 1, share, 8.0, d));
         // What was cut off fits by itself.
         std::vector<R> parts(static_cast<std::size_t>(d));
         for (Size f = 0; f < d; ++f) parts[f] = R(std::ldexp(std::nearbyint(high[f] * 4), 8));
-        CHECK(table.vectors<R>().fits_words(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
+        CHECK(table.vectors<R>().fits_bins(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
         // One entry that does not is found wherever it stands.
         const Size at = d * 2 / 3;
         parts[at] = R(0x1p-40);
-        CHECK(!table.vectors<R>().fits_words(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
+        CHECK(!table.vectors<R>().fits_bins(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
     }
     std::vector<R> mean(static_cast<std::size_t>(d)), exact(static_cast<std::size_t>(d));
     table.vectors<R>().mean(v.high.row(0), v.low.row(0), 7.0, 0x1p-55, 0.5, d, mean.data());

@@ -102,14 +102,14 @@ void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
 template <class R>
 void check_csr(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered) {
     Centres<R> centroids = centroids_of(centres);
-    std::vector<std::uint32_t> slots(static_cast<std::size_t>(x.d));
-    for (Size f = 0; f < x.d; ++f) slots[f] = std::uint32_t(renumbered ? x.d - 1 - f : f);
-    if (renumbered) centroids.set_slots(slots);
+    std::vector<std::uint32_t> packed_columns(static_cast<std::size_t>(x.d));
+    for (Size f = 0; f < x.d; ++f) packed_columns[f] = std::uint32_t(renumbered ? x.d - 1 - f : f);
+    if (renumbered) centroids.set_packed_columns(packed_columns);
     const Panels<R> layout = centroids.panels(false, Threads{});
     const Wanted<R> wanted(x, centres, true);
     const Csr<R, std::int32_t> sparse(x);
     std::vector<std::uint32_t> places;
-    for (const std::int32_t f : sparse.indices) places.push_back(slots[f]);
+    for (const std::int32_t f : sparse.indices) places.push_back(packed_columns[f]);
     std::vector<PackedCsrRow<R>> rows;
     for (Size i = 0; i < x.n; ++i)
         rows.push_back({places.data() + sparse.offsets[i], sparse.data.data() + sparse.offsets[i],

@@ -23,7 +23,7 @@ struct Clusters {
         double bound = 0;
         for (const double v : x.values) bound = std::max(bound, std::fabs(v));
         Bins out({bound}, n);
-        out.set_words(words_needed(x.rows(), out, 0, n));
+        out.set_bins(bins_needed(x.rows(), out, 0, n));
         return out;
     }
     explicit Clusters(Random& random)
@@ -106,7 +106,7 @@ namespace {
 
 // Sparse sums and centres must follow dense ones of the same rows, bit for bit, over iterations.
 template <class R>
-void check_sparse(Random& random, Size n, Size d, Size k, double share, int words, bool weighted,
+void check_sparse(Random& random, Size n, Size d, Size k, double share, int bins, bool weighted,
                   int n_jobs) {
     std::vector<std::int64_t> offsets{0};
     std::vector<std::int32_t> index;
@@ -126,12 +126,12 @@ void check_sparse(Random& random, Size n, Size d, Size k, double share, int word
     CsrRows<R, std::int32_t> x;
     x.data = value.data();
     x.indices = index.data();
-    x.offsets.wide = offsets.data();
+    x.offsets.offsets64 = offsets.data();
     x.n = n;
     x.d = d;
     x.weights = weighted ? weights.data() : nullptr;
     Bins grid({4.0}, n);
-    grid.set_words(words);
+    grid.set_bins(bins);
     Sums dense(k, d, grid, Bins({2.0}, n)), sparse(k, d, grid, Bins({2.0}, n), true);
     Matrix<R> start(k, d, [&] { return random.unit() < share ? random.normal() : 0.0; });
     std::vector<SparseVector<R>> lists(static_cast<std::size_t>(k));
@@ -165,7 +165,7 @@ void check_sparse(Random& random, Size n, Size d, Size k, double share, int word
                         std::vector<double>{got.shift2, listed_update.explained()}));
         for (Size j = 0; j < k; ++j) {
             CHECK_EQ(centres.norm2(j), listed.norm2(j));
-            CHECK_EQ(centres.start()[j], listed.start()[j]);
+            CHECK_EQ(centres.score_offset()[j], listed.score_offset()[j]);
             CHECK_EQ(centres.moves(j), listed.moves(j));
             const SparseVector<R>& own = listed.sparse_master(j);
             CHECK(own.feature == centres.nonzeros(j).feature);
@@ -179,11 +179,11 @@ void check_sparse(Random& random, Size n, Size d, Size k, double share, int word
 TEST(sparse_centres_equal_dense_ones) {
     Random random(4);
     for (const double share : {0.01, 0.1, 0.6})
-        for (int words = 1; words <= 3; ++words)
+        for (int bins = 1; bins <= 3; ++bins)
             for (const bool weighted : {false, true}) {
-                check_sparse<float>(random, 200, 300, 5, share, words, weighted, words);
-                check_sparse<double>(random, 200, 300, 5, share, words, weighted, words);
-                check_sparse<double>(random, 30, 7, 4, share, words, weighted, 1);
+                check_sparse<float>(random, 200, 300, 5, share, bins, weighted, bins);
+                check_sparse<double>(random, 200, 300, 5, share, bins, weighted, bins);
+                check_sparse<double>(random, 30, 7, 4, share, bins, weighted, 1);
             }
 }
 
@@ -194,7 +194,7 @@ TEST(a_sparse_centre_moves_although_its_squared_step_underflows) {
     CsrRows<double, std::int32_t> x;
     x.data = value;
     x.indices = index;
-    x.offsets.wide = offsets;
+    x.offsets.offsets64 = offsets;
     x.n = 2;
     x.d = 6;
     Sums sums(1, 6, Bins({4e-200}, 2), Bins({1.0}, 2), true);

@@ -40,7 +40,7 @@ template <class R>
 struct Sample {
     static constexpr Size n = 37;
     Size k, d;
-    Exact<R> values, start;
+    Exact<R> values, score_offset;
     std::vector<Exact<R>> rows;
     std::vector<const R*> dense;
     std::vector<std::uint32_t> index;
@@ -50,9 +50,9 @@ struct Sample {
         : k(centres),
           d(features),
           values(padded<R>(k) * d, [&] { return random.normal(); }),
-          start(padded<R>(k), [&] { return random.normal(); }) {
-        for (Size j = k; j < start.size; ++j)
-            start.values[std::size_t(j)] = std::numeric_limits<R>::infinity();
+          score_offset(padded<R>(k), [&] { return random.normal(); }) {
+        for (Size j = k; j < score_offset.size; ++j)
+            score_offset.values[std::size_t(j)] = std::numeric_limits<R>::infinity();
         for (Size f = 0; f < d; ++f) index.push_back(std::uint32_t(f));
         for (Size i = 0; i < n; ++i) rows.emplace_back(d, [&] { return random.normal(); });
         for (const Exact<R>& row : rows) {
@@ -62,7 +62,7 @@ struct Sample {
         }
     }
     Panels<R> panels(Size count) const {
-        return {values.values.get(), start.values.get(), k, d, count};
+        return {values.values.get(), score_offset.values.get(), k, d, count};
     }
 };
 
@@ -181,7 +181,7 @@ void check_doubtful() {
             const std::vector<R> shift(static_cast<std::size_t>(d), R(0.5));
             for (const Isa* table : isas())
                 for (const bool shifted : {false, true}) {
-                    if (shifted && d > thin_features<R>) continue;
+                    if (shifted && d > short_row_features<R>) continue;
                     std::vector<std::int32_t> label(Sample<R>::n);
                     std::vector<R> score(Sample<R>::n);
                     table->scores<R>().nearest_dense(
@@ -210,8 +210,8 @@ TEST(rows_against_listed_centres) {
         const Exact<R> centres(count * (d + 1), [&] { return random.normal(); });
         std::vector<std::int32_t> wanted(n), found(n);
         const auto run = [&](const Isa& table, std::vector<std::int32_t>& label) {
-            table.scores<R>().nearest_listed(tile.values.get(), n, d, centres.values.get(), count,
-                                             label.data());
+            table.scores<R>().nearest_in_list(tile.values.get(), n, d, centres.values.get(), count,
+                                              label.data());
         };
         run(*isas()[0], wanted);
         for (const Isa* table : isas()) {
@@ -245,11 +245,12 @@ TEST(lowest_products_in_a_tile) {
     Random random(7);
     constexpr Size k = 5;
     const Exact<float> products(k * bound_tile, [&] { return random.normal(); }),
-        start(k, [&] { return random.normal(); }), scale(k, [&] { return random.unit(); });
+        score_offset(k, [&] { return random.normal(); }), scale(k, [&] { return random.unit(); });
     const auto run = [&](const Isa& isa) {
         std::vector<float> out(std::size_t(3 * bound_tile));
-        isa.bounds.lowest_in_tile(products.values.get(), start.values.get(), scale.values.get(), k,
-                                  out.data(), out.data() + bound_tile, out.data() + 2 * bound_tile);
+        isa.bounds.lowest_in_tile(products.values.get(), score_offset.values.get(),
+                                  scale.values.get(), k, out.data(), out.data() + bound_tile,
+                                  out.data() + 2 * bound_tile);
         return out;
     };
     for (const Isa* isa : isas()) CHECK(run(*isa) == run(isa_baseline));

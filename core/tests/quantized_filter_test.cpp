@@ -51,7 +51,7 @@ Matrix<R> rows_of(Size n, bool signs, Random& random) {
 // The score with stored numbers, exact but for a few bits of long double.
 template <class R>
 long double exact_score(const Centres<R>& centroids, const Matrix<R>& x, Size i, Size j) {
-    long double score = static_cast<long double>(centroids.start()[j]);
+    long double score = static_cast<long double>(centroids.score_offset()[j]);
     const SparseVector<R> centre = centroids.nonzeros(j);
     for (Size f = 0; f < d; ++f)
         score += static_cast<long double>(x(i, f)) *
@@ -142,29 +142,29 @@ void check_scores(const QuantizedCentres<R>& coarse, const Centres<R>& centroids
                     const double exact = double(exact_score(centroids, x, i, j)),
                                  seen = exact - scan.bound(i).offset;
                     CHECK(is_below(p, at, seen, true));
-                    CHECK(!is_below(p, at, seen - scan.bound(i).width - coarse.start_slack(at),
-                                    false));
+                    CHECK(!is_below(
+                        p, at, seen - scan.bound(i).width - coarse.score_offset_slack(at), false));
                 }
             }
         }
     for (Size i = 0; i < n; ++i) {
         const auto row = csr.rows().row(i);
         std::vector<double> sized;
-        std::vector<std::uint32_t> slots;
+        std::vector<std::uint32_t> packed_columns;
         for (Size t = 0; t < row.nonzeros; ++t) {
             sized.push_back(double(row.value[t]) *
                             double(coarse.steps()[std::size_t(row.index[t])]));
-            slots.push_back(std::uint32_t(coarse.slot(Size(row.index[t]))));
+            packed_columns.push_back(std::uint32_t(coarse.packed_column(Size(row.index[t]))));
         }
         for (Size j = 0; j < k; ++j) {
             const double exact = double(exact_score(centroids, x, i, j));
             const Size at = coarse.place(j);
             CHECK_EQ(coarse.centre(at), j);
-            CHECK(std::abs(coarse.closer(sized.data(), slots.data(), row.nonzeros, at) - exact) <=
-                  scan.bound(i).closer + coarse.start_slack(at));
+            CHECK(std::abs(coarse.closer(sized.data(), packed_columns.data(), row.nonzeros, at) -
+                           exact) <= scan.bound(i).closer + coarse.score_offset_slack(at));
             // That is a fiftieth of the first look's room at most, beside what rounding comes to.
             CHECK(scan.bound(i).closer * 50 <=
-                  scan.bound(i).width + coarse.largest_start() * 0x1p-16);
+                  scan.bound(i).width + coarse.largest_score_offset() * 0x1p-16);
         }
     }
 }

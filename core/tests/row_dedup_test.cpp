@@ -24,13 +24,13 @@ Matrix<R> repeating(Random& random, Size n, Size d, Size kinds) {
 }
 
 template <class R>
-std::unique_ptr<Distinct> find(const DenseRows<R>& rows, int n_jobs = 1) {
+std::unique_ptr<DistinctRows> find(const DenseRows<R>& rows, int n_jobs = 1) {
     return RowDedup<R>(rows).find(Threads{n_jobs});
 }
 
 // By a map of the rows' values, in order.
 template <class R>
-void check_kinds(const DenseRows<R>& rows, const Distinct& found) {
+void check_kinds(const DenseRows<R>& rows, const DistinctRows& found) {
     std::map<std::vector<R>, std::int32_t> seen;
     for (Size i = 0; i < rows.n; ++i) {
         std::vector<R> values;

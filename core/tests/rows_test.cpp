@@ -18,9 +18,9 @@ bool check_parts(const std::vector<O>& offsets, const std::vector<I>& indices, S
     x.data = data.data();
     x.indices = indices.data();
     if constexpr (sizeof(O) == 4) {
-        x.offsets.narrow = offsets.data();
+        x.offsets.offsets32 = offsets.data();
     } else {
-        x.offsets.wide = offsets.data();
+        x.offsets.offsets64 = offsets.data();
     }
     x.n = Size(offsets.size()) - 1;
     x.d = d;

@@ -26,12 +26,12 @@ struct Shorts32 {
 struct Float16 {
     using Real = float;
     using Shorts = Shorts32;
-    using Narrow = Float8;
+    using UpTo8Lanes = Float8;
     static constexpr int lanes = 16;
     // 24 of the 32 registers accumulate, as far as there are registers for rows.
     static constexpr int tile_panels = 3;
     static constexpr int tile_rows[7] = {12, 12, 12, 12, 8, 8, 6};  // by units
-    static constexpr int thin_vectors = 2;
+    static constexpr int short_row_vectors = 2;
     static constexpr int row_vectors = 6;  // by four centres
     static constexpr int turned = 4;
 
@@ -128,7 +128,7 @@ struct Double8 {
     static constexpr int lanes = 8;
     static constexpr int tile_panels = 3;
     static constexpr int tile_rows[7] = {12, 12, 12, 12, 8, 8, 6};
-    static constexpr int thin_vectors = 4;
+    static constexpr int short_row_vectors = 4;
     static constexpr int row_vectors = 6;
     static constexpr int turned = 2;
 

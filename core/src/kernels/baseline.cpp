@@ -49,11 +49,11 @@ template <class R>
 struct Lanes {
     using Real = R;
     using Shorts = exactmeans::Shorts;
-    using Narrow = Lanes;  // of eight lanes at most
+    using UpTo8Lanes = Lanes;  // of eight lanes at most
     static constexpr int lanes = int(unit_width<R>);
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {1, 1, 1};
-    static constexpr int thin_vectors = 1;
+    static constexpr int short_row_vectors = 1;
     static constexpr int row_vectors = 1;
     static constexpr int turned = lanes;  // features at a time
     struct Mask {

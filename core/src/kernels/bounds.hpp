@@ -95,7 +95,7 @@ Size within(const Lowers& lowers, Size n, float reach, std::int32_t* out, float&
 }
 
 template <class V>
-void lowest_in_tile(const float* products, const float* start, const float* scale, Size k,
+void lowest_in_tile(const float* products, const float* score_offset, const float* scale, Size k,
                     float* low, float* second, float* label) {
     constexpr int vectors = 4;
     constexpr Size step = Size(vectors) * V::lanes;
@@ -105,7 +105,7 @@ void lowest_in_tile(const float* products, const float* start, const float* scal
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; ++v) best[v] = LaneBest<V>::none();
         for (Size j = 0; j < k; ++j) {
-            const V from = V::splat(start[j]), minus = V::splat(-scale[j]),
+            const V from = V::splat(score_offset[j]), minus = V::splat(-scale[j]),
                     number = V::splat(float(j));
             const float* own = products + j * bound_tile + begin;
 #pragma GCC unroll 4

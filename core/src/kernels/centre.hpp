@@ -16,7 +16,7 @@ inline double fused(double a, double b, double c) {
 
 // Chains of Rows rows side by side: each waits for itself only. value(r, t) is a row's entry t.
 template <class V, int Rows, class Value, class Centre>
-inline void centre_scores(Size terms, Value value, Centre centre, typename V::Real start,
+inline void centre_scores(Size terms, Value value, Centre centre, typename V::Real score_offset,
                           typename V::Real* out) {
     using R = typename V::Real;
     const bool cut = sizeof(R) < sizeof(double) && terms > longest_chain;
@@ -35,26 +35,26 @@ inline void centre_scores(Size terms, Value value, Centre centre, typename V::Re
         if (cut)
             for (int r = 0; r < Rows; ++r) total[r] += double(acc[r]);
     }
-    for (int r = 0; r < Rows; ++r) out[r] = (cut ? R(total[r]) : acc[r]) + start;
+    for (int r = 0; r < Rows; ++r) out[r] = (cut ? R(total[r]) : acc[r]) + score_offset;
 }
 
 template <class V>
 void centre_dense(const typename V::Real* const* rows, Size n, const typename V::Real* centre,
-                  typename V::Real start, Size d, typename V::Real* out) {
+                  typename V::Real score_offset, Size d, typename V::Real* out) {
     Size i = 0;
     const auto value = [&](int r, Size f) { return rows[i + r][f]; };
     const auto own = [&](Size f) { return centre[f]; };
-    for (; i + 8 <= n; i += 8) centre_scores<V, 8>(d, value, own, start, out + i);
-    for (; i < n; ++i) centre_scores<V, 1>(d, value, own, start, out + i);
+    for (; i + 8 <= n; i += 8) centre_scores<V, 8>(d, value, own, score_offset, out + i);
+    for (; i < n; ++i) centre_scores<V, 1>(d, value, own, score_offset, out + i);
 }
 
 template <class V>
 void centre_csr(const PackedCsrRow<typename V::Real>* rows, Size n, const typename V::Real* centre,
-                typename V::Real start, typename V::Real* out) {
+                typename V::Real score_offset, typename V::Real* out) {
     for (Size i = 0; i < n; ++i)
         centre_scores<V, 1>(
             rows[i].nonzeros, [&](int, Size t) { return rows[i].value[t]; },
-            [&](Size t) { return centre[rows[i].index[t]]; }, start, out + i);
+            [&](Size t) { return centre[rows[i].index[t]]; }, score_offset, out + i);
 }
 
 }  // namespace exactmeans

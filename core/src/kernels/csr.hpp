@@ -165,8 +165,9 @@ inline LaneBest<V> csr_best(const PackedCsrRow<typename V::Real>& row,
     V number = V::add(V::splat(R(first)), V::iota());
 #pragma GCC unroll 32
     for (int v = 0; v < chain.vectors; ++v) {
-        const V start = Side<V, Units>::load_start(centres.start + first + v * V::lanes, v);
-        best.template take<WithSecond>(V::add(chain.sum[v], start), number);
+        const V score_offset =
+            Side<V, Units>::load_score_offset(centres.score_offset + first + v * V::lanes, v);
+        best.template take<WithSecond>(V::add(chain.sum[v], score_offset), number);
         number = V::add(number, V::splat(R(V::lanes)));
     }
     return best;
@@ -266,8 +267,9 @@ void scores_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
             CsrChain<V, Units, Term> chain;
             chain.run_row(rows[i], centres.values + first * centres.d, first, bench);
             for (int v = 0; v < chain.vectors; ++v)
-                chain.sum[v] = V::add(chain.sum[v], Side<V, Units>::load_start(
-                                                        centres.start + first + v * V::lanes, v));
+                chain.sum[v] =
+                    V::add(chain.sum[v], Side<V, Units>::load_score_offset(
+                                             centres.score_offset + first + v * V::lanes, v));
             store_scores<V, Units>(chain.sum, first, centres.k, out + i * centres.k);
         }
     });

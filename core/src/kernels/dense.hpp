@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lanes.hpp"
-#include "thin.hpp"
+#include "short_rows.hpp"
 
 namespace exactmeans {
 
@@ -38,7 +38,7 @@ struct DenseTileScores {
     static constexpr int vectors = Own::vectors, width = vectors * V::lanes;
     V score[Rows][vectors];
 
-    void run(const R* const* rows, const R* panel, const R* start, Size d) {
+    void run(const R* const* rows, const R* panel, const R* score_offset, Size d) {
         if (sizeof(R) < sizeof(double) && d > longest_chain)
             run_pieces(rows, panel, d);
         else
@@ -47,7 +47,8 @@ struct DenseTileScores {
         for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
             for (int v = 0; v < vectors; ++v)
-                score[r][v] = V::add(score[r][v], Own::load_start(start + v * V::lanes, v));
+                score[r][v] =
+                    V::add(score[r][v], Own::load_score_offset(score_offset + v * V::lanes, v));
     }
 
     void run_chain(const R* const* rows, const R* panel, Size d, Size begin, Size end) {
@@ -100,7 +101,7 @@ inline void dense_tile(const typename V::Real* const* rows, const Panels<typenam
                        Size first, LaneBest<V>* best) {
     using R = typename V::Real;
     DenseTileScores<V, Rows, Units, Term> tile;
-    tile.run(rows, centres.values + first * centres.d, centres.start + first, centres.d);
+    tile.run(rows, centres.values + first * centres.d, centres.score_offset + first, centres.d);
     V number = V::add(V::splat(R(first)), V::iota());
 #pragma GCC unroll 16
     for (int v = 0; v < tile.vectors; ++v) {
@@ -189,12 +190,12 @@ void nearest_dense_rows(const typename V::Real* const* rows, Size n, const typen
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
-    if (centres.d > thin_features<R>)
+    if (centres.d > short_row_features<R>)
         return nearest_dense_wide<V, WithSecond, Term>(rows, n, centres, out);
     const Size whole = n / V::lanes * V::lanes, rest = n - whole;
-    nearest_dense_thin<V, WithSecond, Term>(rows, whole, shift, centres, out);
+    nearest_short_rows<V, WithSecond, Term>(rows, whole, shift, centres, out);
     if (rest == 0) return;
-    R moved[V::lanes * thin_features<R>];
+    R moved[V::lanes * short_row_features<R>];
     const R* own[V::lanes];
     for (Size i = 0; i < rest; ++i) {
         own[i] = rows[whole + i];
@@ -225,7 +226,7 @@ void scores_panel(const typename V::Real* const* rows, Size n,
     Size i = 0;
     const auto run = [&]<int Rows>() {
         DenseTileScores<V, Rows, Units, Term> tile;
-        tile.run(rows + i, values, centres.start + first, centres.d);
+        tile.run(rows + i, values, centres.score_offset + first, centres.d);
         for (int r = 0; r < Rows; ++r)
             store_scores<V, Units>(tile.score[r], first, centres.k, out + (i + r) * centres.k);
         i += Rows;

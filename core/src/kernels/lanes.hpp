@@ -25,7 +25,7 @@ struct Side {
         return V::load(from);
     }
     // What is missing is never the lowest.
-    static V load_start(const R* from, int v) {
+    static V load_score_offset(const R* from, int v) {
         if constexpr (width % V::lanes != 0)
             if (v == vectors - 1) return V::load_half(from, std::numeric_limits<R>::infinity());
         return V::load(from);

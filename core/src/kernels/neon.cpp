@@ -33,13 +33,13 @@ struct Shorts8 {
 struct Float4 {
     using Real = float;
     using Shorts = Shorts8;
-    using Narrow = Float4;  // of eight lanes at most
+    using UpTo8Lanes = Float4;  // of eight lanes at most
     static constexpr int lanes = 4;
     // A unit is two vectors. 24 of the 32 registers accumulate, up to 6 hold centres, and 2 rows.
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
     // Eight chains keep two pipes with a latency of four busy.
-    static constexpr int thin_vectors = 8;
+    static constexpr int short_row_vectors = 8;
     static constexpr int row_vectors = 6;  // by four centres
     static constexpr int turned = lanes;   // features at a time
 
@@ -109,7 +109,7 @@ struct Double2 {
     static constexpr int lanes = 2;
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {12, 6, 4};
-    static constexpr int thin_vectors = 8;
+    static constexpr int short_row_vectors = 8;
     static constexpr int row_vectors = 6;
     static constexpr int turned = lanes;
 

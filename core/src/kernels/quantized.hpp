@@ -48,13 +48,13 @@ template <class V, int Units>
 // The scores that they come to: visit(score, lanes from this place on), ascending.
 template <class V, int Units, class Visit>
 inline void for_quantized_units(const QuantizedRow& row, const std::int8_t* values, Size width,
-                                const float* start, Visit visit) {
+                                const float* score_offset, Visit visit) {
     alignas(64) std::int16_t sums[Units * QuantizedPanels::unit];
     quantized_sums<V, Units>(row, values, width, sums);
     const V scale = V::splat(row.unit);
 #pragma GCC unroll 32
     for (int place = 0; place < Units * int(QuantizedPanels::unit); place += V::lanes)
-        visit(V::fma(V::load(sums + place), scale, V::load(start + place)), place);
+        visit(V::fma(V::load(sums + place), scale, V::load(score_offset + place)), place);
 }
 
 // The same with a whole panel, as many units at a time as there are registers for.
@@ -67,7 +67,7 @@ inline void for_quantized_panel(const QuantizedRow& row, const QuantizedPanels& 
 #pragma GCC unroll 32
     for (int u = 0; u < Units; u += some)
         for_quantized_units<V, some>(row, centres.values + first * centres.d + u * unit,
-                                     Units * unit, centres.start + first + u * unit,
+                                     Units * unit, centres.score_offset + first + u * unit,
                                      [&](V score, int place) { visit(score, place + u * unit); });
 }
 
@@ -370,7 +370,7 @@ constexpr QuantizedKernels quantized_table() {
             .nearest = &nearest_quantized<V>,
             .places_below = &places_below<V>,
             .reach = &sum_reach<V>,
-            .update_bounds = &update_bounds<typename V::Narrow>,
+            .update_bounds = &update_bounds<typename V::UpTo8Lanes>,
             .reordered_products = &reordered_products<V>};
 }
 

@@ -7,9 +7,9 @@
 #include "centre.hpp"
 #include "csr.hpp"
 #include "dense.hpp"
-#include "listed.hpp"
 #include "quantized.hpp"
-#include "thin.hpp"
+#include "short_rows.hpp"
+#include "sparse.hpp"
 #include "vectors.hpp"
 
 namespace exactmeans {
@@ -22,7 +22,7 @@ constexpr ScoreKernels<typename V::Real> score_table() {
             .panel_csr = &panel_csr<V>,
             .centre_dense = &centre_dense<V>,
             .centre_csr = &centre_csr<V>,
-            .nearest_listed = &nearest_listed<V>,
+            .nearest_in_list = &nearest_in_list<V>,
             .scores_dense = &scores_dense<V, Product<V>>,
             .scores_csr = &scores_csr<V, Product<V>>,
             .lowest_two = &lowest_two<V>,
@@ -45,11 +45,11 @@ constexpr VectorKernels<typename V::Real> vector_table() {
             .product = &product<V>,
             .step2 = &step2<V>,
             .explained = &explained<V>,
-            .listed_square_sum = &listed_square_sum<V>,
-            .listed_step2 = &listed_step2<V>,
-            .listed_explained = &listed_explained<V>,
-            .listed_update = &listed_update<V>,
-            .fits_words = &fits_words<V>,
+            .sparse_square_sum = &sparse_square_sum<V>,
+            .sparse_step2 = &sparse_step2<V>,
+            .sparse_explained = &sparse_explained<V>,
+            .sparse_update = &sparse_update<V>,
+            .fits_bins = &fits_bins<V>,
             .add_row = &add_row<V>,
             .add_row2 = &add_row2<V>,
             .to_float32 = &to_float32<V>,

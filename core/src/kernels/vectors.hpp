@@ -105,12 +105,12 @@ inline SquareSum striped_squares(Each each, Value value) {
 }
 
 template <class V>
-bool sizes(const typename V::Real* x, Size d, double pull, double& largest, double* bounds) {
+bool sizes(const typename V::Real* x, Size d, double factor, double& largest, double* bounds) {
     double top[stripes] = {}, off[stripes] = {};
     // The next row, probably: else the loop waits for memory more often than it reads ahead.
     for (Size f = 0; f < d; f += Size(64 / sizeof(*x))) __builtin_prefetch(x + d + f);
     All<V>{d}.rolled([&](Size f, int l) {
-        const double size = __builtin_fabs(double(x[f])), scaled = size * pull;
+        const double size = __builtin_fabs(double(x[f])), scaled = size * factor;
         off[l] += size - size;  // 0 for finite x, NaN otherwise
         top[l] = size > top[l] ? size : top[l];
         bounds[f] = scaled > bounds[f] ? scaled : bounds[f];
@@ -159,14 +159,14 @@ SquareSum product(const typename V::Real* x, const double* c, Size n, double sca
 }
 
 template <class V>
-bool fits_words(const typename V::Real* x, const double* magic, Size columns, int words,
-                double weight, double scale, Size d) {
+bool fits_bins(const typename V::Real* x, const double* magic, Size columns, int bins,
+               double weight, double scale, Size d) {
     constexpr Size block = 256;
     double rest[block];
     for (Size begin = 0; begin < d; begin += block) {
         const Size n = d - begin < block ? d - begin : block;
         for (Size f = 0; f < n; ++f) rest[f] = weight * double(x[begin + f]) * scale;
-        for (int w = 0; w < words; ++w) {
+        for (int w = 0; w < bins; ++w) {
             const double* m = magic + w * columns;
             if (columns == 1)
                 for (Size f = 0; f < n; ++f) rest[f] -= (rest[f] + m[0]) - m[0];

@@ -31,12 +31,12 @@ struct Shorts16 {
 struct Float8 {
     using Real = float;
     using Shorts = Shorts16;
-    using Narrow = Float8;  // of eight lanes at most
+    using UpTo8Lanes = Float8;  // of eight lanes at most
     static constexpr int lanes = 8;
     // 12 to 14 of the 16 registers accumulate.
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
-    static constexpr int thin_vectors = 4;
+    static constexpr int short_row_vectors = 4;
     static constexpr int row_vectors = 3;  // by four centres
     static constexpr int turned = lanes;   // features at a time
 
@@ -137,7 +137,7 @@ struct Double4 {
     static constexpr int lanes = 4;
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {12, 6, 4};
-    static constexpr int thin_vectors = 4;
+    static constexpr int short_row_vectors = 4;
     static constexpr int row_vectors = 3;
     static constexpr int turned = lanes;
 

@@ -200,7 +200,7 @@ private:
     template <class Rows, class Fn>
     static AssignStats for_ranges(const Work<Rows>& work, Size step, const Threads& threads,
                                   Fn fn) {
-        BufferPool& spares = work.centroids.spares();
+        BufferPool& spares = work.centroids.buffers();
         auto scans = spares.template take<std::vector<Scan<Rows>>>();
         scans.resize(static_cast<std::size_t>(threads.n_jobs));
         std::vector<AssignStats> worker_stats(scans.size());

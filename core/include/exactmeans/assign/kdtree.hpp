@@ -65,7 +65,7 @@ public:
                 packed_[std::size_t(j * (d + 1) + f)] =
                     Layout<R>::packed(centroids.frame(), f, centroids.master(j)[f]);
             }
-            packed_[std::size_t(j * (d + 1) + d)] = centroids.start()[j];
+            packed_[std::size_t(j * (d + 1) + d)] = centroids.score_offset()[j];
         }
     }
 
@@ -300,8 +300,8 @@ private:
                 std::copy_n(tree.packed_.data() + list[std::size_t(from + t)] * (d + 1), d + 1,
                             packed.data() + t * (d + 1));
             const R* tile = tree.tiles_.data() + (v + 1 - tree.leaves()) * d * tree.pitch_;
-            score_kernels<R>().nearest_listed(tile, tree.pitch_, d, packed.data(), count,
-                                              nearest.data());
+            score_kernels<R>().nearest_in_list(tile, tree.pitch_, d, packed.data(), count,
+                                               nearest.data());
             stats.distances += (last - first) * count;
             tree.common_label_[std::size_t(v)] = -1;
             for (Size t = first; t < last; ++t)

@@ -42,7 +42,7 @@ public:
                 }
             }
         }
-        narrow_.pack(work, threads);
+        float32_scores_.pack(work, threads);
     }
 
     template <class Rows>
@@ -84,7 +84,7 @@ public:
 private:
     std::shared_ptr<const QuantizedCentres<R>> coarse_;  // null: this pass does not use the filter
     FirstLook<R> look_;
-    Narrow narrow_;
+    Float32Scores float32_scores_;
 };
 
 }  // namespace exactmeans

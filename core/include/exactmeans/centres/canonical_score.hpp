@@ -26,7 +26,7 @@ public:
             packed_[t] = Layout<R>::packed(centroids.frame(), Size(row.index[t]), R(master_[t]));
         const PackedCsrRow<R> own{entry_.data(), row.value, row.nonzeros};
         R score;
-        score_kernels<R>().centre_csr(&own, 1, packed_.data(), centroids.start()[j], &score);
+        score_kernels<R>().centre_csr(&own, 1, packed_.data(), centroids.score_offset()[j], &score);
         return score;
     }
 

@@ -46,7 +46,7 @@ public:
     bool sparse() const { return !sparse_.empty(); }
     const Frame<R>& frame() const { return frame_; }
     // For whoever compares rows with these centres again and again.
-    BufferPool& spares() const { return spares_; }
+    BufferPool& buffers() const { return buffers_; }
     const R* master() const { return master_.data(); }
     const R* master(Size j) const { return master_.data() + j * d_; }
     const std::vector<SparseVector<R>>& sparse_master() const { return sparse_; }
@@ -63,14 +63,15 @@ public:
     // took (see numerics/slack.hpp).
     void set_norms(const double* norms2, Size norm_terms) {
         for (Size j = 0; j < k_; ++j)
-            if (std::isfinite(start_[std::size_t(j)])) start_[std::size_t(j)] = R(0.5 * norms2[j]);
+            if (std::isfinite(score_offset_[std::size_t(j)]))
+                score_offset_[std::size_t(j)] = R(0.5 * norms2[j]);
         norm_terms_ = norm_terms;
         norms_given_ = true;
         ++version_;
     }
     bool norms_given() const { return norms_given_; }
     Size norm_terms() const { return norm_terms_; }
-    const R* start() const { return start_.data(); }
+    const R* score_offset() const { return score_offset_.data(); }
     // |c|^2 as scores see the centre, in float64; infinite where that overflows.
     double norm2(Size j) const { return norm2_[std::size_t(j)]; }
     // Is every score of a row in the frame's range finite? A centre out of range has an infinite
@@ -85,33 +86,36 @@ public:
     template <class Next>
     Movement move(Next next, const std::vector<Size>& followers, Size leader,
                   const Threads& threads) {
-        MovementBuilder journey(k_);
+        MovementBuilder builder(k_);
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
             if constexpr (std::is_invocable_v<Next, Size, R*>) {
                 std::vector<R> buffer(static_cast<std::size_t>(d_));
-                for (Size j = begin; j < end; ++j) replace(j, next(j, buffer.data()), journey);
+                for (Size j = begin; j < end; ++j) replace(j, next(j, buffer.data()), builder);
             } else {
                 SparseVector<R> buffer;
-                for (Size j = begin; j < end; ++j) replace(j, next(j, buffer), journey);
+                for (Size j = begin; j < end; ++j) replace(j, next(j, buffer), builder);
             }
         });
-        return arrive(journey, followers, leader);
+        return finish_move(builder, followers, leader);
     }
     // Likewise, where go(j, centre, worker) itself puts a sparse centre elsewhere and says how far,
     // or nothing if it stays.
     template <class Go>
-    Movement pass(Go go, const std::vector<Size>& followers, Size leader, const Threads& threads) {
-        MovementBuilder journey(k_);
+    Movement move_in_place(Go go, const std::vector<Size>& followers, Size leader,
+                           const Threads& threads) {
+        MovementBuilder builder(k_);
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int worker) {
             for (Size j = begin; j < end; ++j) {
-                const std::optional<Displacement> way = go(j, sparse_[std::size_t(j)], worker);
-                if (way)
-                    went(j, way->step2, way->step2, way->norm2, journey);
+                const std::optional<Displacement> displacement =
+                    go(j, sparse_[std::size_t(j)], worker);
+                if (displacement)
+                    record_move(j, displacement->step2, displacement->step2, displacement->norm2,
+                                builder);
                 else
-                    stayed(j);
+                    record_unmoved(j);
             }
         });
-        return arrive(journey, followers, leader);
+        return finish_move(builder, followers, leader);
     }
     Movement move(const R* centres, const Threads& threads) {
         return move([&](Size j, R*) { return centres + j * d_; }, {}, 0, threads);
@@ -122,16 +126,18 @@ public:
     }
 
     // Hints to the layout for CSR rows, see there.
-    void set_slots(std::vector<std::uint32_t> slots) { layout_.set_slots(std::move(slots)); }
+    void set_packed_columns(std::vector<std::uint32_t> packed_columns) {
+        layout_.set_packed_columns(std::move(packed_columns));
+    }
     void set_rare_below(Size centres) {
         layout_.set_rare_below(centres);
-        narrow_.set_rare_below(centres);
+        float32_layout_.set_rare_below(centres);
     }
     void set_room(Size bytes) {
         layout_.set_room(bytes);
-        narrow_.set_room(bytes);
+        float32_layout_.set_room(bytes);
     }
-    const std::uint32_t* slots_or_null() const { return layout_.slots_or_null(); }
+    const std::uint32_t* packed_columns_or_null() const { return layout_.packed_columns_or_null(); }
     const Layout<R>& layout() const { return layout_; }
 
     // Counts changes of anything that layouts are made of; those of one centre's place.
@@ -158,20 +164,21 @@ public:
     Panels<R> panels(bool dense, const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
         if (sparse() && dense) throw std::invalid_argument("sparse centres are for CSR rows");
-        return sparse() ? layout_.panels(sparse_, d_, frame_, start_.data(), threads)
-                        : layout_.panels(master_, d_, frame_, start_for(dense), dense, threads);
+        return sparse()
+                   ? layout_.panels(sparse_, d_, frame_, score_offset_.data(), threads)
+                   : layout_.panels(master_, d_, frame_, score_offset_for(dense), dense, threads);
     }
 
     // The same for sparse centres and CSR rows in float32, whatever the centres are.
-    Panels<float> narrow_panels(const Threads& threads) const {
+    Panels<float> float32_panels(const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
-        if (narrow_version_ != version_) {
-            narrow_start_.assign(std::size_t(padded<float>(k_)),
-                                 std::numeric_limits<float>::infinity());
-            std::copy_n(start_.begin(), k_, narrow_start_.begin());
-            narrow_version_ = version_;
+        if (float32_version_ != version_) {
+            float32_score_offset_.assign(std::size_t(padded<float>(k_)),
+                                         std::numeric_limits<float>::infinity());
+            std::copy_n(score_offset_.begin(), k_, float32_score_offset_.begin());
+            float32_version_ = version_;
         }
-        return narrow_.panels(sparse_, d_, frame_, narrow_start_.data(), threads);
+        return float32_layout_.panels(sparse_, d_, frame_, float32_score_offset_.data(), threads);
     }
 
     // Calls visit(f, value) for what a master says of a centre: every feature, or those listed.
@@ -200,7 +207,7 @@ public:
     }
     // Do two centres stand in the same place?
     bool same(Size a, Size b) const {
-        return sparse() ? sparse_master(a) == sparse_master(b) : stands_at(a, R(), master(b));
+        return sparse() ? sparse_master(a) == sparse_master(b) : is_at(a, R(), master(b));
     }
 
     // The values of a centre at a CSR row's features.
@@ -224,15 +231,15 @@ private:
         : k_(k),
           d_(d),
           frame_(std::move(frame)),
-          start_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
+          score_offset_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
           norm2_(std::size_t(k)),
           moves_(std::size_t(k), 0),
           layout_(k),
-          narrow_(k) {
+          float32_layout_(k) {
         if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
         if (frame_.metric == Metric::manhattan) {
-            dense_l1_start_.assign(start_.size(), std::numeric_limits<R>::infinity());
-            std::fill_n(dense_l1_start_.begin(), k_, R(0));
+            dense_l1_score_offset_.assign(score_offset_.size(), std::numeric_limits<R>::infinity());
+            std::fill_n(dense_l1_score_offset_.begin(), k_, R(0));
         }
     }
 
@@ -247,69 +254,70 @@ private:
         return std::max<Size>(1, 16384 / width);
     }
 
-    Movement arrive(MovementBuilder& journey, const std::vector<Size>& followers, Size leader) {
+    Movement finish_move(MovementBuilder& builder, const std::vector<Size>& followers,
+                         Size leader) {
         for (const Size j : followers) {
             if (sparse()) {
                 const SparseVector<R> place = sparse_master(leader);
-                replace(j, &place, journey);
+                replace(j, &place, builder);
             } else {
-                replace(j, master(leader), journey);
+                replace(j, master(leader), builder);
             }
         }
-        for (Size j = 0; j < k_; ++j) journey.movement.add(j, journey.own2[std::size_t(j)]);
+        for (Size j = 0; j < k_; ++j) builder.movement.add(j, builder.master2[std::size_t(j)]);
         norms_given_ = false;
         norm_terms_ = 1;
         find_range();
         ++version_;
-        return std::move(journey.movement);
+        return std::move(builder.movement);
     }
 
     // Puts centre j where `place` is, unless that is null or where it stands already. A sparse
     // place that may change gets the old one.
     template <class Place>
-    void replace(Size j, Place* place, MovementBuilder& journey) {
-        if (!place || stands_at(j, *place, place)) return stayed(j);
-        double step2, own2;
+    void replace(Size j, Place* place, MovementBuilder& builder) {
+        if (!place || is_at(j, *place, place)) return record_unmoved(j);
+        double step2, master2;
         if constexpr (std::is_same_v<std::remove_const_t<Place>, R>) {
             const R* shift = frame_.shift_or_null();
-            own2 = vector_kernels<R>().step2(place, master(j), nullptr, d_, frame_.scale());
+            master2 = vector_kernels<R>().step2(place, master(j), nullptr, d_, frame_.scale());
             step2 = shift ? vector_kernels<R>().step2(place, master(j), shift, d_, frame_.scale())
-                          : own2;
+                          : master2;
             std::copy(place, place + d_, master_.data() + j * d_);
         } else {
-            step2 = own2 = sparse_step2(*place, sparse_master(j));
+            step2 = master2 = sparse_step2(*place, sparse_master(j));
             if constexpr (std::is_const_v<Place>)
                 sparse_[std::size_t(j)] = *place;
             else
                 std::swap(sparse_[std::size_t(j)], *place);
         }
-        went(j, step2, own2, norm2_of(j), journey);
+        record_move(j, step2, master2, norm2_of(j), builder);
     }
-    void went(Size j, double step2, double own2, double norm2, MovementBuilder& journey) {
+    void record_move(Size j, double step2, double master2, double norm2, MovementBuilder& builder) {
         // A difference, a square and up to d additions round each term by less than d + 4 units.
         // Squares may underflow, too, and a centre that moved must not seem to stand still.
-        journey.movement.distance[std::size_t(j)] = std::sqrt(step2 + double(d_) * 0x1p-1074) *
+        builder.movement.distance[std::size_t(j)] = std::sqrt(step2 + double(d_) * 0x1p-1074) *
                                                     (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
-        journey.own2[std::size_t(j)] = own2;
+        builder.master2[std::size_t(j)] = master2;
         layout_.outdate(j);
-        narrow_.outdate(j);
+        float32_layout_.outdate(j);
         ++moves_[std::size_t(j)];
         set_norm(j, norm2);
     }
-    void stayed(Size j) {
+    void record_unmoved(Size j) {
         // Norms that were set from outside go, whether or not their centre moves.
         if (norms_given_) set_norm(j, norm2_of(j));
     }
-    bool stands_at(Size j, const R&, const R* place) const {
+    bool is_at(Size j, const R&, const R* place) const {
         return std::memcmp(master(j), place, std::size_t(d_) * sizeof(R)) == 0;
     }
-    bool stands_at(Size j, const SparseVector<R>& place, const SparseVector<R>*) const {
+    bool is_at(Size j, const SparseVector<R>& place, const SparseVector<R>*) const {
         return sparse_master(j) == place;
     }
 
     double sparse_step2(const SparseVector<R>& to, const SparseVector<R>& from) const {
         const AlignedPair<R> both(to, from);
-        return vector_kernels<R>().listed_step2(both.feature(), both.left(), both.right(),
+        return vector_kernels<R>().sparse_step2(both.feature(), both.left(), both.right(),
                                                 both.size(), frame_.scale());
     }
 
@@ -320,8 +328,8 @@ private:
         find_range();
     }
     void find_range() {
-        in_range_ = std::all_of(start_.begin(), start_.begin() + k_,
-                                [](R start) { return std::isfinite(start); });
+        in_range_ = std::all_of(score_offset_.begin(), score_offset_.begin() + k_,
+                                [](R score_offset) { return std::isfinite(score_offset); });
         longest_ = std::sqrt(*std::max_element(norm2_.begin(), norm2_.end()));
     }
     double norm2_of(Size j) const {
@@ -331,19 +339,19 @@ private:
                 .value();
         const SparseVector<R>& own = sparse_master(j);
         return vector_kernels<R>()
-            .listed_square_sum(own.feature.data(), own.value.data(), own.size(), frame_.scale())
+            .sparse_square_sum(own.feature.data(), own.value.data(), own.size(), frame_.scale())
             .value();
     }
     void set_norm(Size j, double norm2) {
         // A compensated sum that overflows is NaN.
         norm2_[std::size_t(j)] =
             std::isfinite(norm2) ? norm2 : std::numeric_limits<double>::infinity();
-        start_[std::size_t(j)] = start_of(j, norm2_[std::size_t(j)]);
+        score_offset_[std::size_t(j)] = score_offset_of(j, norm2_[std::size_t(j)]);
     }
 
     // What is added to the chain of a score; infinite if the centre is out of range. Unit vectors
     // differ in nothing but the product.
-    R start_of(Size j, double norm2) const {
+    R score_offset_of(Size j, double norm2) const {
         constexpr double largest = double(std::numeric_limits<R>::max());
         constexpr R out_of_range = std::numeric_limits<R>::infinity();
         switch (frame_.metric) {
@@ -365,16 +373,17 @@ private:
         }
     }
     // Dense rows meet every feature of a centre, so that their L1 distance starts at 0.
-    const R* start_for(bool dense) const {
-        return dense && frame_.metric == Metric::manhattan ? dense_l1_start_.data() : start_.data();
+    const R* score_offset_for(bool dense) const {
+        return dense && frame_.metric == Metric::manhattan ? dense_l1_score_offset_.data()
+                                                           : score_offset_.data();
     }
 
     Size k_, d_;
     Frame<R> frame_;
     std::vector<R> master_;
     std::vector<SparseVector<R>> sparse_;
-    std::vector<R> start_;
-    std::vector<R> dense_l1_start_;  // fixed, since several threads read it
+    std::vector<R> score_offset_;
+    std::vector<R> dense_l1_score_offset_;  // fixed, since several threads read it
     std::vector<double> norm2_;
     bool in_range_ = true;
     double longest_ = 0;
@@ -384,11 +393,11 @@ private:
     std::vector<Size> moves_;
     mutable std::mutex layout_mutex_;
     mutable Layout<R> layout_;
-    mutable Layout<float> narrow_;
-    mutable std::vector<float> narrow_start_;
-    mutable Size narrow_version_ = -1;
+    mutable Layout<float> float32_layout_;
+    mutable std::vector<float> float32_score_offset_;
+    mutable Size float32_version_ = -1;
     mutable std::any other_layout_;
-    mutable BufferPool spares_;
+    mutable BufferPool buffers_;
 };
 
 }  // namespace exactmeans

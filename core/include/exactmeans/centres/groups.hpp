@@ -64,7 +64,7 @@ public:
           group_(std::size_t(k_)),
           copy_(std::size_t(k_), 0),
           packed_(std::size_t(k_), -1),
-          start_(std::size_t(padded<R>(k_)), std::numeric_limits<R>::infinity()),
+          score_offset_(std::size_t(padded<R>(k_)), std::numeric_limits<R>::infinity()),
           values_(centroids.sparse() ? 0 : std::size_t(padded<R>(k_) * d_), R(0)),
           layout_(k_) {
         std::iota(centre_.begin(), centre_.begin() + k_, 0);
@@ -74,8 +74,8 @@ public:
         for (Size p = 0; p < count_; ++p)
             for (Size place = first(p); place < last(p); ++place)
                 group_[std::size_t(centre_[std::size_t(place)])] = std::int32_t(p);
-        const std::uint32_t* slots = dense_ ? nullptr : centroids.slots_or_null();
-        view_ = {values_.data(), start_.data(), k_, d_, count_, slots, nullptr};
+        const std::uint32_t* packed_columns = dense_ ? nullptr : centroids.packed_columns_or_null();
+        view_ = {values_.data(), score_offset_.data(), k_, d_, count_, packed_columns, nullptr};
         if (centroids.sparse()) layout_ = Layout<R>(centroids.layout(), centre_, count_);
     }
 
@@ -104,8 +104,8 @@ public:
         copy_ = copies_of(centroids);
         threads.ranges(count_, 1, [&](Size p, Size, int) { pack(centroids, p); });
         if (centroids.sparse())
-            view_ = layout_.panels(centroids.sparse_master(), d_, centroids.frame(), start_.data(),
-                                   threads);
+            view_ = layout_.panels(centroids.sparse_master(), d_, centroids.frame(),
+                                   score_offset_.data(), threads);
         for (Size j = 0; j < k_; ++j) packed_[std::size_t(j)] = centroids.moves(j);
         version_ = centroids.version();
     }
@@ -119,12 +119,12 @@ private:
 
     void pack(const Centres<R>& centroids, Size p) {
         const auto panel = places().panel(p);
-        const std::uint32_t* slot = view_.slots;
+        const std::uint32_t* packed_column = view_.packed_columns;
         R* values = values_.data() + panel.first * d_;
         for (Size place = panel.first; place < last(p); ++place) {
             const Size j = centre(place);
-            start_[std::size_t(place)] =
-                copy(j) ? std::numeric_limits<R>::infinity() : centroids.start()[j];
+            score_offset_[std::size_t(place)] =
+                copy(j) ? std::numeric_limits<R>::infinity() : centroids.score_offset()[j];
             if (packed_[std::size_t(j)] == centroids.moves(j)) continue;
             if (centroids.sparse()) {
                 layout_.outdate(place);
@@ -132,7 +132,7 @@ private:
             }
             R* lane = values + (place - panel.first);
             centroids.for_values(j, [&](Size f, R c) {
-                lane[(slot ? Size(slot[f]) : f) * panel.width()] =
+                lane[(packed_column ? Size(packed_column[f]) : f) * panel.width()] =
                     Layout<R>::packed(centroids.frame(), f, c);
             });
         }
@@ -203,7 +203,7 @@ private:
     std::vector<std::int32_t> centre_, group_;
     std::vector<char> copy_;
     std::vector<Size> packed_;  // moves of the centre that the layout has
-    std::vector<R> start_;
+    std::vector<R> score_offset_;
     AlignedVector<R> values_;
     Layout<R> layout_;  // of sparse centres
     Panels<R> view_;

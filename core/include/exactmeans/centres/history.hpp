@@ -26,8 +26,8 @@ public:
         : k_(centroids.k()),
           moved_(std::size_t(k_)),
           moves_(std::size_t(k_), -1),
-          then_(std::size_t(k_)),
-          start_(std::size_t(k_)) {}
+          previous_(std::size_t(k_)),
+          score_offset_(std::size_t(k_)) {}
     bool dense() const { return false; }
 
     // Versions of the centres between which this is what changed; before the first there is none.
@@ -42,12 +42,12 @@ public:
     struct PassStats {
         Size rows, nonzeros, changed, left;
     };
-    void tell(const PassStats& block) const {
-        const std::lock_guard lock(told_mutex_);
-        told_.rows += block.rows;
-        told_.nonzeros += block.nonzeros;
-        told_.changed += block.changed;
-        told_.left += block.left;
+    void record(const PassStats& block) const {
+        const std::lock_guard lock(stats_mutex_);
+        stats_.rows += block.rows;
+        stats_.nonzeros += block.nonzeros;
+        stats_.changed += block.changed;
+        stats_.left += block.left;
     }
 
 protected:
@@ -56,11 +56,11 @@ protected:
 
     // How far a centre went: the length of the part that lowers scores, and of the one that raises
     // them.
-    struct Step {
+    struct ChangeNorms {
         double fall2 = 0, rise2 = 0;
     };
 
-    PassStats told() { return std::exchange(told_, {}); }
+    PassStats take_stats() { return std::exchange(stats_, {}); }
 
     // Begins an update; false if there is nothing to do. Until finish(), no version is known: after
     // an update that was cut short, every centre counts as moved from an unknown place.
@@ -76,50 +76,50 @@ protected:
         std::vector<Size> moved;
         for (Size j = 0; j < k_; ++j) {
             moved_[std::size_t(j)] = moves_[std::size_t(j)] != centroids.moves(j) ||
-                                     start_[std::size_t(j)] != centroids.start()[j];
+                                     score_offset_[std::size_t(j)] != centroids.score_offset()[j];
             if (moved_[std::size_t(j)]) moved.push_back(j);
         }
         return moved;
     }
     // The centres as they were.
-    const std::vector<SparseVector<R>>& then() const { return then_; }
+    const std::vector<SparseVector<R>>& previous() const { return previous_; }
     void remember(const Centres<R>& centroids, const std::vector<Size>& moved,
                   const Threads& threads) {
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
             if (moves_[std::size_t(j)] == centroids.moves(j)) return;
             if (centroids.sparse())
-                then_[std::size_t(j)] = centroids.sparse_master(j);
+                previous_[std::size_t(j)] = centroids.sparse_master(j);
             else
-                then_[std::size_t(j)] = centroids.nonzeros(j);
+                previous_[std::size_t(j)] = centroids.nonzeros(j);
             moves_[std::size_t(j)] = centroids.moves(j);
         });
-        std::copy_n(centroids.start(), k_, start_.begin());
+        std::copy_n(centroids.score_offset(), k_, score_offset_.begin());
         remembered_ = centroids.version();
     }
     // By how much the start of a centre's scores rose.
-    double started(const Centres<R>& centroids, Size j) const {
-        return double(centroids.start()[j]) - double(start_[std::size_t(j)]);
+    double score_offset_rise(const Centres<R>& centroids, Size j) const {
+        return double(centroids.score_offset()[j]) - double(score_offset_[std::size_t(j)]);
     }
 
     // How far each of those that moved went.
-    std::vector<Step> compare(const Centres<R>& centroids, const std::vector<Size>& moved,
-                              const Threads& threads) const {
-        std::vector<Step> steps(moved.size());
+    std::vector<ChangeNorms> compare(const Centres<R>& centroids, const std::vector<Size>& moved,
+                                     const Threads& threads) const {
+        std::vector<ChangeNorms> changes(moved.size());
         threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
             const Size j = moved[std::size_t(m)];
             SparseVector<R> buffer;
-            Place at;
-            Step step;
+            Position at;
+            ChangeNorms change;
             walk(centroids, j, centroids.nonzeros(j, buffer), at, centroids.d(),
                  [&](Size, double by) {
                      const double fall = std::min(by, 0.0), rise = std::max(by, 0.0);
-                     step.fall2 += fall * fall;
-                     step.rise2 += rise * rise;
+                     change.fall2 += fall * fall;
+                     change.rise2 += rise * rise;
                  });
-            steps[std::size_t(m)] = step;
+            changes[std::size_t(m)] = change;
         });
-        return steps;
+        return changes;
     }
     // Calls write(f, most) for each feature, where most[g] is the most by which a centre of group g
     // fell since then, and most[Groups + g] by which it rose, in first halves of float32s; group(m)
@@ -138,9 +138,9 @@ protected:
             const auto now = [&](std::size_t m) -> const SparseVector<R>& {
                 return made.empty() ? centroids.sparse_master(moved[m]) : made[m];
             };
-            std::vector<Place> at(moved.size());
+            std::vector<Position> at(moved.size());
             for (std::size_t m = 0; m < moved.size(); ++m)
-                at[m] = {first(then_[std::size_t(moved[m])], begin), first(now(m), begin)};
+                at[m] = {first(previous_[std::size_t(moved[m])], begin), first(now(m), begin)};
             // A block of features stays in the first cache.
             for (Size past; begin < end; begin = past) {
                 past = std::min(end, begin + Size(0x2000 / width));
@@ -183,8 +183,8 @@ private:
     }
 
     // How far a walk along a centre has come: in what it was, and in what it is.
-    struct Place {
-        Size then = 0, now = 0;
+    struct Position {
+        Size previous = 0, now = 0;
     };
     static Size first(const SparseVector<R>& vector, Size feature) {
         return std::lower_bound(vector.feature.begin(), vector.feature.end(),
@@ -194,24 +194,24 @@ private:
     // Calls visit(f, by) for the features before `past` of centre j, as it was or is now: by how
     // much the packed value rose.
     template <class Visit>
-    void walk(const Centres<R>& centroids, Size j, const SparseVector<R>& now, Place& at, Size past,
-              Visit visit) const {
+    void walk(const Centres<R>& centroids, Size j, const SparseVector<R>& now, Position& at,
+              Size past, Visit visit) const {
         if (moves_[std::size_t(j)] == centroids.moves(j)) return;  // its start alone is another
         const Frame<R>& frame = centroids.frame();
         if (frame.packs_as_is())
-            walk(then_[std::size_t(j)], now, at, past, visit,
+            walk(previous_[std::size_t(j)], now, at, past, visit,
                  [](Size, R value) { return -double(value); });
         else
-            walk(then_[std::size_t(j)], now, at, past, visit,
+            walk(previous_[std::size_t(j)], now, at, past, visit,
                  [&](Size f, R value) { return double(Layout<R>::packed(frame, f, value)); });
     }
     template <class Visit, class Packed>
-    static void walk(const SparseVector<R>& then, const SparseVector<R>& now, Place& at, Size past,
-                     Visit visit, Packed packed) {
-        const std::uint32_t *const a = then.feature.data(), *const b = now.feature.data();
-        const Size na = then.size(), nb = now.size();
-        Size s = at.then, t = at.now;
-        const auto old = [&] { return packed(Size(a[s]), then.value[std::size_t(s)]); };
+    static void walk(const SparseVector<R>& previous, const SparseVector<R>& now, Position& at,
+                     Size past, Visit visit, Packed packed) {
+        const std::uint32_t *const a = previous.feature.data(), *const b = now.feature.data();
+        const Size na = previous.size(), nb = now.size();
+        Size s = at.previous, t = at.now;
+        const auto old = [&] { return packed(Size(a[s]), previous.value[std::size_t(s)]); };
         const auto is = [&] { return packed(Size(b[t]), now.value[std::size_t(t)]); };
         while (s < na && t < nb && Size(std::min(a[s], b[t])) < past) {
             // Lists are mostly alike: a branch that is foreseen waits for neither of them.
@@ -233,14 +233,14 @@ private:
         at = {s, t};
     }
 
-    std::vector<char> moved_;            // since the last pass, each centre
-    std::vector<Size> moves_;            // of each centre, when it was
-    std::vector<SparseVector<R>> then_;  // like this
-    std::vector<R> start_;               // and its scores started here
+    std::vector<char> moved_;                // since the last pass, each centre
+    std::vector<Size> moves_;                // of each centre, when it was
+    std::vector<SparseVector<R>> previous_;  // like this
+    std::vector<R> score_offset_;            // and its scores started here
     Size version_ = -1, remembered_ = -1, from_ = -1;
     std::vector<float> most_;  // of each feature, while a table is made
-    mutable std::mutex told_mutex_;
-    mutable PassStats told_{};
+    mutable std::mutex stats_mutex_;
+    mutable PassStats stats_{};
 };
 
 }  // namespace exactmeans

@@ -31,7 +31,7 @@ public:
     explicit Layout(Size k) : k_(k), stale_(std::size_t(k), 1) {}
     // With the hints of another one, but sparse centres in this order, in so many panels.
     Layout(const Layout& other, std::vector<std::int32_t> order, Size panels) : Layout(other.k_) {
-        slots_ = other.slots_;
+        packed_columns_ = other.packed_columns_;
         asked_ = other.asked_;
         room_ = other.room_;
         order_ = std::move(order);
@@ -42,11 +42,13 @@ public:
     void outdate(Size place) { stale_[std::size_t(place)] = 1; }
 
     // An order of features for panels that have all of them.
-    void set_slots(std::vector<std::uint32_t> slots) {
-        slots_ = std::move(slots);
+    void set_packed_columns(std::vector<std::uint32_t> packed_columns) {
+        packed_columns_ = std::move(packed_columns);
         std::fill(stale_.begin(), stale_.end(), char(1));
     }
-    const std::uint32_t* slots_or_null() const { return slots_.empty() ? nullptr : slots_.data(); }
+    const std::uint32_t* packed_columns_or_null() const {
+        return packed_columns_.empty() ? nullptr : packed_columns_.data();
+    }
     // Features of fewer centres than this are rare; 0: none is, negative: as it seems best.
     void set_rare_below(Size centres) {
         asked_ = centres;
@@ -66,18 +68,18 @@ public:
     // Should all features of sparse centres have slots, at this size of a value? Panels are fastest
     // while they fit the caches, or if they are not mostly zeros, which fewer of small values must
     // be while packing them anew does not count.
-    bool all_have_slots(Size d, Size nonzeros, std::size_t size) const {
+    bool all_have_columns(Size d, Size nonzeros, std::size_t size) const {
         const double values = double(padded<R>(k_)) * double(d), bytes = values * double(size),
                      share = size < sizeof(float) && bytes <= 0x1p26 ? 0.01 : 0.02;
         return bytes <= room_ &&
                (bytes <= 0x1p25 || (double(nonzeros) >= share * values && bytes <= 0x1p29));
     }
 
-    Panels<R> panels(const std::vector<R>& master, Size d, const Frame<R>& frame, const R* start,
-                     bool dense, const Threads& threads) {
+    Panels<R> panels(const std::vector<R>& master, Size d, const Frame<R>& frame,
+                     const R* score_offset, bool dense, const Threads& threads) {
         const Size count = dense ? dense_panels<R>(k_) : csr_panels<R>(k_);
-        const std::uint32_t* slots = dense ? nullptr : slots_or_null();
-        const Panels<R> view = resize(d, start, count, slots);
+        const std::uint32_t* packed_columns = dense ? nullptr : packed_columns_or_null();
+        const Panels<R> view = resize(d, score_offset, count, packed_columns);
         const bool plain = frame.packs_as_is();
         // Small ranges of features, so that the centres of a unit are read side by side.
         const Size step = std::max<Size>(64, 16384 / std::max<Size>(1, k_));
@@ -86,7 +88,7 @@ public:
                 for_stale_units(view, 0, count, [&](const Panel& panel, Size j, Size some) {
                     const R* centre = master.data() + j * d;
                     for (Size f = begin; f < end; ++f) {
-                        R* to = lanes(panel, j, d, slots ? Size(slots[f]) : f);
+                        R* to = lanes(panel, j, d, packed_columns ? Size(packed_columns[f]) : f);
                         for (Size l = 0; plain && l < some; ++l) to[l] = -centre[l * d + f];
                         for (Size l = 0; !plain && l < some; ++l)
                             to[l] = packed(frame, f, centre[l * d + f]);
@@ -98,15 +100,15 @@ public:
     }
 
     template <class M>
-    Panels<R> panels(const Sparse<M>& master, Size d, const Frame<M>& frame, const R* start,
+    Panels<R> panels(const Sparse<M>& master, Size d, const Frame<M>& frame, const R* score_offset,
                      const Threads& threads) {
         const Size stale = Size(std::count(stale_.begin(), stale_.end(), char(1)));
         if (stale && (rare_below_ < 0 || 4 * stale >= k_)) choose(master, d);
         const bool hybrid = rare_below_ > 0;
         if (hybrid && stale) list_rare(master, d, frame, threads);
-        Panels<R> view = resize(hybrid ? frequent_ + 1 : d, start,
+        Panels<R> view = resize(hybrid ? frequent_ + 1 : d, score_offset,
                                 order_.empty() ? csr_panels<R>(k_) : ordered_panels_,
-                                hybrid ? places_.data() : slots_or_null());
+                                hybrid ? places_.data() : packed_columns_or_null());
         if (hybrid) view.postings = postings_.data();
         if (stale)
             threads.run(view.count, [&](Size p, int) {
@@ -134,15 +136,16 @@ private:
         return std::find(stale_.begin(), stale_.end(), char(1)) != stale_.end();
     }
 
-    Panels<R> resize(Size d, const R* start, Size count, const std::uint32_t* slots) {
+    Panels<R> resize(Size d, const R* score_offset, Size count,
+                     const std::uint32_t* packed_columns) {
         const std::size_t size = std::size_t(padded<R>(k_) * d);
-        if (values_.size() != size || count_ != count || used_ != slots) {
+        if (values_.size() != size || count_ != count || used_ != packed_columns) {
             values_.assign(size, R(0));
             std::fill(stale_.begin(), stale_.end(), char(1));
             count_ = count;
-            used_ = slots;
+            used_ = packed_columns;
         }
-        return {values_.data(), start, k_, d, count, slots, nullptr};
+        return {values_.data(), score_offset, k_, d, count, packed_columns, nullptr};
     }
 
     // Calls fn(panel, j, count) for each unit of panels [from, to) that is out of date: `count`
@@ -169,16 +172,18 @@ private:
     template <class M>
     void pack(const Sparse<M>& master, const Panels<R>& view, const Frame<M>& frame,
               const Panel& panel, Size j, Size some) {
-        for (Size slot = 0; slot < view.d; ++slot) {
-            R* to = lanes(panel, j, view.d, slot);
+        for (Size packed_column = 0; packed_column < view.d; ++packed_column) {
+            R* to = lanes(panel, j, view.d, packed_column);
             std::fill(to, to + unit_width<R>, R(0));
         }
         for (Size l = 0; l < some; ++l) {
             const SparseVector<M>& own = at(master, j + l);
             for (std::size_t t = 0; t < own.feature.size(); ++t) {
-                const Size f = Size(own.feature[t]), slot = view.slots ? Size(view.slots[f]) : f;
-                if (slot < view.d)
-                    lanes(panel, j, view.d, slot)[l] = R(Layout<M>::packed(frame, f, own.value[t]));
+                const Size f = Size(own.feature[t]),
+                           packed_column = view.packed_columns ? Size(view.packed_columns[f]) : f;
+                if (packed_column < view.d)
+                    lanes(panel, j, view.d, packed_column)[l] =
+                        R(Layout<M>::packed(frame, f, own.value[t]));
             }
         }
     }
@@ -206,7 +211,7 @@ private:
     }
 
     Size best_rare_below(Size d, Size nonzeros) const {
-        if (all_have_slots(d, nonzeros, sizeof(R))) return 0;
+        if (all_have_columns(d, nonzeros, sizeof(R))) return 0;
         // A centre's place in a list takes about as long as 64 bytes of lanes.
         return std::max<Size>(2, k_ * Size(sizeof(R)) / 64);
     }
@@ -226,7 +231,8 @@ private:
         for (int m = 0; m < magnitudes; ++m) first[m + 1] += first[m];
         frequent_ = first[magnitudes];
         for (std::uint32_t& place : places_)
-            place = Size(place) >= rare_below ? std::uint32_t(first[magnitude(place)]++) : no_slot;
+            place =
+                Size(place) >= rare_below ? std::uint32_t(first[magnitude(place)]++) : no_column;
     }
 
     // Lists the centres of each feature that has no slot in the panels.
@@ -255,7 +261,7 @@ private:
             });
         });
         for (std::size_t r = 1; r < total.size(); ++r) total[r] += total[r - 1];
-        if (total.back() + rare >= Size(no_slot))
+        if (total.back() + rare >= Size(no_column))
             throw std::invalid_argument("centres must have fewer than 2^32 nonzeros");
         postings_.resize(std::size_t(total.back()));
         threads.ranges(d, step, [&](Size begin, Size end, int) {
@@ -265,7 +271,7 @@ private:
                 std::uint32_t& place = places_[std::size_t(f)];
                 if (place < rare) continue;
                 const std::uint32_t count = place - rare;
-                place = count ? rare + at : no_slot;
+                place = count ? rare + at : no_column;
                 next[std::size_t(f - begin)] = at;
                 at += count;
             }
@@ -274,14 +280,14 @@ private:
                     std::uint32_t(j), R(Layout<M>::packed(frame, Size(f), value))};
             });
             for (Size f = begin; f < end; ++f)
-                if (places_[std::size_t(f)] >= rare && places_[std::size_t(f)] != no_slot)
+                if (places_[std::size_t(f)] >= rare && places_[std::size_t(f)] != no_column)
                     postings_[next[std::size_t(f - begin)] - 1].place |= Posting<R>::last;
         });
     }
 
     // Where a panel keeps the unit of centre j in a slot.
-    R* lanes(const Panel& panel, Size j, Size d, Size slot) {
-        return values_.data() + panel.first * d + slot * panel.width() + (j - panel.first);
+    R* lanes(const Panel& panel, Size j, Size d, Size packed_column) {
+        return values_.data() + panel.first * d + packed_column * panel.width() + (j - panel.first);
     }
 
     Size k_;
@@ -294,7 +300,7 @@ private:
     Size frequent_ = 0;                    // features with a slot of their own
     Size count_ = 0;                       // panels, and
     const std::uint32_t* used_ = nullptr;  // slots, that the values stand in
-    std::vector<std::uint32_t> slots_, places_;
+    std::vector<std::uint32_t> packed_columns_, places_;
     std::vector<Posting<R>> postings_;
     AlignedVector<R> values_;
     std::vector<char> stale_;  // centres that the panels do not have yet

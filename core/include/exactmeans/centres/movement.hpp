@@ -9,24 +9,24 @@
 
 namespace exactmeans {
 
-// The farthest that any of some centres went, and that any but that one did.
+// The farthest that any of some centres moved_by, and that any but that one did.
 struct TwoFarthest {
     double first = 0, second = 0;
     Size index = -1;  // of the first
 
-    void add(Size j, double went) {
-        if (went > first) {
+    void add(Size j, double moved_by) {
+        if (moved_by > first) {
             second = first;
-            first = went;
+            first = moved_by;
             index = j;
         } else {
-            second = std::max(second, went);
+            second = std::max(second, moved_by);
         }
     }
     double of_others(Size j) const { return j == index ? second : first; }
 };
 
-// Of one centre: the square of how far it went, and its own afterwards.
+// Of one centre: the square of how far it moved_by, and its own afterwards.
 struct Displacement {
     double step2, norm2;
 };
@@ -40,20 +40,20 @@ struct Movement {
     TwoFarthest farthest;
 
     // Counts centre j, whose distance is known, in.
-    void add(Size j, double own2) {
-        const double went = distance[std::size_t(j)];
-        moved += went > 0;
-        shift2 += own2;
-        farthest.add(j, went);
+    void add(Size j, double master2) {
+        const double moved_by = distance[std::size_t(j)];
+        moved += moved_by > 0;
+        shift2 += master2;
+        farthest.add(j, moved_by);
     }
 };
 
 // A movement while it is found out, centre by centre.
 struct MovementBuilder {
     Movement movement;
-    std::vector<double> own2;
+    std::vector<double> master2;
 
-    explicit MovementBuilder(Size k) : own2(static_cast<std::size_t>(k)) {
+    explicit MovementBuilder(Size k) : master2(static_cast<std::size_t>(k)) {
         movement.distance.assign(std::size_t(k), 0.0);
     }
 };

@@ -24,11 +24,11 @@ public:
         const auto row_of = [&](Size t) { return x.row(ids ? ids[t] : begin + t); };
         for (Size t = 0; t < count; ++t) total += row_of(t).nonzeros;
         constexpr bool own_values = !std::is_same_v<Value, Same>;
-        slots_.resize(std::size_t(total));
+        packed_columns_.resize(std::size_t(total));
         values_.resize(std::size_t(own_values || panels.postings ? total : 0));
         hits_.clear();
         if (panels.postings) find_panels(panels);
-        std::uint32_t* to = slots_.data();
+        std::uint32_t* to = packed_columns_.data();
         R* to_value = values_.data();
         const std::uint32_t* found =
             panels.postings ? look_up(x, panels, total, count, row_of) : nullptr;
@@ -40,7 +40,8 @@ public:
                 found += row.nonzeros;
             } else {
                 for (Size e = 0; e < row.nonzeros; ++e)
-                    to[e] = panels.slots ? panels.slots[row.index[e]] : std::uint32_t(row.index[e]);
+                    to[e] = panels.packed_columns ? panels.packed_columns[row.index[e]]
+                                                  : std::uint32_t(row.index[e]);
                 if constexpr (own_values) {
                     for (Size e = 0; e < row.nonzeros; ++e) to_value[e] = value(row.value[e]);
                     out = {to, to_value, row.nonzeros};
@@ -59,7 +60,7 @@ public:
     template <class I>
     const PackedCsrRow<R>* load(const CsrRows<R, I>& x, const Panels<R>& panels, Size begin,
                                 const Size* ids, Size count) {
-        if (panels.slots || panels.postings || sizeof(I) != sizeof(std::uint32_t))
+        if (panels.packed_columns || panels.postings || sizeof(I) != sizeof(std::uint32_t))
             return load(x, panels, begin, ids, count, Same());
         rows_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t) {
@@ -80,12 +81,12 @@ public:
         const auto row_of = [&](Size t) { return x.row(ids[t]); };
         Size total = 0;
         for (Size t = 0; t < count; ++t) total += row_of(t).nonzeros;
-        slots_.resize(std::size_t(total));
+        packed_columns_.resize(std::size_t(total));
         values_.resize(std::size_t(total));
         rare_.resize(std::size_t(total) + 1);
         ends_.clear();
         const std::uint32_t rare = std::uint32_t(panels.d);
-        std::uint32_t* to = slots_.data();
+        std::uint32_t* to = packed_columns_.data();
         R* to_value = values_.data();
         Size found = 0;
         for (Size t = 0; t < count; ++t) {
@@ -93,14 +94,14 @@ public:
             const PrefetchCursor next(x, row);
             Size kept = 0;
             for (Size e = 0; e < row.nonzeros; ++e) {
-                __builtin_prefetch(panels.slots + next.feature(e));
+                __builtin_prefetch(panels.packed_columns + next.feature(e));
                 // Written wherever it belongs, without a branch that nobody could foretell.
-                const std::uint32_t slot = panels.slots[row.index[e]];
-                to[kept] = slot;
+                const std::uint32_t packed_column = panels.packed_columns[row.index[e]];
+                to[kept] = packed_column;
                 to_value[kept] = R(row.value[e]);
-                kept += slot < rare;
-                rare_[std::size_t(found)] = {slot - rare, R(row.value[e])};
-                found += slot >= rare && slot != no_slot;
+                kept += packed_column < rare;
+                rare_[std::size_t(found)] = {packed_column - rare, R(row.value[e])};
+                found += packed_column >= rare && packed_column != no_column;
             }
             rows_[std::size_t(t)] = {to, to_value, kept};
             ends_.push_back(found);
@@ -147,8 +148,8 @@ private:
             const auto row = row_of(t);
             const PrefetchCursor next(x, row);
             for (Size e = 0; e < row.nonzeros; ++e) {
-                __builtin_prefetch(panels.slots + next.feature(e));
-                *to++ = panels.slots[row.index[e]];
+                __builtin_prefetch(panels.packed_columns + next.feature(e));
+                *to++ = panels.packed_columns[row.index[e]];
             }
         }
         return found_.data();
@@ -168,17 +169,17 @@ private:
         fresh_.clear();
         std::fill(per_panel_.begin(), per_panel_.end(), 0u);
         for (Size e = 0; e < row.nonzeros; ++e) {
-            const std::uint32_t slot = found[e],
+            const std::uint32_t packed_column = found[e],
                                 next = found + e + ahead < end ? found[e + ahead] : 0;
-            if (next >= rare && next != no_slot)
+            if (next >= rare && next != no_column)
                 __builtin_prefetch(panels.postings + (next - rare));
             const R x = value(row.value[e]);
-            if (slot < rare || cut) {
-                to[kept] = slot < rare ? slot : rare - 1;
+            if (packed_column < rare || cut) {
+                to[kept] = packed_column < rare ? packed_column : rare - 1;
                 to_value[kept++] = x;
             }
-            if (slot < rare || slot == no_slot) continue;
-            const Posting<R>* posting = panels.postings + (slot - rare);
+            if (packed_column < rare || packed_column == no_column) continue;
+            const Posting<R>* posting = panels.postings + (packed_column - rare);
             const std::uint32_t at = std::uint32_t(cut ? e : kept);
             while (true) {
                 const std::uint32_t place = posting->place & ~Posting<R>::last;
@@ -220,7 +221,7 @@ private:
     }
 
     std::vector<PackedCsrRow<R>> rows_;
-    std::vector<std::uint32_t> slots_, found_;
+    std::vector<std::uint32_t> packed_columns_, found_;
     std::vector<R> values_;
     std::vector<PostingHit<R>> hits_, fresh_;
     std::vector<Rare> rare_;

@@ -21,7 +21,7 @@ public:
           dense_(dense),
           packed_(std::size_t(k_), -1),
           values_(std::size_t(k_ * d_)),
-          start_(std::size_t(k_)) {}
+          score_offset_(std::size_t(k_)) {}
 
     static std::shared_ptr<const SingleCentres> of(const Centres<R>& centroids, bool dense,
                                                    const Threads& threads) {
@@ -39,7 +39,7 @@ public:
 
     template <class Scan>
     void compare(Scan& scan, Size j, const std::int32_t* picks, Size count) const {
-        scan.with_centre(values_.data() + j * d_, start_[std::size_t(j)], d_, picks, count);
+        scan.with_centre(values_.data() + j * d_, score_offset_[std::size_t(j)], d_, picks, count);
         std::fill(scan.label.begin(), scan.label.end(), std::int32_t(j));
     }
 
@@ -47,8 +47,8 @@ public:
         if (version_ == centroids.version()) return;
         copy_ = copies_of(centroids);
         threads.ranges(k_, 1, [&](Size j, Size, int) {
-            start_[std::size_t(j)] =
-                copy(j) ? std::numeric_limits<R>::infinity() : centroids.start()[j];
+            score_offset_[std::size_t(j)] =
+                copy(j) ? std::numeric_limits<R>::infinity() : centroids.score_offset()[j];
             if (packed_[std::size_t(j)] == centroids.moves(j)) return;
             R* own = values_.data() + j * d_;
             std::fill(own, own + d_, R(0));
@@ -65,7 +65,7 @@ private:
     Size version_ = -1;
     std::vector<char> copy_;
     std::vector<Size> packed_;  // moves of the centre that the layout has
-    std::vector<R> values_, start_;
+    std::vector<R> values_, score_offset_;
 };
 
 }  // namespace exactmeans

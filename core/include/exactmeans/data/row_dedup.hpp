@@ -14,7 +14,7 @@
 
 namespace exactmeans {
 
-struct Distinct {
+struct DistinctRows {
     std::vector<std::int32_t> first;  // the first row of each kind
     std::vector<std::int32_t> kind;   // of every row
 
@@ -43,7 +43,7 @@ public:
 
     // Nothing, unless at least a quarter of the rows are copies of others. A few rows in equal
     // steps tell whether it is worth looking at all of them.
-    std::unique_ptr<Distinct> find(const Threads& threads) const {
+    std::unique_ptr<DistinctRows> find(const Threads& threads) const {
         constexpr Size most = std::numeric_limits<std::int32_t>::max();
         if (x_.n < 2 || x_.n > most) return nullptr;
         constexpr Size sample = 4096;
@@ -60,14 +60,14 @@ public:
 private:
     // The kinds of rows 0, step, 2 step ... The table is filled in their order, so that numbers of
     // kinds do not depend on threads.
-    std::unique_ptr<Distinct> kinds(Size count, Size step, const Threads& threads) const {
+    std::unique_ptr<DistinctRows> kinds(Size count, Size step, const Threads& threads) const {
         std::vector<std::uint64_t> hashes(static_cast<std::size_t>(count));
         threads.ranges(count, 1024, [&](Size begin, Size end, int) {
             for (Size t = begin; t < end; ++t) hashes[std::size_t(t)] = hash(t * step);
         });
         const int bits = std::bit_width(std::size_t(2 * count));
         std::vector<std::int32_t> table(std::size_t(1) << bits, -1);
-        auto found = std::make_unique<Distinct>();
+        auto found = std::make_unique<DistinctRows>();
         found->kind.resize(std::size_t(count));
         Threads{1, threads.poll}.ranges(count, 16384, [&](Size begin, Size end, int) {
             for (Size t = begin; t < end; ++t) {

@@ -53,7 +53,7 @@ struct DenseRows {
     const std::int32_t* picks = nullptr;  // null: all rows in memory; else these n of them
 
     double weight(Size i) const { return weights ? weights[i] : 1.0; }
-    double pull(Size i) const { return row_factor(weight(i), norms, i); }
+    double factor(Size i) const { return row_factor(weight(i), norms, i); }
     const R* row(Size i) const { return data + (picks ? Size(picks[i]) : i) * row_stride; }
     R at(Size i, Size f) const { return row(i)[f * col_stride]; }
     EXACTMEANS_INLINE void prefetch(Size i) const {
@@ -72,10 +72,10 @@ struct SparseRow {
 // Row offsets come as 32 or 64 bit; the width is looked at once per row, which costs nothing beside
 // the row.
 struct Offsets {
-    const std::int32_t* narrow = nullptr;
-    const std::int64_t* wide = nullptr;
+    const std::int32_t* offsets32 = nullptr;
+    const std::int64_t* offsets64 = nullptr;
 
-    Size operator[](Size i) const { return narrow ? Size(narrow[i]) : Size(wide[i]); }
+    Size operator[](Size i) const { return offsets32 ? Size(offsets32[i]) : Size(offsets64[i]); }
 };
 
 template <class R, class I>
@@ -92,7 +92,7 @@ struct CsrRows {
     const double* norms = nullptr;
 
     double weight(Size i) const { return weights ? weights[i] : 1.0; }
-    double pull(Size i) const { return row_factor(weight(i), norms, i); }
+    double factor(Size i) const { return row_factor(weight(i), norms, i); }
     Size nonzeros() const { return offsets[n] - offsets[0]; }
     SparseRow<R, I> row(Size i) const {
         const Size begin = offsets[i];

@@ -23,7 +23,7 @@ class Members {
 public:
     template <class Rows>
     Members(const Rows& x, const std::int32_t* labels, Size k) : start_(std::size_t(k + 1)) {
-        const auto counts = [&](Size i) { return x.pull(i) > 0; };
+        const auto counts = [&](Size i) { return x.factor(i) > 0; };
         for (Size i = 0; i < x.n; ++i)
             if (counts(i)) ++start_[std::size_t(labels[i]) + 1];
         for (std::size_t j = 1; j < start_.size(); ++j) start_[j] += start_[j - 1];

@@ -188,9 +188,9 @@ private:
 // Untouched pages of it are never backed by memory.
 class SparseAccumulator {
 public:
-    SparseAccumulator(Size d, int words)
-        : words_(words),
-          values_(static_cast<double*>(std::calloc(std::size_t(d * words), sizeof(double)))),
+    SparseAccumulator(Size d, int bins)
+        : bins_(bins),
+          values_(static_cast<double*>(std::calloc(std::size_t(d * bins), sizeof(double)))),
           marks_(std::size_t(d / 64 + 1)),
           tops_(marks_.size() / 64 + 1) {
         if (!values_) throw std::bad_alloc();
@@ -202,15 +202,15 @@ public:
         // Features that follow each other share a top, and would wait for each other there.
         if (!mark) tops_[std::size_t(f >> 12)] |= std::uint64_t(1) << ((f >> 6) & 63);
         mark |= std::uint64_t(1) << (f & 63);
-        return values_.get() + f * words_;
+        return values_.get() + f * bins_;
     }
     // Asks for them.
-    void prefetch(Size f) const { __builtin_prefetch(values_.get() + f * words_, 1); }
+    void prefetch(Size f) const { __builtin_prefetch(values_.get() + f * bins_, 1); }
     // Likewise, for reading.
-    const double* peek(Size f) const { return values_.get() + f * words_; }
+    const double* peek(Size f) const { return values_.get() + f * bins_; }
 
     // Does all of it stay at hand, whatever is touched?
-    bool fits_caches() const { return Size(marks_.size()) * 64 * words_ <= Size(1) << 17; }
+    bool fits_caches() const { return Size(marks_.size()) * 64 * bins_ <= Size(1) << 17; }
 
     // How many features were touched.
     std::size_t count() const {
@@ -226,12 +226,12 @@ public:
     template <class Visit>
     void drain(Visit visit) {
         // A known number of words is cleared without a loop.
-        if (words_ == 1)
+        if (bins_ == 1)
             drain_by(std::integral_constant<Size, 1>(), visit);
-        else if (words_ == 2)
+        else if (bins_ == 2)
             drain_by(std::integral_constant<Size, 2>(), visit);
         else
-            drain_by(words_, visit);
+            drain_by(bins_, visit);
     }
 
 private:
@@ -239,22 +239,22 @@ private:
         void operator()(double* p) const { std::free(p); }
     };
 
-    template <class Words, class Visit>
-    void drain_by(Words words, Visit visit) {
+    template <class BinCount, class Visit>
+    void drain_by(BinCount bins, Visit visit) {
         for (std::size_t top = 0; top < tops_.size(); ++top) {
             for (std::uint64_t some = std::exchange(tops_[top], 0); some; some &= some - 1) {
                 const std::size_t at = top * 64 + std::size_t(std::countr_zero(some));
-                double* const values = values_.get() + Size(at) * 64 * words;
+                double* const values = values_.get() + Size(at) * 64 * bins;
                 for (std::uint64_t left = std::exchange(marks_[at], 0); left; left &= left - 1) {
                     const Size l = std::countr_zero(left);
-                    visit(Size(at) * 64 + l, values + l * words);
-                    std::fill_n(values + l * words, Size(words), 0.0);
+                    visit(Size(at) * 64 + l, values + l * bins);
+                    std::fill_n(values + l * bins, Size(bins), 0.0);
                 }
             }
         }
     }
 
-    Size words_;
+    Size bins_;
     std::unique_ptr<double[], Free> values_;
     std::vector<std::uint64_t> marks_, tops_;  // one bit per feature; one per word of those
 };

@@ -57,7 +57,7 @@ struct Points {
                 norms.push_back(norm1(point.value.data(), point.size()).parts());
                 continue;
             }
-            norms.push_back(vector_kernels<C>().listed_square_sum(
+            norms.push_back(vector_kernels<C>().sparse_square_sum(
                 point.feature.data(), point.value.data(), point.size(), scale));
         }
     }
@@ -266,8 +266,8 @@ public:
     template <class R, class I>
     void load(const CsrRows<R, I>& x, Size begin, Size count, double scale, const double*,
               const Panels<double>& panels) {
-        sparse_ = slots_.load(x, panels, begin, nullptr, count,
-                              [&](R value) { return double(value) * scale; });
+        sparse_ = packed_rows_.load(x, panels, begin, nullptr, count,
+                                    [&](R value) { return double(value) * scale; });
         norm2_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t) {
             const auto row = x.row(begin + t);
@@ -295,7 +295,7 @@ private:
 
     std::vector<double> values_, norm2_;
     std::vector<const double*> rows_;
-    PackedCsrRows<double> slots_;
+    PackedCsrRows<double> packed_rows_;
     const PackedCsrRow<double>* sparse_ = nullptr;
 };
 
@@ -332,7 +332,7 @@ double cost_by_score(const Rows& x, Size i, double norm2, const Centres<double>&
     const Metric metric = centroids.frame().metric;
     if (metric == Metric::euclidean) return enough(norm2 + 2 * score, norm2 + centroids.norm2(j));
     if (metric == Metric::manhattan)
-        return is_dense<Rows> ? score : enough(score, double(centroids.start()[j]));
+        return is_dense<Rows> ? score : enough(score, double(centroids.score_offset()[j]));
     if (!(x.norms[i] > 0)) return -1;
     const double apart = 1 + score / x.norms[i] / std::sqrt(centroids.norm2(j));
     if (metric == Metric::cosine || apart < least) return enough(apart, 1);

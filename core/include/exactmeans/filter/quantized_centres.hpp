@@ -59,7 +59,7 @@ public:
         // Its first bytes should fit the caches; all of them take room.
         const double held = double(bytes(centroids.k())) * double(centroids.d());
         return held <= std::min(centroids.layout().room(), 0x1p29) &&
-               centroids.layout().all_have_slots(centroids.d(), nonzeros, 1);
+               centroids.layout().all_have_columns(centroids.d(), nonzeros, 1);
     }
     // Bytes per feature of so many centres.
     static Size bytes(Size k) { return QuantizedPanels::padded(k) + 2 * k; }
@@ -74,10 +74,11 @@ public:
     // Deals the centres out to groups in this order; they must be brought up to date then.
     void arrange(const std::vector<Size>& order) {
         version_ = -1;
-        centre_.assign(start_.size(), none);
+        centre_.assign(score_offset_.size(), none);
         place_.assign(std::size_t(1 + *std::max_element(order.begin(), order.end())), none);
         row_.assign(place_.size(), none);
-        std::fill(start_.begin(), start_.end(), std::numeric_limits<float>::infinity());
+        std::fill(score_offset_.begin(), score_offset_.end(),
+                  std::numeric_limits<float>::infinity());
         Size at = 0;
         for (Size g = 0; g < view_.groups(); ++g) {
             const Size end = k_ * view_.group(g + 1) / view_.places();
@@ -137,32 +138,35 @@ public:
     const std::vector<float>& steps() const { return step_; }
     // What stands for a value of 0, in steps.
     double zero() const { return double(zero_); }
-    double largest_start() const { return largest_start_; }
+    double largest_score_offset() const { return largest_score_offset_; }
     double largest_step() const { return largest_step_; }
     // How much more than it seems a score with the centre at a place may start with.
-    double start_slack(Size place) const { return double(start_[std::size_t(place)]) * 0x1p-18; }
+    double score_offset_slack(Size place) const {
+        return double(score_offset_[std::size_t(place)]) * 0x1p-18;
+    }
 
     // Where closer looks find a feature.
-    Size slot(Size f) const { return slots_ ? Size(slots_[f]) : f; }
+    Size packed_column(Size f) const { return packed_columns_ ? Size(packed_columns_[f]) : f; }
     // The score of a row and the centre at a place, by all bits; `sized` is its entries times
     // steps, and `slots` has their slots.
-    double closer(const double* sized, const std::uint32_t* slots, Size m, Size place) const {
+    double closer(const double* sized, const std::uint32_t* packed_columns, Size m,
+                  Size place) const {
         const std::int16_t* const own = parts_of(centre(place));
         const int zero = zero_parts();
         double sum[4] = {};  // that need not wait for each other
         const auto add = [&](Size t, int to) {
-            sum[to] += sized[t] * double(int(own[slots[t]]) - zero);
+            sum[to] += sized[t] * double(int(own[packed_columns[t]]) - zero);
         };
         Size t = 0;
         for (; t + 4 <= m; t += 4)
             for (int to = 0; to < 4; ++to) add(t + to, to);
         for (; t < m; ++t) add(t, 0);
         return ((sum[0] + sum[1]) + (sum[2] + sum[3])) * 0x1p-8 +
-               double(start_[std::size_t(place)]);
+               double(score_offset_[std::size_t(place)]);
     }
     // What that will read of a slot.
-    void prefetch(Size place, Size slot) const {
-        __builtin_prefetch(parts_of(centre(place)) + slot);
+    void prefetch(Size place, Size packed_column) const {
+        __builtin_prefetch(parts_of(centre(place)) + packed_column);
     }
 
 private:
@@ -198,11 +202,11 @@ private:
         d_ = d;
         view_ = {nullptr, nullptr, k, d};
         const std::size_t places = std::size_t(view_.places());
-        start_.resize(places);
+        score_offset_.resize(places);
         values_.resize(places * std::size_t(d));
         parts_.resize(std::size_t(k * d));
         view_.values = values_.data();
-        view_.start = start_.data();
+        view_.score_offset = score_offset_.data();
         where_.clear();
         for (Size place = 0; place < Size(places); ++place) where_.emplace_back(*this, place);
         group_.resize(places);
@@ -332,18 +336,18 @@ private:
     }
 
     void take_starts(const Centres<R>& centroids) {
-        largest_start_ = 0;
+        largest_score_offset_ = 0;
         for (std::size_t at = 0; at < centre_.size(); ++at) {
             if (centre_[at] == none) continue;
-            const double start = double(centroids.start()[centre_[at]]);
-            start_[at] = float(start * (1 - 0x1p-20));
-            largest_start_ = std::max(largest_start_, start);
+            const double score_offset = double(centroids.score_offset()[centre_[at]]);
+            score_offset_[at] = float(score_offset * (1 - 0x1p-20));
+            largest_score_offset_ = std::max(largest_score_offset_, score_offset);
         }
     }
 
     void pack(const Centres<R>& centroids, const Threads& threads) {
         take_starts(centroids);
-        slots_ = centroids.slots_or_null();
+        packed_columns_ = centroids.packed_columns_or_null();
         threads.ranges(k_, std::max<Size>(1, 0x10000 / std::max<Size>(1, d_)),
                        [&](Size begin, Size end, int) {
                            std::fill(parts_.begin() + begin * d_, parts_.begin() + end * d_,
@@ -381,7 +385,7 @@ private:
             walk(centroids, j, at, past, [&](Size f, float p) {
                 if (!is_due(f)) return;
                 const int value = int(std::lrint(p * per(f))) + zero;
-                parts[slot(f)] = std::int16_t(value);
+                parts[packed_column(f)] = std::int16_t(value);
                 store(values + f * own.width, value);
             });
         };
@@ -408,14 +412,14 @@ private:
     std::vector<Size> centre_, group_;  // at and of each place
     std::vector<Size> place_, row_;     // of each centre: in panels, and among parts
     std::vector<At> where_;
-    std::vector<float> start_, step_;
+    std::vector<float> score_offset_, step_;
     std::vector<char> larger_;  // steps of features, since centres were packed or patched before
     bool any_larger_ = false;
     int zero_ = 0;
-    double largest_start_ = 0, largest_step_ = 0;
+    double largest_score_offset_ = 0, largest_step_ = 0;
     AlignedVector<std::int8_t> values_;
     std::vector<std::int16_t> parts_;
-    const std::uint32_t* slots_ = nullptr;
+    const std::uint32_t* packed_columns_ = nullptr;
     QuantizedPanels view_{};
 };
 

@@ -144,7 +144,7 @@ public:
                                : std::numeric_limits<double>::infinity();
         const Size place = place_[best * n + t];
         const double lowest = double(score_[best * n + t]) + own.offset;
-        return {place, lowest, lowest + own.width + coarse.start_slack(place)};
+        return {place, lowest, lowest + own.width + coarse.score_offset_slack(place)};
     }
 
     // Bounds that a look gave, made closer by all bits of those centres that matter: the highest
@@ -260,7 +260,7 @@ private:
     static Bound bound_of(const QuantizedRow& row, const QuantizedCentres<R>& coarse) {
         const double infinite = std::numeric_limits<double>::infinity(),
                      unit = row.unit > 0 ? double(row.unit) : infinite, m = double(row.nonzeros),
-                     rounding = unit * (m + 2) * 0x1p-8 + coarse.largest_start() * 0x1p-22 +
+                     rounding = unit * (m + 2) * 0x1p-8 + coarse.largest_score_offset() * 0x1p-22 +
                                 (m + 1) * (1 + coarse.largest_step()) * 0x1p-120,
                      error = unit * (133 + m * (1 + 0x1p-5)) + rounding;
         return {std::max(no_score, -double(row.sum) * coarse.zero() - error), 2 * error,
@@ -344,18 +344,18 @@ private:
     // A row that is ready for closer looks: its entries times steps, and where these find them.
     struct Closer {
         std::vector<double> sized;
-        std::vector<std::uint32_t> slots;
+        std::vector<std::uint32_t> packed_columns;
     };
     // Makes a row ready, the first look being at the centre at `place`.
     template <class Row>
     static void get_ready_closer(const Row& row, const QuantizedCentres<R>& coarse, Size place,
                                  Closer& out) {
         out.sized.resize(std::size_t(row.nonzeros));
-        out.slots.resize(std::size_t(row.nonzeros));
+        out.packed_columns.resize(std::size_t(row.nonzeros));
         for (Size e = 0; e < row.nonzeros; ++e) {
             const Size f = Size(row.index[e]);
-            out.slots[std::size_t(e)] = std::uint32_t(coarse.slot(f));
-            if (place >= 0) coarse.prefetch(place, coarse.slot(f));
+            out.packed_columns[std::size_t(e)] = std::uint32_t(coarse.packed_column(f));
+            if (place >= 0) coarse.prefetch(place, coarse.packed_column(f));
             out.sized[std::size_t(e)] =
                 double(row.value[e]) * double(coarse.steps()[std::size_t(f)]);
         }
@@ -365,15 +365,16 @@ private:
     Candidate look_closer(const Row& row, std::size_t t, const QuantizedCentres<R>& coarse,
                           Size place) const {
         const double error = bounds_[t].closer,
-                     low_score = coarse.closer(closer_.sized.data(), closer_.slots.data(),
+                     low_score = coarse.closer(closer_.sized.data(), closer_.packed_columns.data(),
                                                row.nonzeros, place) -
                                  error;
-        return {place, low_score, low_score + 2 * error + coarse.start_slack(place)};
+        return {place, low_score, low_score + 2 * error + coarse.score_offset_slack(place)};
     }
     template <class Row>
     void look_closer(const Row& row, std::size_t t, const QuantizedCentres<R>& coarse) {
-        for (const std::uint32_t slot : closer_.slots)
-            for (const Candidate& one : candidates_) coarse.prefetch(one.place, Size(slot));
+        for (const std::uint32_t packed_column : closer_.packed_columns)
+            for (const Candidate& one : candidates_)
+                coarse.prefetch(one.place, Size(packed_column));
         for (Candidate& one : candidates_) one = look_closer(row, t, coarse, one.place);
     }
 

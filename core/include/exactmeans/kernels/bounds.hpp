@@ -73,8 +73,8 @@ struct BoundKernels {
     // beyond it. And the least of what is larger of the two.
     Size (*within)(const Lowers& lowers, Size n, float reach, std::int32_t* out, float& least);
     // The lowest start[j] - scale[j] product of each row of a tile, its j, and the second lowest.
-    void (*lowest_in_tile)(const float* products, const float* start, const float* scale, Size k,
-                           float* low, float* second, float* label);
+    void (*lowest_in_tile)(const float* products, const float* score_offset, const float* scale,
+                           Size k, float* low, float* second, float* label);
 };
 
 const BoundKernels& bound_kernels();

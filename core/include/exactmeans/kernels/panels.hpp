@@ -27,7 +27,7 @@ struct Posting {
     std::uint32_t place;
     R value;
 };
-inline constexpr std::uint32_t no_slot = ~std::uint32_t(0);
+inline constexpr std::uint32_t no_column = ~std::uint32_t(0);
 
 // Minus the (shifted, scaled) centres, cut into `count` panels of whole units, each feature by
 // feature. With `first` a panel's first centre and `width` its lanes, feature f of centre
@@ -36,14 +36,14 @@ inline constexpr std::uint32_t no_slot = ~std::uint32_t(0);
 //
 // For CSR rows, f is a slot: slots[feature], or the feature itself if that is null. Where there are
 // postings, slot d - 1 is all zeros, a slot s >= d means the posting list that begins at
-// postings[s - d], and features of no centre have no_slot.
+// postings[s - d], and features of no centre have no_column.
 template <class R>
 struct Panels {
     const R* values = nullptr;
-    const R* start = nullptr;
+    const R* score_offset = nullptr;
     Size k = 0, d = 0;
     Size count = 0;
-    const std::uint32_t* slots = nullptr;
+    const std::uint32_t* packed_columns = nullptr;
     const Posting<R>* postings = nullptr;
 
     struct Panel {

@@ -14,7 +14,7 @@ namespace exactmeans {
 struct QuantizedPanels {
     static constexpr Size unit = 64, most_units = 3, most_groups = 4;
     const std::int8_t* values = nullptr;
-    const float* start = nullptr;
+    const float* score_offset = nullptr;
     Size k = 0, d = 0;
 
     static constexpr Size padded(Size k) { return (k + unit - 1) / unit * unit; }

@@ -15,12 +15,12 @@ inline constexpr Size chain_piece = 256;
 // Dense rows of up to this many features are compared with lanes across rows: transposing them
 // costs less than it saves.
 template <class R>
-inline constexpr Size thin_features = sizeof(R) == sizeof(float) ? 64 : 24;
+inline constexpr Size short_row_features = sizeof(R) == sizeof(float) ? 64 : 24;
 
 // `shift` may be null.
 template <class R>
 struct ScoreKernels {
-    // The kernel shifts rows of up to thin_features; callers shift longer ones beforehand.
+    // The kernel shifts rows of up to short_row_features; callers shift longer ones beforehand.
     void (*nearest_dense)(const R* const* rows, Size n, const R* shift, const Panels<R>& centres,
                           const Nearest<R>& out);
     void (*nearest_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres,
@@ -32,12 +32,14 @@ struct ScoreKernels {
     void (*panel_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, Size p,
                       const Nearest<R>& out);
     // Scores of rows and one centre, given as minus its values, by feature or slot.
-    void (*centre_dense)(const R* const* rows, Size n, const R* centre, R start, Size d, R* out);
-    void (*centre_csr)(const PackedCsrRow<R>* rows, Size n, const R* centre, R start, R* out);
+    void (*centre_dense)(const R* const* rows, Size n, const R* centre, R score_offset, Size d,
+                         R* out);
+    void (*centre_csr)(const PackedCsrRow<R>* rows, Size n, const R* centre, R score_offset,
+                       R* out);
     // Rows of few features, tile[f * n + i], n a multiple of 32, against `count` centres: packed
     // values and start of each. Labels are numbers in that list, the first on ties.
-    void (*nearest_listed)(const R* tile, Size n, Size d, const R* centres, Size count,
-                           std::int32_t* label);
+    void (*nearest_in_list)(const R* tile, Size n, Size d, const R* centres, Size count,
+                            std::int32_t* label);
     // out[i * k + j] = the score of row i and centre j
     void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, R* out);

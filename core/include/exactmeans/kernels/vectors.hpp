@@ -15,7 +15,7 @@ struct SquareSum {
 
 // A sparse centre's way to its mean: the scatter that it explained, the squared step, and the
 // squared norm of the mean.
-struct ListedUpdate {
+struct SparseUpdate {
     double explained, step2;
     SquareSum square_sum;
 };
@@ -43,20 +43,20 @@ struct VectorKernels {
                         const double* origin, Size d, double weight, double scale,
                         double sum_scale);
     // the same of listed vectors, about 0
-    SquareSum (*listed_square_sum)(const std::uint32_t* feature, const R* x, Size n, double scale);
-    double (*listed_step2)(const std::uint32_t* feature, const R* a, const R* b, Size n,
+    SquareSum (*sparse_square_sum)(const std::uint32_t* feature, const R* x, Size n, double scale);
+    double (*sparse_step2)(const std::uint32_t* feature, const R* a, const R* b, Size n,
                            double scale);
-    double (*listed_explained)(const std::uint32_t* feature, const R* centre, const double* high,
+    double (*sparse_explained)(const std::uint32_t* feature, const R* centre, const double* high,
                                const double* low, Size n, double weight, double scale,
                                double sum_scale);
-    // listed_explained of `from`, listed_step2 and listed_square_sum of `to`
-    ListedUpdate (*listed_update)(const std::uint32_t* feature, const R* from, const R* to,
+    // sparse_explained of `from`, sparse_step2 and sparse_square_sum of `to`
+    SparseUpdate (*sparse_update)(const std::uint32_t* feature, const R* from, const R* to,
                                   const double* high, const double* low, Size n, double weight,
                                   double scale, double sum_scale);
     // Does weight x scale fit its first words? magic[w * columns + f], or [w * columns] for a
     // single column
-    bool (*fits_words)(const R* x, const double* magic, Size columns, int words, double weight,
-                       double scale, Size d);
+    bool (*fits_bins)(const R* x, const double* magic, Size columns, int bins, double weight,
+                      double scale, Size d);
     // sum += factor x, in one word; or weight x scale cut into two words at magic[f * magic_step]
     void (*add_row)(double* sum, const R* x, double factor, Size d);
     void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step,

@@ -16,7 +16,7 @@ namespace exactmeans {
 // Calls put(w, part) for each word of a value in column f.
 template <class Put>
 void cut(const Bins& grid, Size f, double value, Put put) {
-    const int last = grid.words() - 1;
+    const int last = grid.bins() - 1;
     const Size column = grid.per_column() ? f : 0;
     for (int w = 0; w < last; ++w) {
         const double magic = grid.magic_row(w)[column];
@@ -28,11 +28,11 @@ void cut(const Bins& grid, Size f, double value, Put put) {
 }
 
 // words[0] + words[step] + ... as an unevaluated high + low, to twice the precision of a double.
-inline TwoSum total(const Bins& grid, const double* words, Size step) {
-    const int last = grid.words() - 1;
-    TwoSum sum(words[last * step], 0.0);
+inline TwoSum total(const Bins& grid, const double* bins, Size step) {
+    const int last = grid.bins() - 1;
+    TwoSum sum(bins[last * step], 0.0);
     for (int w = last - 1; w >= 0; --w) {
-        const TwoSum next(words[w * step], sum.sum);
+        const TwoSum next(bins[w * step], sum.sum);
         sum = TwoSum(next.sum, next.error + sum.error);
     }
     return sum;
@@ -41,20 +41,19 @@ inline TwoSum total(const Bins& grid, const double* words, Size step) {
 // Word planes of one dense vector of sums: plane w starts at words + w * columns.
 class SumRow {
 public:
-    SumRow(double* words, Size columns, const Bins& grid)
-        : words_(words), d_(columns), grid_(&grid) {}
+    SumRow(double* bins, Size columns, const Bins& grid) : bins_(bins), d_(columns), grid_(&grid) {}
 
     // Adds row i; sign is +1 or -1.
     template <class R>
     void add(const DenseRows<R>& x, Size i, double sign) {
         const Bins& grid = *grid_;
         const R* row = x.row(i);
-        const double factor = sign * x.pull(i);
+        const double factor = sign * x.factor(i);
         // The product is rounded once and the sum not at all, so the sign commutes with both.
-        if (x.col_stride == 1 && grid.words() == 1 && grid.exponent() == 0)
-            vector_kernels<R>().add_row(words_, row, factor, d_);
-        else if (x.col_stride == 1 && grid.words() == 2)
-            vector_kernels<R>().add_row2(words_, words_ + d_, row, grid.magic_row(0),
+        if (x.col_stride == 1 && grid.bins() == 1 && grid.exponent() == 0)
+            vector_kernels<R>().add_row(bins_, row, factor, d_);
+        else if (x.col_stride == 1 && grid.bins() == 2)
+            vector_kernels<R>().add_row2(bins_, bins_ + d_, row, grid.magic_row(0),
                                          grid.per_column(), factor, grid.scale(), d_);
         else
             for (Size f = 0; f < d_; ++f)
@@ -64,19 +63,19 @@ public:
     template <class R, class I>
     void add(const CsrRows<R, I>& x, Size i, double sign) {
         const auto row = x.row(i);
-        const double factor = sign * x.pull(i), scale = grid_->scale();
+        const double factor = sign * x.factor(i), scale = grid_->scale();
         for (Size t = 0; t < row.nonzeros; ++t)
             add_value(Size(row.index[t]), contribution(factor, double(row.value[t]), scale));
     }
 
     void add_value(Size f, double value) {
-        cut(*grid_, f, value, [&](int w, double part) { words_[w * d_ + f] += part; });
+        cut(*grid_, f, value, [&](int w, double part) { bins_[w * d_ + f] += part; });
     }
 
-    TwoSum total(Size f) const { return exactmeans::total(*grid_, words_ + f, d_); }
+    TwoSum total(Size f) const { return exactmeans::total(*grid_, bins_ + f, d_); }
 
 private:
-    double* words_;
+    double* bins_;
     Size d_;
     const Bins* grid_;
 };
@@ -84,7 +83,7 @@ private:
 // The same of CSR rows, with the features that occur in them and no others, ascending.
 class SparseSum {
 public:
-    explicit SparseSum(int words = 1) : planes_(static_cast<std::size_t>(words)) {}
+    explicit SparseSum(int bins = 1) : planes_(static_cast<std::size_t>(bins)) {}
 
     Size size() const { return Size(features_.size()); }
     const std::vector<std::uint32_t>& features() const { return features_; }
@@ -96,13 +95,12 @@ public:
     }
 
     // Appends a feature beyond all there are: words[0], words[step] and so on; zeros are left out.
-    void push(Size f, const double* words, Size step) {
+    void push(Size f, const double* bins, Size step) {
         bool any = false;
-        for (std::size_t w = 0; w < planes_.size(); ++w) any = any || words[Size(w) * step] != 0;
+        for (std::size_t w = 0; w < planes_.size(); ++w) any = any || bins[Size(w) * step] != 0;
         if (!any) return;
         features_.push_back(std::uint32_t(f));
-        for (std::size_t w = 0; w < planes_.size(); ++w)
-            planes_[w].push_back(words[Size(w) * step]);
+        for (std::size_t w = 0; w < planes_.size(); ++w) planes_[w].push_back(bins[Size(w) * step]);
     }
 
     // What is on a pile instead, which is cleared.
@@ -110,10 +108,10 @@ public:
         resize(pile.count());
         std::uint32_t* const features = features_.data();
         std::size_t at = 0;
-        with_planes([&](auto planes, auto words) {
+        with_planes([&](auto planes, auto bins) {
             pile.drain([&](Size f, const double* from) {
                 bool any = false;
-                for (int w = 0; w < words; ++w) {
+                for (int w = 0; w < bins; ++w) {
                     planes[w][at] = from[w];
                     any |= from[w] != 0;
                 }
@@ -133,10 +131,10 @@ public:
             other.take(pile);
             return add(std::move(other));
         }
-        with_planes([&](auto planes, auto words) {
+        with_planes([&](auto planes, auto bins) {
             for (std::size_t t = 0; t < features_.size(); ++t) {
                 double* const to = pile.at(Size(features_[t]));
-                for (int w = 0; w < words; ++w) to[w] += planes[w][t];
+                for (int w = 0; w < bins; ++w) to[w] += planes[w][t];
             }
         });
         take(pile);
@@ -260,7 +258,7 @@ template <class R, class I>
 Size accumulate_row(SparseAccumulator& pile, const Bins& grid, const CsrRows<R, I>& x, Size i,
                     double sign) {
     const auto row = x.row(i);
-    const double factor = sign * x.pull(i), scale = grid.scale();
+    const double factor = sign * x.factor(i), scale = grid.scale();
     const PrefetchCursor next(row);
     const auto each = [&](auto add) {
         for (Size t = 0; t < row.nonzeros; ++t) {
@@ -269,19 +267,19 @@ Size accumulate_row(SparseAccumulator& pile, const Bins& grid, const CsrRows<R, 
             add(pile.at(f), f, contribution(factor, double(row.value[t]), scale));
         }
     };
-    if (grid.words() == 1) {
-        each([](double* words, Size, double value) { words[0] += value; });
-    } else if (grid.words() == 2) {
+    if (grid.bins() == 1) {
+        each([](double* bins, Size, double value) { bins[0] += value; });
+    } else if (grid.bins() == 2) {
         const double* magic = grid.magic_row(0);
         const Size step = grid.per_column() ? 1 : 0;
-        each([=](double* words, Size f, double value) {
+        each([=](double* bins, Size f, double value) {
             const double m = magic[f * step], part = (value + m) - m;
-            words[0] += part;
-            words[1] += value - part;
+            bins[0] += part;
+            bins[1] += value - part;
         });
     } else {
-        each([&](double* words, Size f, double value) {
-            cut(grid, f, value, [&](int w, double part) { words[w] += part; });
+        each([&](double* bins, Size f, double value) {
+            cut(grid, f, value, [&](int w, double part) { bins[w] += part; });
         });
     }
     return row.nonzeros;

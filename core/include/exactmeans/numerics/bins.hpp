@@ -28,22 +28,22 @@ public:
         // costs low bits.
         exponent_ = std::min(0, 1020 - top - count_bits_);
         scale_ = std::ldexp(1.0, exponent_);
-        set_words(1);
+        set_bins(1);
     }
 
-    int words() const { return words_; }
+    int bins() const { return bins_; }
     int count_bits() const { return count_bits_; }  // a grid for 2^count_bits values is this one
     int exponent() const { return exponent_; }
     double scale() const { return scale_; }
     bool per_column() const { return bounds_.size() != 1; }
     const std::vector<double>& bounds() const { return bounds_; }
 
-    void set_words(int words) {
-        words_ = words;
+    void set_bins(int bins) {
+        bins_ = bins;
         const std::size_t columns = bounds_.size();
-        magic_.assign(columns * std::size_t(words - 1), 0.0);
+        magic_.assign(columns * std::size_t(bins - 1), 0.0);
         for (std::size_t f = 0; f < columns; ++f)
-            for (int w = 0; w + 1 < words; ++w) magic_[std::size_t(w) * columns + f] = magic(f, w);
+            for (int w = 0; w + 1 < bins; ++w) magic_[std::size_t(w) * columns + f] = magic(f, w);
     }
 
     // Adding and subtracting this constant rounds a value to a multiple of word w's unit.
@@ -65,23 +65,25 @@ private:
     int exponent_ = 0;  // values are multiplied by 2^exponent first
     double scale_ = 1;
     int count_bits_ = 0;
-    int words_ = 1;
+    int bins_ = 1;
 };
 
 // What a row adds to its centre's sum: pull * x, rounded once to double, on the grid's scale.
-inline double contribution(double pull, double value, double scale) { return pull * value * scale; }
+inline double contribution(double factor, double value, double scale) {
+    return factor * value * scale;
+}
 
 // How many words rows [begin, end) need, at least `words`, so that nothing is left after the last
 // one.
 template <class Rows>
-int words_needed(const Rows& x, const Bins& grid, Size begin, Size end, int words = 1) {
+int bins_needed(const Rows& x, const Bins& grid, Size begin, Size end, int bins = 1) {
     using R = typename Rows::Real;
     constexpr int most =
         66;  // doubles have 2098 binary places; a word takes at least 32 up to n = 2^21
     const Size columns = Size(grid.bounds().size());
     std::vector<double> magic;
     const auto extend = [&] {
-        for (Size w = Size(magic.size()) / columns; w < words; ++w)
+        for (Size w = Size(magic.size()) / columns; w < bins; ++w)
             for (Size f = 0; f < columns; ++f) magic.push_back(grid.magic(std::size_t(f), int(w)));
     };
     extend();
@@ -100,13 +102,13 @@ int words_needed(const Rows& x, const Bins& grid, Size begin, Size end, int word
             values = x.row(i).value;
             count = x.row(i).nonzeros;
         }
-        while (words < most && !vector_kernels<R>().fits_words(values, magic.data(), columns, words,
-                                                               x.pull(i), grid.scale(), count)) {
-            ++words;
+        while (bins < most && !vector_kernels<R>().fits_bins(values, magic.data(), columns, bins,
+                                                             x.factor(i), grid.scale(), count)) {
+            ++bins;
             extend();
         }
     }
-    return words;
+    return bins;
 }
 
 }  // namespace exactmeans

@@ -42,12 +42,12 @@ template <class Rows>
 bool sizes_of(const Rows& x, Size i, double& largest, double* bounds) {
     double bad = 0;  // x - x is 0 for finite x, NaN otherwise
     if constexpr (is_dense<Rows>) {
-        const double pull = x.pull(i);
+        const double factor = x.factor(i);
         if (x.col_stride == 1)
-            return vector_kernels<typename Rows::Real>().sizes(x.row(i), x.d, pull, largest,
+            return vector_kernels<typename Rows::Real>().sizes(x.row(i), x.d, factor, largest,
                                                                bounds);
         for (Size f = 0; f < x.d; ++f) {
-            const double size = std::fabs(double(x.at(i, f))), scaled = size * pull;
+            const double size = std::fabs(double(x.at(i, f))), scaled = size * factor;
             bad += size - size;
             largest = size > largest ? size : largest;
             bounds[f] = scaled > bounds[f] ? scaled : bounds[f];
@@ -67,7 +67,7 @@ template <class Rows>
 void survey_row(const Rows& x, Size i, Survey& part) {
     double largest = 0;
     const bool finite = sizes_of(x, i, largest, part.bounds.data());
-    if constexpr (!is_dense<Rows>) part.bounds[0] = std::max(part.bounds[0], largest * x.pull(i));
+    if constexpr (!is_dense<Rows>) part.bounds[0] = std::max(part.bounds[0], largest * x.factor(i));
     part.largest = std::max(part.largest, largest);
     part.largest_weight = std::max(part.largest_weight, x.weight(i));
     if (!finite && part.first_bad_row < 0) {

@@ -65,9 +65,9 @@ private:
     // axes that are not negated give the product itself.
     void pack(const std::vector<double>& axes) {
         count_ = Size(axes.size()) / d_;
-        start_.assign(std::size_t(padded<double>(count_)), 0.0);
+        score_offset_.assign(std::size_t(padded<double>(count_)), 0.0);
         values_.assign(std::size_t(padded<double>(count_) * d_), 0.0);
-        panels_ = {values_.data(), start_.data(), count_, d_, dense_panels<double>(count_)};
+        panels_ = {values_.data(), score_offset_.data(), count_, d_, dense_panels<double>(count_)};
         for (Size p = 0; p < panels_.count; ++p) {
             const auto panel = panels_.panel(p);
             double* to = values_.data() + panel.first * d_;
@@ -78,7 +78,7 @@ private:
     }
 
     Size d_, count_ = 0;
-    std::vector<double> origin_, values_, start_;
+    std::vector<double> origin_, values_, score_offset_;
     Panels<double> panels_;
 };
 

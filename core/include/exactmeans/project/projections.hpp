@@ -68,8 +68,8 @@ public:
             for (Size j = begin; j < end; ++j) {
                 Place& place = places_[std::size_t(j)];
                 if (place.moves != centroids.moves(j)) pack(centroids, j, place);
-                start_[std::size_t(place.lane)] =
-                    groups.copy(j) ? std::numeric_limits<float>::infinity() : place.start;
+                score_offset_[std::size_t(place.lane)] =
+                    groups.copy(j) ? std::numeric_limits<float>::infinity() : place.score_offset;
             }
         });
         version_ = centroids.version();
@@ -105,7 +105,7 @@ private:
     // A centre's position in the panels, its start, and its number of moves when it was projected.
     struct Place {
         Size lane = 0, value = 0, width = 0, moves = -1;
-        float start = 0;
+        float score_offset = 0;
     };
 
     double square(const float* projection) const {
@@ -146,10 +146,11 @@ private:
             lanes += widths.back();
         }
         values_.assign(std::size_t(lanes * m_), 0.0f);
-        start_.assign(std::size_t(lanes), std::numeric_limits<float>::infinity());
+        score_offset_.assign(std::size_t(lanes), std::numeric_limits<float>::infinity());
         Size first = 0;
         for (const Size width : widths) {
-            panels_.push_back({values_.data() + first * m_, start_.data() + first, width, m_, 1});
+            panels_.push_back(
+                {values_.data() + first * m_, score_offset_.data() + first, width, m_, 1});
             first += width;
         }
     }
@@ -167,7 +168,7 @@ private:
         for (Size a = 0; a < m_; ++a)
             values_[std::size_t(place.value + a * place.width)] =
                 near ? -projection[std::size_t(a)] : 0.0f;
-        place.start = near ? float(0.5 * norm2) : -float(horizon);
+        place.score_offset = near ? float(0.5 * norm2) : -float(horizon);
         place.moves = centroids.moves(j);
     }
 
@@ -179,7 +180,7 @@ private:
     std::shared_ptr<const Groups<R>> groups_;  // of the current panels
     std::vector<Place> places_;
     std::vector<Panels<float>> panels_;  // one per group
-    std::vector<float> values_, start_;
+    std::vector<float> values_, score_offset_;
 };
 
 }  // namespace exactmeans

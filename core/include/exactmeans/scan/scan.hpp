@@ -30,8 +30,8 @@ struct Work {
     std::int32_t* labels;
     RowSlacks<R>& slacks;
     Panels<R> panels{};
-    Panels<float> narrow{};  // used instead of `panels` if it has posting lists
-    ScoreError narrow_error{};
+    Panels<float> float32_panels{};  // used instead of `panels` if it has posting lists
+    ScoreError float32_error{};
 
     Work(const Rows& rows, const Centres<R>& centres, std::int32_t* row_labels,
          RowSlacks<R>& row_slacks)
@@ -44,25 +44,27 @@ struct Work {
     // Lays out all centres in float32, which takes half the memory. Enough for Scan::nearest
     // without second scores and for Scan::nearest_two. Returns false if these rows or centres do
     // not allow it.
-    bool pack_narrow(const Threads& threads) {
+    bool pack_float32(const Threads& threads) {
         if constexpr (is_dense<Rows> || sizeof(R) == sizeof(float)) {
             return false;
         } else {
             if (!centroids.sparse() || !centroids.frame().packs_as_is() ||
                 centroids.frame().metric == Metric::manhattan)
                 return false;
-            narrow_error = ScoreError(centroids);
-            if (!narrow_error.is_usual()) return false;
-            narrow = centroids.narrow_panels(threads);
-            if (narrow.postings) measure_rows(threads);
-            return narrow.postings != nullptr;
+            float32_error = ScoreError(centroids);
+            if (!float32_error.is_usual()) return false;
+            float32_panels = centroids.float32_panels(threads);
+            if (float32_panels.postings) measure_rows(threads);
+            return float32_panels.postings != nullptr;
         }
     }
     // Computes norms and slack of the rows. Required before slack() and any bound.
     void measure_rows(const Threads& threads) { slacks.update(x, centroids, threads); }
     // True if labels may come from scores that are summed in another order than the canonical one.
     // Needs pack_centres and measure_rows.
-    bool loose() const { return panels.postings && centroids.frame().metric != Metric::manhattan; }
+    bool reordered() const {
+        return panels.postings && centroids.frame().metric != Metric::manhattan;
+    }
     RowSlack slack(Size i) const { return slacks.of(x, centroids, i); }
 };
 
@@ -91,11 +93,11 @@ public:
         second.resize(std::size_t(with_second ? count : 0));
         const Nearest<R> out{label.data(), score.data(), with_second ? second.data() : nullptr};
         if constexpr (!is_dense<Rows>) {
-            if (!with_second && work.narrow.postings) {
-                from_narrow(work, begin, ids, count);
+            if (!with_second && work.float32_panels.postings) {
+                nearest_by_float32(work, begin, ids, count);
                 return;
             }
-            if (!with_second && work.loose())
+            if (!with_second && work.reordered())
                 return from_scores(work, begin, ids, count, [](Size, Size, const R*) {});
         }
         nearest_by(work, begin, ids, count, out);
@@ -120,38 +122,40 @@ public:
     // The nearest centre and the second score of rows ids[t]. If the centres have posting lists,
     // the scores may be reordered ones.
     void nearest_two(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
-        const bool loose = work.narrow.postings || work.loose();
-        nearest(work, begin, ids, count, !loose);
+        const bool reordered = work.float32_panels.postings || work.reordered();
+        nearest(work, begin, ids, count, !reordered);
     }
 
     // Labels of rows by scores in float32. score[t] is an upper bound of the label's exact score,
     // second[t] a lower bound of all others; neither includes the rounding of canonical scores.
     // Returns how many rows needed canonical scores.
-    Size from_narrow(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
+    Size nearest_by_float32(const Work<Rows>& work, Size begin, const Size* ids, Size count) {
         const Size k = work.centroids.k(), batch = batch_of(work.x, k * Size(sizeof(float)));
         label.resize(std::size_t(count));
         score.resize(std::size_t(count));
         second.resize(std::size_t(count));
         set_ids(begin, ids, count);
-        narrow_scores_.resize(std::size_t(batch * k));
-        narrow_.resize(std::size_t(2 * batch));
+        float32_scores_.resize(std::size_t(batch * k));
+        float32_nearest_.resize(std::size_t(2 * batch));
         error_.resize(std::size_t(batch));
         Size uncertain = 0;
         for (Size t = 0; t < count; t += batch) {
             const Size some = std::min(batch, count - t);
             const Size* const own = id_.data() + t;
             const PackedCsrRow<float>* const rows =
-                narrow_slots_.load_frequent(work.x, work.narrow, own, some);
-            score_kernels<float>().scores_csr(rows, some, work.narrow, narrow_scores_.data());
-            narrow_slots_.add_rare(work.narrow, narrow_scores_.data());
+                float32_rows_.load_frequent(work.x, work.float32_panels, own, some);
+            score_kernels<float>().scores_csr(rows, some, work.float32_panels,
+                                              float32_scores_.data());
+            float32_rows_.add_rare(work.float32_panels, float32_scores_.data());
             score_kernels<float>().lowest_two(
-                narrow_scores_.data(), some, k,
-                {label.data() + t, narrow_.data(), narrow_.data() + batch});
+                float32_scores_.data(), some, k,
+                {label.data() + t, float32_nearest_.data(), float32_nearest_.data() + batch});
             for (Size r = 0; r < some; ++r) {
-                const double error = work.narrow_error.of_single(work.x.row(own[r]));
+                const double error = work.float32_error.of_single(work.x.row(own[r]));
                 error_[std::size_t(r)] = error;
-                score[std::size_t(t + r)] = R(double(narrow_[std::size_t(r)]) + error);
-                second[std::size_t(t + r)] = R(double(narrow_[std::size_t(batch + r)]) - error);
+                score[std::size_t(t + r)] = R(double(float32_nearest_[std::size_t(r)]) + error);
+                second[std::size_t(t + r)] =
+                    R(double(float32_nearest_[std::size_t(batch + r)]) - error);
             }
             bound(work, t, some);
             for (Size r = 0; r < some; ++r) {
@@ -160,7 +164,7 @@ public:
                     far_[std::size_t(r)] > near_[std::size_t(r)])
                     continue;
                 ++uncertain;
-                verify_candidates(work, t + r, narrow_scores_.data() + r * k,
+                verify_candidates(work, t + r, float32_scores_.data() + r * k,
                                   error_[std::size_t(r)]);
             }
         }
@@ -173,7 +177,7 @@ public:
         if constexpr (is_dense<Rows>)
             tile_.load(work.x, work.centroids.frame().shift_or_null(), begin, ids, count);
         else
-            rows_ = slots_.load(work.x, panels, begin, ids, count);
+            rows_ = packed_rows_.load(work.x, panels, begin, ids, count);
     }
     // Compares the loaded rows picks[t] with one panel, with second scores. Labels are positions in
     // the layout.
@@ -187,12 +191,14 @@ public:
 
     // Compares the loaded rows picks[t] with one centre. Sets no labels; second scores are
     // infinite.
-    void with_centre(const R* centre, R start, Size d, const std::int32_t* picks, Size count) {
+    void with_centre(const R* centre, R score_offset, Size d, const std::int32_t* picks,
+                     Size count) {
         const Nearest<R> out = pick(picks, count);
         if constexpr (is_dense<Rows>)
-            score_kernels<R>().centre_dense(picked_.data(), count, centre, start, d, out.score);
+            score_kernels<R>().centre_dense(picked_.data(), count, centre, score_offset, d,
+                                            out.score);
         else
-            score_kernels<R>().centre_csr(picked_.data(), count, centre, start, out.score);
+            score_kernels<R>().centre_csr(picked_.data(), count, centre, score_offset, out.score);
         std::fill(second.begin(), second.end(), std::numeric_limits<R>::infinity());
     }
 
@@ -208,7 +214,7 @@ private:
                     const Nearest<R>& out) {
         const R* const shift = work.centroids.frame().shift_or_null();
         const bool l1 = work.centroids.frame().metric == Metric::manhattan,
-                   thin = work.x.d <= thin_features<R>;
+                   thin = work.x.d <= short_row_features<R>;
         // Rows with posting hits and shifted rows are copied: a batch of copies should stay in
         // cache.
         Size batch = work.panels.postings ? batch_rows(work.x) : std::max<Size>(1, count);
@@ -244,15 +250,15 @@ private:
         for (Size t = 0; t < count; t += batch) {
             const Size some = std::min(batch, count - t);
             const Size* const own = id_.data() + t;
-            rows_ = work.loose() ? slots_.load_frequent(work.x, work.panels, own, some)
-                                 : slots_.load(work.x, work.panels, 0, own, some);
+            rows_ = work.reordered() ? packed_rows_.load_frequent(work.x, work.panels, own, some)
+                                     : packed_rows_.load(work.x, work.panels, 0, own, some);
             score_kernels<R>().scores_csr(rows_, some, work.panels, scores_.data());
-            if (work.loose()) slots_.add_rare(work.panels, scores_.data());
+            if (work.reordered()) packed_rows_.add_rare(work.panels, scores_.data());
             score_kernels<R>().lowest_two(scores_.data(), some, k,
                                           {label.data() + t, score.data() + t, second.data() + t});
             on_scores(t, some, static_cast<const R*>(scores_.data()));
         }
-        if (work.loose()) verify_reordered(work, count);
+        if (work.reordered()) verify_reordered(work, count);
     }
 
     void set_ids(Size begin, const Size* ids, Size count) {
@@ -344,33 +350,33 @@ private:
     }
 
     std::vector<R> scores_;
-    std::vector<float> narrow_scores_, narrow_;
+    std::vector<float> float32_scores_, float32_nearest_;
     std::vector<double> error_;
-    PackedCsrRows<float> narrow_slots_;
+    PackedCsrRows<float> float32_rows_;
     CanonicalScore<R> score_of_;
     std::vector<Size> id_;
     std::vector<float> near_, far_;
     DenseTile<R> tile_;
-    PackedCsrRows<R> slots_;
+    PackedCsrRows<R> packed_rows_;
     const PackedCsrRow<R>* rows_ = nullptr;
     std::vector<std::conditional_t<is_dense<Rows>, const R*, PackedCsrRow<R>>> picked_;
 };
 
 // Lays out centres for a pass that needs labels: in float32 if float32 scores decide nearly all
 // labels, which a probe of a few rows tests in each pass.
-class Narrow {
+class Float32Scores {
 public:
     template <class Rows>
     void pack(Work<Rows>& work, const Threads& threads) {
         if constexpr (!is_dense<Rows>) {
             if (wait_ > 0)
                 --wait_;
-            else if (work.pack_narrow(threads) && pays(work))
+            else if (work.pack_float32(threads) && pays(work))
                 return;
-            work.narrow = {};
+            work.float32_panels = {};
         }
         work.pack_centres(threads);
-        if (work.loose()) work.measure_rows(threads);
+        if (work.reordered()) work.measure_rows(threads);
     }
 
 private:
@@ -384,7 +390,7 @@ private:
         std::vector<Size> ids(static_cast<std::size_t>(some));
         for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (work.x.n / some);
         Scan<Rows> scan;
-        if (16 * scan.from_narrow(work, 0, ids.data(), some) <= some) return true;
+        if (16 * scan.nearest_by_float32(work, 0, ids.data(), some) <= some) return true;
         wait_ = passes_without;
         return false;
     }

@@ -24,9 +24,9 @@ public:
           d_(d),
           grid_(std::move(grid)),
           weight_grid_(std::move(weight_grid)),
-          words_(sparse ? 0 : std::size_t(k * d) * std::size_t(grid_.words())),
-          sparse_(sparse ? std::size_t(k) : 0, SparseSum(grid_.words())),
-          weight_words_(std::size_t(k) * std::size_t(weight_grid_.words())),
+          bins_(sparse ? 0 : std::size_t(k * d) * std::size_t(grid_.bins())),
+          sparse_(sparse ? std::size_t(k) : 0, SparseSum(grid_.bins())),
+          weight_bins_(std::size_t(k) * std::size_t(weight_grid_.bins())),
           members_(std::size_t(k)),
           touched_(std::size_t(k), 1) {
         if (sparse && d > largest_sparse_d)
@@ -39,15 +39,15 @@ public:
     const Bins& grid() const { return grid_; }
     const Bins& weight_grid() const { return weight_grid_; }
     const SparseSum& sparse_sum(Size j) const { return sparse_[std::size_t(j)]; }
-    const std::vector<double>& weight_words() const { return weight_words_; }
+    const std::vector<double>& weight_bins() const { return weight_bins_; }
     // k x words x d
-    std::vector<double> words() const {
-        if (!sparse()) return words_;
-        std::vector<double> out(std::size_t(k_ * d_) * std::size_t(grid_.words()));
+    std::vector<double> bins() const {
+        if (!sparse()) return bins_;
+        std::vector<double> out(std::size_t(k_ * d_) * std::size_t(grid_.bins()));
         for (Size j = 0; j < k_; ++j)
             for (Size t = 0; t < sparse_sum(j).size(); ++t)
-                for (int w = 0; w < grid_.words(); ++w)
-                    out[std::size_t((j * grid_.words() + w) * d_ +
+                for (int w = 0; w < grid_.bins(); ++w)
+                    out[std::size_t((j * grid_.bins() + w) * d_ +
                                     sparse_sum(j).features()[std::size_t(t)])] =
                         sparse_sum(j).plane(w)[t];
         return out;
@@ -59,9 +59,9 @@ public:
     }
 
     void reset() {
-        std::fill(words_.begin(), words_.end(), 0.0);
+        std::fill(bins_.begin(), bins_.end(), 0.0);
         for (SparseSum& sum : sparse_) sum.clear();
-        std::fill(weight_words_.begin(), weight_words_.end(), 0.0);
+        std::fill(weight_bins_.begin(), weight_bins_.end(), 0.0);
         std::fill(members_.begin(), members_.end(), Size(0));
         std::fill(touched_.begin(), touched_.end(), char(1));
     }
@@ -92,15 +92,15 @@ public:
         } else if constexpr (is_dense<Rows>) {
             throw std::invalid_argument("sparse sums are of CSR rows");
         } else {
-            SparseSum row_sum(grid_.words());
-            std::vector<double> words(std::size_t(grid_.words()));
+            SparseSum row_sum(grid_.bins());
+            std::vector<double> bins(std::size_t(grid_.bins()));
             const auto given = x.row(i);
-            const double factor = sign * x.pull(i);
+            const double factor = sign * x.factor(i);
             for (Size t = 0; t < given.nonzeros; ++t) {
                 const double value = contribution(factor, double(given.value[t]), grid_.scale());
                 cut(grid_, Size(given.index[t]), value,
-                    [&](int w, double part) { words[std::size_t(w)] = part; });
-                row_sum.push(Size(given.index[t]), words.data(), 1);
+                    [&](int w, double part) { bins[std::size_t(w)] = part; });
+                row_sum.push(Size(given.index[t]), bins.data(), 1);
             }
             sparse_[std::size_t(cluster)].add(row_sum);
         }
@@ -111,10 +111,10 @@ public:
 
     // Adds the sums of other rows, computed on the same grid.
     void add(const Sums& other) {
-        for (std::size_t t = 0; t < words_.size(); ++t) words_[t] += other.words_[t];
+        for (std::size_t t = 0; t < bins_.size(); ++t) bins_[t] += other.bins_[t];
         for (std::size_t j = 0; j < sparse_.size(); ++j) sparse_[j].add(other.sparse_[j]);
-        for (std::size_t t = 0; t < weight_words_.size(); ++t)
-            weight_words_[t] += other.weight_words_[t];
+        for (std::size_t t = 0; t < weight_bins_.size(); ++t)
+            weight_bins_[t] += other.weight_bins_[t];
         for (std::size_t j = 0; j < members_.size(); ++j) {
             members_[j] += other.members_[j];
             touched_[j] = 1;
@@ -123,13 +123,13 @@ public:
 
     // Adds sums of other rows to one cluster; `words` has words x features, or words x d if sums
     // are dense.
-    void absorb(Size j, const SparseSum& sum, const double* words, const double* weight_words,
+    void absorb(Size j, const SparseSum& sum, const double* bins, const double* weight_bins,
                 Size members) {
         if (sparse()) sparse_[std::size_t(j)].add(sum);
-        for (Size t = 0; !sparse() && t < d_ * grid_.words(); ++t)
-            words_[std::size_t(j * d_ * grid_.words() + t)] += words[t];
-        for (int w = 0; w < weight_grid_.words(); ++w)
-            weight_words_[std::size_t(j * weight_grid_.words() + w)] += weight_words[w];
+        for (Size t = 0; !sparse() && t < d_ * grid_.bins(); ++t)
+            bins_[std::size_t(j * d_ * grid_.bins() + t)] += bins[t];
+        for (int w = 0; w < weight_grid_.bins(); ++w)
+            weight_bins_[std::size_t(j * weight_grid_.bins() + w)] += weight_bins[w];
         members_[std::size_t(j)] += members;
         touched_[std::size_t(j)] = 1;
     }
@@ -159,7 +159,7 @@ public:
                 out[sparse_mean.feature[std::size_t(t)]] = sparse_mean.value[std::size_t(t)];
         } else {
             means(
-                j, plane(j, 0), grid_.words() > 1 ? plane(j, 1) : nullptr, d_,
+                j, plane(j, 0), grid_.bins() > 1 ? plane(j, 1) : nullptr, d_,
                 [&](Size f) { return row(j).total(f); }, out);
         }
     }
@@ -169,11 +169,11 @@ public:
         out.feature = sum.features();
         out.value.resize(out.feature.size());
         const auto total_of = [&](Size t) {
-            double words[66];
-            for (int w = 0; w < grid_.words(); ++w) words[w] = sum.plane(w)[t];
-            return total(grid_, words, 1);
+            double bins[66];
+            for (int w = 0; w < grid_.bins(); ++w) bins[w] = sum.plane(w)[t];
+            return total(grid_, bins, 1);
         };
-        means(j, sum.plane(0), grid_.words() > 1 ? sum.plane(1) : nullptr, sum.size(), total_of,
+        means(j, sum.plane(0), grid_.bins() > 1 ? sum.plane(1) : nullptr, sum.size(), total_of,
               out.value.data());
         // Drop zeros: sums may cancel and means may underflow.
         if (std::find(out.value.begin(), out.value.end(), R(0)) == out.value.end()) return;
@@ -198,7 +198,7 @@ public:
     // clusters is the inertia, at a cost independent of n.
     template <class R>
     double explained(Size j, const R* centre, const double* origin, int exponent) const {
-        const double* low = grid_.words() > 1 ? plane(j, 1) : nullptr;
+        const double* low = grid_.bins() > 1 ? plane(j, 1) : nullptr;
         return vector_kernels<R>().explained(centre, plane(j, 0), low, origin, d_, weight(j),
                                              std::ldexp(1.0, exponent),
                                              std::ldexp(1.0, exponent - grid_.exponent()));
@@ -207,7 +207,7 @@ public:
     template <class R>
     double explained(Size j, const SparseVector<R>& centre, int exponent) const {
         const SparseSum& sum = sparse_sum(j);
-        const bool two = grid_.words() > 1;
+        const bool two = grid_.bins() > 1;
         const double *high = sum.plane(0), *low = two ? sum.plane(1) : nullptr;
         std::unique_ptr<double[]> own;
         if (centre.feature != sum.features()) {
@@ -222,7 +222,7 @@ public:
             high = own_high;
             if (two) low = own_low;
         }
-        return vector_kernels<R>().listed_explained(
+        return vector_kernels<R>().sparse_explained(
             centre.feature.data(), centre.value.data(), high, low, centre.size(), weight(j),
             std::ldexp(1.0, exponent), std::ldexp(1.0, exponent - grid_.exponent()));
     }
@@ -236,10 +236,10 @@ private:
     };
 
     SumRow row(Size j) const {
-        return SumRow(const_cast<double*>(words_.data()) + j * d_ * grid_.words(), d_, grid_);
+        return SumRow(const_cast<double*>(bins_.data()) + j * d_ * grid_.bins(), d_, grid_);
     }
     SumRow weight_row(Size j) const {
-        return SumRow(const_cast<double*>(weight_words_.data()) + j * weight_grid_.words(), 1,
+        return SumRow(const_cast<double*>(weight_bins_.data()) + j * weight_grid_.bins(), 1,
                       weight_grid_);
     }
 
@@ -266,12 +266,12 @@ private:
         const TwoSum weight = total_weight(j);
         const double unscale = std::ldexp(1.0, -grid_.exponent());
         std::vector<double> highs, lows;
-        for (Size t = 0; grid_.words() > 2 && t < count; ++t) {
+        for (Size t = 0; grid_.bins() > 2 && t < count; ++t) {
             const TwoSum sum = total_of(t);
             highs.push_back(sum.sum);
             lows.push_back(sum.error);
         }
-        if (grid_.words() > 2) high = highs.data(), low = lows.data();
+        if (grid_.bins() > 2) high = highs.data(), low = lows.data();
         vector_kernels<R>().mean(high, low, weight.sum, weight.error, unscale, count, out);
     }
 
@@ -279,13 +279,13 @@ private:
     void add_piece(const Rows& x, const Moves& moves, const Moves::Piece& piece, int worker,
                    std::mutex& mutex) {
         const bool own_sum = !sparse() && piece.shared;
-        std::vector<double> own(own_sum ? std::size_t(d_ * grid_.words()) : 0);
+        std::vector<double> own(own_sum ? std::size_t(d_ * grid_.bins()) : 0);
         SumRow sums = own_sum ? SumRow(own.data(), d_, grid_) : row(sparse() ? 0 : piece.centre);
-        std::vector<double> own_weight(std::size_t(weight_grid_.words()));
+        std::vector<double> own_weight(std::size_t(weight_grid_.bins()));
         SumRow weights(own_weight.data(), 1, weight_grid_);
         std::unique_ptr<SparseAccumulator>& accumulator = accumulators_[std::size_t(worker)];
         if (sparse() && !accumulator)
-            accumulator = std::make_unique<SparseAccumulator>(d_, grid_.words());
+            accumulator = std::make_unique<SparseAccumulator>(d_, grid_.bins());
         Size members = 0, entries = 0;
         for (Size at = piece.begin; at < piece.end; ++at) {
             const Size entry = moves.rows[std::size_t(at)], i = entry >> 1;
@@ -300,29 +300,27 @@ private:
             weights.add_value(0, sign * x.weight(i));
             members += x.weight(i) > 0 ? Size(sign) : 0;
         }
-        SparseSum part(grid_.words());
+        SparseSum part(grid_.bins());
         if (sparse() && piece.shared) part.take(*accumulator);
         if (sparse() && !piece.shared)
             sparse_[std::size_t(piece.centre)].add(*accumulator, entries);
         const std::lock_guard lock(mutex);
         if (sparse() && piece.shared) sparse_[std::size_t(piece.centre)].add(std::move(part));
-        double* to = words_.data() + piece.centre * d_ * grid_.words();
+        double* to = bins_.data() + piece.centre * d_ * grid_.bins();
         for (std::size_t t = 0; t < own.size(); ++t) to[t] += own[t];
-        double* to_weight = weight_words_.data() + piece.centre * weight_grid_.words();
+        double* to_weight = weight_bins_.data() + piece.centre * weight_grid_.bins();
         for (std::size_t w = 0; w < own_weight.size(); ++w) to_weight[w] += own_weight[w];
         members_[std::size_t(piece.centre)] += members;
         touched_[std::size_t(piece.centre)] = 1;
     }
 
-    const double* plane(Size j, int w) const {
-        return words_.data() + (j * grid_.words() + w) * d_;
-    }
+    const double* plane(Size j, int w) const { return bins_.data() + (j * grid_.bins() + w) * d_; }
 
     Size k_, d_;
     Bins grid_, weight_grid_;
-    std::vector<double> words_;         // k x words x d
-    std::vector<SparseSum> sparse_;     // or this
-    std::vector<double> weight_words_;  // k x words
+    std::vector<double> bins_;         // k x words x d
+    std::vector<SparseSum> sparse_;    // or this
+    std::vector<double> weight_bins_;  // k x words
     std::vector<Size> members_;
     std::vector<char> touched_;
     Accumulators accumulators_;

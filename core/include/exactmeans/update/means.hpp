@@ -75,7 +75,7 @@ private:
                 [&](Size j, R* buffer) { return new_values(j, sums, centroids, origin, buffer); },
                 empty, leader, threads);
         if (!is_spherical(centroids.frame().metric) &&
-            sums.grid().words() <= SparseCentreUpdate<R>::most_words)
+            sums.grid().bins() <= SparseCentreUpdate<R>::most_bins)
             return move_sparse(sums, centroids, empty, leader, threads);
         return centroids.move(
             [&](Size j, SparseVector<R>& buffer) {
@@ -98,7 +98,7 @@ private:
             return sparse_updates_[std::size_t(worker)].run(j, sums, centre,
                                                             centroids.frame().exponent, explained);
         };
-        return centroids.pass(update, empty, leader, threads);
+        return centroids.move_in_place(update, empty, leader, threads);
     }
 
     // The direction of the mean of cluster j; false if the mean is too short to have one.

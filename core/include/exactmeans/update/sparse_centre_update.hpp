@@ -19,18 +19,18 @@ template <class R>
 class SparseCentreUpdate {
 public:
     // The largest number of words of a sum that is supported.
-    static constexpr int most_words = 2;
+    static constexpr int most_bins = 2;
 
     // Moves the centre to the mean of cluster j; empty if it is there already. Sets `explained` to
     // the scatter that it explained before.
     std::optional<Displacement> run(Size j, const Sums& sums, SparseVector<R>& centre, int exponent,
                                     double* explained) {
-        align(centre, sums.sparse_sum(j), sums.grid().words() > 1);
+        align(centre, sums.sparse_sum(j), sums.grid().bins() > 1);
         const Bins& grid = sums.grid();
         const TwoSum weight = sums.total_weight(j);
         vector_kernels<R>().mean(high_, low_, weight.sum, weight.error,
                                  std::ldexp(1.0, -grid.exponent()), size_, to_.data());
-        const ListedUpdate update = vector_kernels<R>().listed_update(
+        const SparseUpdate update = vector_kernels<R>().sparse_update(
             feature_, from_, to_.data(), high_, low_, size_, weight.sum, std::ldexp(1.0, exponent),
             std::ldexp(1.0, exponent - grid.exponent()));
         if (explained) *explained = update.explained;

@@ -36,7 +36,7 @@ public:
             const Piece& piece = pieces[std::size_t(p)];
             Buffers& buffers = buffers_[std::size_t(worker)];
             scatter(centroids, piece.centre, buffers.values);
-            const double start = double(centroids.start()[piece.centre]);
+            const double score_offset = double(centroids.score_offset()[piece.centre]);
             const auto row_of = [&](Size at) { return rows[std::size_t(order_[std::size_t(at)])]; };
             float product[batch];
             for (Size at = piece.begin; at < piece.end; at += batch) {
@@ -47,7 +47,8 @@ public:
                 quantized_kernels().reordered_products(&buffers.rows.given(0), some,
                                                        buffers.values.data(), product);
                 for (Size t = 0; t < some; ++t)
-                    out[std::size_t(order_[std::size_t(at + t)])] = start + double(product[t]);
+                    out[std::size_t(order_[std::size_t(at + t)])] =
+                        score_offset + double(product[t]);
             }
             centroids.for_values(piece.centre,
                                  [values = buffers.values.data()](Size f, R) { values[f] = 0; });

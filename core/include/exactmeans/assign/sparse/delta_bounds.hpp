@@ -21,7 +21,7 @@ public:
 
     void update(const Centres<R>& centroids, const Threads& threads) {
         if (!this->begin(centroids)) return;
-        const PassStats last = this->told();
+        const PassStats last = this->take_stats();
         const std::vector<Size> moved = this->moved_centres(centroids);
         const bool calm = pays_soon(centroids, last);
         sifts_ = calm && this->from() >= 0 && pays_now(last);
@@ -56,10 +56,10 @@ protected:
         table_.clear();
         for (std::size_t m = 0; m < moved.size(); ++m) {
             if (!chosen[m]) continue;
-            const double start = this->started(centroids, moved[m]);
-            rise_[std::size_t(moved[m])] = start;
-            fall_ = std::max(fall_, -start);
-            extra_ = std::max(extra_, 0x1p-22 * double(centroids.start()[moved[m]]));
+            const double offset_rise = this->score_offset_rise(centroids, moved[m]);
+            rise_[std::size_t(moved[m])] = offset_rise;
+            fall_ = std::max(fall_, -offset_rise);
+            extra_ = std::max(extra_, 0x1p-22 * double(centroids.score_offset()[moved[m]]));
             table_.resize(std::size_t(centroids.d()));
         }
         if (table_.empty()) return;

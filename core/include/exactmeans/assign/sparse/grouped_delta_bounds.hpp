@@ -33,15 +33,15 @@ public:
     void update(const Centres<R>& centroids, const Threads& threads) {
         if (!this->begin(centroids)) return;
         const std::vector<Size> moved = this->moved_centres(centroids);
-        const PassStats last = this->told();
+        const PassStats last = this->take_stats();
         if (in_groups()) {
             sifts_ = groups_pay(last);
             // Where all rows are looked at, groups may be others.
             if (!sifts_ && 4 * Size(moved.size()) > k_) all_.arrange(longest_first(centroids));
-            all_.update(centroids, moved, this->then(), threads);
+            all_.update(centroids, moved, this->previous(), threads);
             if (sifts_) bound_groups(centroids, moved, threads);
         } else {
-            all_.update(centroids, moved, this->then(), threads);
+            all_.update(centroids, moved, this->previous(), threads);
             // Both layouts together keep within the room that centres have.
             const double d = double(std::max<Size>(1, centroids.d())),
                          left =
@@ -68,7 +68,7 @@ public:
 
 private:
     using typename DeltaBounds<R>::PassStats;
-    using typename CentreHistory<R>::Step;
+    using typename CentreHistory<R>::ChangeNorms;
     using DeltaBounds<R>::k_;
     using DeltaBounds<R>::sifts_;
     static constexpr Size unit = QuantizedPanels::unit;
@@ -119,11 +119,11 @@ private:
         double fall[most_groups] = {}, extra[most_groups] = {};
         std::fill(centres_.begin(), centres_.end(), GroupDeltas::Centre{0, -1});
         for (const Size j : moved) {
-            const double start = this->started(centroids, j);
+            const double offset_rise = this->score_offset_rise(centroids, j);
             const std::size_t g = std::size_t(group(j));
-            centres_[std::size_t(j)] = {above(start), std::int32_t(g)};
-            fall[g] = std::max(fall[g], -start);
-            extra[g] = std::max(extra[g], 0x1p-22 * double(centroids.start()[j]));
+            centres_[std::size_t(j)] = {above(offset_rise), std::int32_t(g)};
+            fall[g] = std::max(fall[g], -offset_rise);
+            extra[g] = std::max(extra[g], 0x1p-22 * double(centroids.score_offset()[j]));
         }
         steps_.resize(std::size_t(centroids.d()));
         const double tiny = this->template tabulate<int(most_groups)>(
@@ -205,15 +205,15 @@ private:
 
     // By how much they might change the score of a row as long as the longest centre.
     std::vector<Size> wildest_first(const Centres<R>& centroids, const std::vector<Size>& moved,
-                                    const std::vector<Step>& steps) const {
+                                    const std::vector<ChangeNorms>& steps) const {
         double norm2 = 0;
         for (Size j = 0; j < k_; ++j) norm2 = std::max(norm2, centroids.norm2(j));
         const double length = std::sqrt(norm2) / centroids.frame().scale();
         std::vector<double> most(moved.size());
         for (std::size_t m = 0; m < moved.size(); ++m) {
-            const double start = this->started(centroids, moved[m]);
-            most[m] = std::max(length * std::sqrt(steps[m].fall2) - start,
-                               length * std::sqrt(steps[m].rise2) + start);
+            const double offset_rise = this->score_offset_rise(centroids, moved[m]);
+            most[m] = std::max(length * std::sqrt(steps[m].fall2) - offset_rise,
+                               length * std::sqrt(steps[m].rise2) + offset_rise);
         }
         std::vector<Size> order(moved.size());
         std::iota(order.begin(), order.end(), Size(0));

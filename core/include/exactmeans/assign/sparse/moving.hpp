@@ -55,7 +55,7 @@ public:
         }
         sifts_ = false;
         seen_ = unseen;
-        narrow_.pack(work, threads);
+        float32_scores_.pack(work, threads);
     }
 
     template <class Rows>
@@ -66,7 +66,7 @@ public:
         const Size batch = shifts_->all().batch(end - begin, sifts_);
         for (Size first = begin; first < end; first += batch)
             left += assign_some(work, scan, first, batch, end, tally);
-        shifts_->tell({end - begin, entries(work.x, begin, end), tally.changed, left});
+        shifts_->record({end - begin, entries(work.x, begin, end), tally.changed, left});
         return tally;
     }
 
@@ -176,7 +176,7 @@ private:
         seen_ = steps_->version();
         error_ = ScoreError(work.centroids);
         if (sifts_) find_open(work, threads);
-        if (!sifts_ || !open_.empty()) narrow_.pack(work, threads);
+        if (!sifts_ || !open_.empty()) float32_scores_.pack(work, threads);
     }
     // Which rows must be compared with all centres.
     template <class Rows>
@@ -268,7 +268,8 @@ private:
                       double(scan.second[std::size_t(t)]));
         }
         tally.skipped = end - begin - touched;
-        if (steps_) steps_->tell({end - begin, entries(work.x, begin, end), tally.changed, count});
+        if (steps_)
+            steps_->record({end - begin, entries(work.x, begin, end), tally.changed, count});
         return tally;
     }
     // By the two lowest scores of a row, which may be loose, or bounds of them. Of scores within
@@ -303,7 +304,7 @@ private:
     bool sifts_ = false, any_below_ = true;
     Size seen_ = unseen;  // version of the centres that the bounds hold for
     FirstLook<R> look_;
-    Narrow narrow_;
+    Float32Scores float32_scores_;
     std::vector<RowBounds> bounds_;
 };
 

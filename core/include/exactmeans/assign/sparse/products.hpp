@@ -40,7 +40,7 @@ public:
           k_(k),
           factor_(std::size_t(k)),
           error_(std::size_t(k)),
-          start_(std::size_t(k)),
+          score_offset_(std::size_t(k)),
           scale_(std::size_t(k)),
           moves_(std::size_t(k)) {}
 
@@ -188,12 +188,12 @@ private:
     }
     template <class Rows>
     void store(const Work<Rows>& work, Size first, Size count, const R* scores) {
-        const R* start = work.centroids.start();
+        const R* score_offset = work.centroids.score_offset();
         const double unit2 = unit_ * unit_;
         for (Size j = 0; j < k_; ++j)
             for (Size t = 0; t < count; ++t)
                 product(first + t, j) =
-                    float((double(start[j]) - double(scores[t * k_ + j])) * unit2);
+                    float((double(score_offset[j]) - double(scores[t * k_ + j])) * unit2);
     }
 
     // The nearest centre of each row by the stored products, and the rows for which it is
@@ -204,7 +204,7 @@ private:
         largest_factor_ = *std::max_element(factor_.begin(), factor_.end());
         largest_error_ = *std::max_element(error_.begin(), error_.end());
         for (Size j = 0; j < k_; ++j) {
-            start_[std::size_t(j)] = float(double(work.centroids.start()[j]) * unit2);
+            score_offset_[std::size_t(j)] = float(double(work.centroids.score_offset()[j]) * unit2);
             scale_[std::size_t(j)] = float(factor_[std::size_t(j)]);
         }
         const ScoredRows<R> scored = work.slacks.scored();
@@ -215,7 +215,7 @@ private:
             float low[bound_tile], second[bound_tile], label[bound_tile];
             for (Size tile = begin; tile < end; ++tile) {
                 bound_kernels().lowest_in_tile(products_.data() + tile * bound_tile * k_,
-                                               start_.data(), scale_.data(), k_, low, second,
+                                               score_offset_.data(), scale_.data(), k_, low, second,
                                                label);
                 const Size first = tile * bound_tile, count = std::min(bound_tile, n_ - first);
                 for (Size t = 0; t < count; ++t) {
@@ -251,7 +251,7 @@ private:
                                    AssignStats& stats) const {
         const ScoredRows<R> scored = work.slacks.scored();
         const auto score_by_product = [&](Size j) {
-            return double(start_[std::size_t(j)]) -
+            return double(score_offset_[std::size_t(j)]) -
                    double(scale_[std::size_t(j)]) * double(products_[position(i, j)]);
         };
         const double low = score_by_product(next_[std::size_t(i)]);
@@ -283,7 +283,7 @@ private:
     double largest_factor_ = 1, largest_error_ = 0;
     // x.c = factor * product, off by at most error |x| plus the error of the first scores.
     std::vector<double> factor_, error_;
-    std::vector<float> products_, start_, scale_;
+    std::vector<float> products_, score_offset_, scale_;
     std::vector<SparseVector<R>> centres_;  // of the stored products
     std::vector<Size> moves_;               // their numbers of moves
     std::unique_ptr<TransposedRows<R>> rows_;

@@ -7,7 +7,7 @@
 namespace exactmeans {
 
 template <class V>
-struct Listed {
+struct SparseFeatures {
     const std::uint32_t* feature;
     Size n;
     template <class Add>
@@ -21,25 +21,26 @@ struct Listed {
 };
 
 template <class V>
-SquareSum listed_square_sum(const std::uint32_t* feature, const typename V::Real* x, Size n,
+SquareSum sparse_square_sum(const std::uint32_t* feature, const typename V::Real* x, Size n,
                             double scale) {
-    return striped_squares<V>(Listed<V>{feature, n}, [&](Size t) { return double(x[t]) * scale; });
+    return striped_squares<V>(SparseFeatures<V>{feature, n},
+                              [&](Size t) { return double(x[t]) * scale; });
 }
 
 template <class V>
-double listed_step2(const std::uint32_t* feature, const typename V::Real* a,
+double sparse_step2(const std::uint32_t* feature, const typename V::Real* a,
                     const typename V::Real* b, Size n, double scale) {
-    return striped<V>(Listed<V>{feature, n}, [&](Size t) {
+    return striped<V>(SparseFeatures<V>{feature, n}, [&](Size t) {
         const double step = (double(a[t]) - double(b[t])) * scale;
         return step * step;
     });
 }
 
 template <class V>
-double listed_explained(const std::uint32_t* feature, const typename V::Real* centre,
+double sparse_explained(const std::uint32_t* feature, const typename V::Real* centre,
                         const double* high, const double* low, Size n, double weight, double scale,
                         double sum_scale) {
-    return striped<V>(Listed<V>{feature, n}, [&](Size t) {
+    return striped<V>(SparseFeatures<V>{feature, n}, [&](Size t) {
         const double sum = high[t] * sum_scale + (low ? low[t] * sum_scale : 0.0);
         return explained_term<V>(double(centre[t]) * scale, sum, weight);
     });
@@ -48,7 +49,7 @@ double listed_explained(const std::uint32_t* feature, const typename V::Real* ce
 // Terms are found many at a time, as vectors, and then added one by one; those of two plain sums
 // side by side, as one vector each.
 template <class V>
-ListedUpdate listed_update(const std::uint32_t* feature, const typename V::Real* from,
+SparseUpdate sparse_update(const std::uint32_t* feature, const typename V::Real* from,
                            const typename V::Real* to, const double* high, const double* low,
                            Size n, double weight, double scale, double sum_scale) {
     constexpr Size block = 256;

@@ -42,17 +42,17 @@ inline void turn_rows(const typename V::Real* const* rows, Size width,
 
 // Scores of vectors of such rows against four neighbours in a panel, whose values spread over all
 // lanes.
-inline constexpr int thin_centres = 4;
+inline constexpr int short_row_centres = 4;
 template <class V, int Vectors, class Term>
 struct ThinTileScores {
     using R = typename V::Real;
-    static_assert(unit_width<R> % thin_centres == 0);
-    V score[thin_centres][Vectors];
+    static_assert(unit_width<R> % short_row_centres == 0);
+    V score[short_row_centres][Vectors];
 
-    void run(const R* x, const R* centre, Size width, const R* start, Size d) {
-        V acc[thin_centres][Vectors];
+    void run(const R* x, const R* centre, Size width, const R* score_offset, Size d) {
+        V acc[short_row_centres][Vectors];
 #pragma GCC unroll 16
-        for (int c = 0; c < thin_centres; ++c)
+        for (int c = 0; c < short_row_centres; ++c)
 #pragma GCC unroll 16
             for (int v = 0; v < Vectors; ++v) acc[c][v] = V::splat(0);
         for (Size f = 0; f < d; ++f) {
@@ -60,33 +60,35 @@ struct ThinTileScores {
 #pragma GCC unroll 16
             for (int v = 0; v < Vectors; ++v) row[v] = V::load(x + (f * Vectors + v) * V::lanes);
 #pragma GCC unroll 16
-            for (int c = 0; c < thin_centres; ++c) {
+            for (int c = 0; c < short_row_centres; ++c) {
                 const V value = V::splat(centre[f * width + c]);
 #pragma GCC unroll 16
                 for (int v = 0; v < Vectors; ++v) acc[c][v] = Term::add(row[v], value, acc[c][v]);
             }
         }
 #pragma GCC unroll 16
-        for (int c = 0; c < thin_centres; ++c)
+        for (int c = 0; c < short_row_centres; ++c)
 #pragma GCC unroll 16
-            for (int v = 0; v < Vectors; ++v) score[c][v] = V::add(acc[c][v], V::splat(start[c]));
+            for (int v = 0; v < Vectors; ++v)
+                score[c][v] = V::add(acc[c][v], V::splat(score_offset[c]));
     }
 };
 
 // `blocks` times so many vectors of rows against four centres of a panel.
 template <class V, int Vectors, bool WithSecond, class Term>
-inline void thin_tiles(const typename V::Real* x, Size blocks,
-                       const Panels<typename V::Real>& centres,
-                       const typename Panels<typename V::Real>::Panel& panel, Size lane,
-                       LaneBest<V>* best) {
+inline void short_row_tiles(const typename V::Real* x, Size blocks,
+                            const Panels<typename V::Real>& centres,
+                            const typename Panels<typename V::Real>::Panel& panel, Size lane,
+                            LaneBest<V>* best) {
     using R = typename V::Real;
     const Size j = panel.first + lane, d = centres.d;
     for (Size b = 0; b < blocks; ++b, best += Vectors, x += Vectors * V::lanes * d) {
         ThinTileScores<V, Vectors, Term> tile;
-        tile.run(x, centres.values + panel.first * d + lane, panel.width(), centres.start + j, d);
+        tile.run(x, centres.values + panel.first * d + lane, panel.width(),
+                 centres.score_offset + j, d);
         V number = V::splat(R(j));
 #pragma GCC unroll 16
-        for (int c = 0; c < thin_centres; ++c) {
+        for (int c = 0; c < short_row_centres; ++c) {
 #pragma GCC unroll 16
             for (int v = 0; v < Vectors; ++v)
                 best[v].template take<WithSecond>(tile.score[c][v], number);
@@ -98,12 +100,12 @@ inline void thin_tiles(const typename V::Real* x, Size blocks,
 // Whole vectors of rows: n must be a multiple of the lanes. Rows wait in a buffer that stays in the
 // first-level cache, and centres are read once for all of them.
 template <class V, bool WithSecond, class Term>
-void nearest_dense_thin(const typename V::Real* const* rows, Size n, const typename V::Real* shift,
+void nearest_short_rows(const typename V::Real* const* rows, Size n, const typename V::Real* shift,
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
     // Up to four blocks of rows, as far as they fit 6144 values, but always one of the widest.
-    constexpr Size block = Size(V::row_vectors) * V::lanes, widest = block * thin_features<R>,
+    constexpr Size block = Size(V::row_vectors) * V::lanes, widest = block * short_row_features<R>,
                    room = widest < 6144 ? 6144 : widest, blocks = 4;
     alignas(64) R x[room];
     R label[V::lanes];
@@ -120,10 +122,12 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n, const typen
         for (Size v = 0; v < count / V::lanes; ++v) best[v] = LaneBest<V>::none();
         for (Size p = 0; p < centres.count; ++p) {
             const auto panel = centres.panel(p);
-            for (Size l = 0; l < panel.width() && panel.first + l < centres.k; l += thin_centres) {
-                thin_tiles<V, V::row_vectors, WithSecond, Term>(x, full, centres, panel, l, best);
-                thin_tiles<V, 1, WithSecond, Term>(x + full * block * d, rest / V::lanes, centres,
-                                                   panel, l, best + past);
+            for (Size l = 0; l < panel.width() && panel.first + l < centres.k;
+                 l += short_row_centres) {
+                short_row_tiles<V, V::row_vectors, WithSecond, Term>(x, full, centres, panel, l,
+                                                                     best);
+                short_row_tiles<V, 1, WithSecond, Term>(x + full * block * d, rest / V::lanes,
+                                                        centres, panel, l, best + past);
             }
         }
         for (Size i = 0; i < count; i += V::lanes) {
@@ -137,10 +141,10 @@ void nearest_dense_thin(const typename V::Real* const* rows, Size n, const typen
 }
 
 template <class V>
-void nearest_listed(const typename V::Real* tile, Size n, Size d, const typename V::Real* centres,
-                    Size count, std::int32_t* label) {
+void nearest_in_list(const typename V::Real* tile, Size n, Size d, const typename V::Real* centres,
+                     Size count, std::int32_t* label) {
     using R = typename V::Real;
-    constexpr int vectors = V::thin_vectors;
+    constexpr int vectors = V::short_row_vectors;
     constexpr Size block = Size(vectors) * V::lanes;
     static_assert(32 % block == 0);
     R numbers[block];
@@ -159,10 +163,10 @@ void nearest_listed(const typename V::Real* tile, Size n, Size d, const typename
                 for (int v = 0; v < vectors; ++v)
                     acc[v] = V::fma(V::load(tile + f * n + begin + v * V::lanes), value, acc[v]);
             }
-            const V start = V::splat(centre[d]), number = V::splat(R(c));
+            const V score_offset = V::splat(centre[d]), number = V::splat(R(c));
 #pragma GCC unroll 8
             for (int v = 0; v < vectors; ++v)
-                best[v].template take<false>(V::add(acc[v], start), number);
+                best[v].template take<false>(V::add(acc[v], score_offset), number);
         }
 #pragma GCC unroll 8
         for (int v = 0; v < vectors; ++v) best[v].centre.store(numbers + v * V::lanes);
