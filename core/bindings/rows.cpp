@@ -175,9 +175,9 @@ std::optional<Kinds> kinds_of(const Block& block, int n_jobs) {
 Size spread(const Kinds& kinds, const Labels& by_kind, const Labels& labels, int n_jobs) {
     const DistinctRows& distinct = *kinds.distinct;
     require(by_kind.shape(0) == distinct.first.size(), "there must be one label per kind");
-    require(labels.shape(0) == distinct.kind.size(), "there must be one label per row");
+    require(labels.shape(0) == distinct.group.size(), "there must be one label per row");
     return unlocked(n_jobs, [&](const Threads& threads) {
-        return distinct.spread(by_kind.data(), labels.data(), threads);
+        return distinct.copy_labels(by_kind.data(), labels.data(), threads);
     });
 }
 

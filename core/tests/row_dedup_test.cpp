@@ -30,14 +30,14 @@ std::unique_ptr<DistinctRows> find(const DenseRows<R>& rows, int n_jobs = 1) {
 
 // By a map of the rows' values, in order.
 template <class R>
-void check_kinds(const DenseRows<R>& rows, const DistinctRows& found) {
+void check_groups(const DenseRows<R>& rows, const DistinctRows& found) {
     std::map<std::vector<R>, std::int32_t> seen;
     for (Size i = 0; i < rows.n; ++i) {
         std::vector<R> values;
         for (Size f = 0; f < rows.d; ++f) values.push_back(rows.at(i, f));
         const auto [entry, added] = seen.try_emplace(values, std::int32_t(seen.size()));
         if (added) CHECK_EQ(found.first[std::size_t(entry->second)], i);
-        CHECK_EQ(found.kind[std::size_t(i)], entry->second);
+        CHECK_EQ(found.group[std::size_t(i)], entry->second);
     }
     CHECK_EQ(found.first.size(), seen.size());
 }
@@ -51,12 +51,12 @@ void check_layouts() {
         const auto found = find(plain, 3);
         CHECK(found != nullptr);
         if (!found) continue;
-        check_kinds(plain, *found);
+        check_groups(plain, *found);
         // Columns of every second row, read backwards.
         DenseRows<R> strided{x.row(0) + d - 1, x.n / 2, d, 2 * d, -1};
         const auto again = find(strided);
         CHECK(again != nullptr);
-        if (again) check_kinds(strided, *again);
+        if (again) check_groups(strided, *again);
         // A row that stands for its kind is read where it is.
         DenseRows<R> picked = plain;
         picked.picks = found->first.data();
@@ -96,12 +96,12 @@ TEST(labels_are_spread_and_new_ones_counted) {
     Random random(13);
     const Matrix<float> x = repeating<float>(random, 40000, 2, 50);
     const auto found = find(x.rows());
-    std::vector<std::int32_t> by_kind(found->first.size()), labels(40000, -1);
-    for (std::size_t j = 0; j < by_kind.size(); ++j) by_kind[j] = std::int32_t(j % 7);
-    CHECK_EQ(found->spread(by_kind.data(), labels.data(), Threads{3}), 40000);
-    by_kind[4] = 6;
-    const Size changed = found->spread(by_kind.data(), labels.data(), Threads{3});
-    CHECK_EQ(changed, std::count(found->kind.begin(), found->kind.end(), 4));
+    std::vector<std::int32_t> by_group(found->first.size()), labels(40000, -1);
+    for (std::size_t j = 0; j < by_group.size(); ++j) by_group[j] = std::int32_t(j % 7);
+    CHECK_EQ(found->copy_labels(by_group.data(), labels.data(), Threads{3}), 40000);
+    by_group[4] = 6;
+    const Size changed = found->copy_labels(by_group.data(), labels.data(), Threads{3});
+    CHECK_EQ(changed, std::count(found->group.begin(), found->group.end(), 4));
     for (std::size_t i = 0; i < labels.size(); ++i)
-        CHECK_EQ(labels[i], by_kind[std::size_t(found->kind[i])]);
+        CHECK_EQ(labels[i], by_group[std::size_t(found->group[i])]);
 }

@@ -1,5 +1,5 @@
-// Whether a test that may or may not pay is worth its cost: it is used while it pays, and after it
-// did not, left alone for longer and longer before it gets another chance.
+// Decides whether to run an optional test. While the test pays, it runs every time. After a failure
+// it is skipped 4 times, then 8, 16, ... up to 256 times, before it is tried again.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Buffers that outlive the pass they were made for, so that the next one need not get them anew.
+// One buffer that a pass hands to the next pass, instead of allocating it again.
 #pragma once
 
 #include <any>
@@ -7,11 +7,11 @@
 
 namespace exactmeans {
 
-// Where freed memory goes back to the system at once, as on Dask's workers, getting it again takes
-// longer than filling it.
+// Some allocators return freed memory to the system at once (on Dask workers, for example). Mapping
+// it again takes longer than filling it.
 class BufferPool {
 public:
-    // What was last given back; a new one if that is taken, or of another kind.
+    // Returns the stored buffer, or a new one if the pool is empty or holds another type.
     template <class T>
     T take() {
         const std::lock_guard lock(mutex_);

@@ -1,6 +1,5 @@
-// A 64-bit checksum of an array's bytes, at about the speed of reading them. It tells whether an
-// array has changed since it was last seen; it is no defence against somebody who wants a
-// collision.
+// A 64-bit checksum of the bytes of an array, at about the speed of reading them. It detects
+// whether an array changed. It does not protect against deliberate collisions.
 #pragma once
 
 #include <bit>
@@ -14,15 +13,15 @@ namespace exactmeans {
 
 namespace detail {
 
-// For a fixed word a bijection of the sum, and for a fixed sum one of the word: a change of one
-// word always changes the result. The rotation carries the highest bits, which a product leaves in
-// place, down to where the next product spreads them; otherwise two changes of sign would cancel.
+// A bijection in each argument: a change of one word always changes the result. The rotation moves
+// the highest bits, which a multiplication leaves in place, to where the next multiplication
+// spreads them. Without it, two changes of sign would cancel.
 inline std::uint64_t mix(std::uint64_t sum, std::uint64_t word) {
     return (std::rotl(sum, 29) ^ word) * 0x9E3779B97F4A7C15u;
 }
 
 inline std::uint64_t checksum_of(const unsigned char* bytes, std::ptrdiff_t size) {
-    constexpr int lanes = 8;  // products that need not wait for each other
+    constexpr int lanes = 8;  // independent multiplication chains
     std::uint64_t sum[lanes], word[lanes];
     for (int l = 0; l < lanes; ++l) sum[l] = std::uint64_t(l + 1);
     std::ptrdiff_t at = 0;
@@ -39,18 +38,18 @@ inline std::uint64_t checksum_of(const unsigned char* bytes, std::ptrdiff_t size
 
 }  // namespace detail
 
-// The same on any number of threads.
+// The result does not depend on the number of threads.
 inline std::uint64_t checksum(const unsigned char* bytes, std::ptrdiff_t size,
                               const Threads& threads) {
-    constexpr std::ptrdiff_t step = std::ptrdiff_t(1)
-                                    << 20;  // bytes; fewer do not pay for a thread
-    if (size <= step) return detail::checksum_of(bytes, size);
-    std::vector<std::uint64_t> part(std::size_t((size + step - 1) / step));
-    threads.ranges(size, step, [&](std::ptrdiff_t begin, std::ptrdiff_t end, int) {
-        part[std::size_t(begin / step)] = detail::checksum_of(bytes + begin, end - begin);
+    constexpr std::ptrdiff_t chunk =
+        std::ptrdiff_t(1) << 20;  // bytes per task; smaller tasks do not pay for a thread
+    if (size <= chunk) return detail::checksum_of(bytes, size);
+    std::vector<std::uint64_t> part(std::size_t((size + chunk - 1) / chunk));
+    threads.ranges(size, chunk, [&](std::ptrdiff_t begin, std::ptrdiff_t end, int) {
+        part[std::size_t(begin / chunk)] = detail::checksum_of(bytes + begin, end - begin);
     });
     std::uint64_t all = std::uint64_t(size);
-    for (const std::uint64_t one : part) all = detail::mix(all, one);
+    for (const std::uint64_t chunk_sum : part) all = detail::mix(all, chunk_sum);
     return detail::mix(all, all >> 32);
 }
 

@@ -1,8 +1,9 @@
-// The only file that knows threads.
+// The only header that deals with threads.
 //
-// parallel_for hands the numbers 0 … n_chunks-1 to a process-wide pool. The calling thread always
-// takes part, so every call makes progress however busy the pool is, and no call ever waits for a
-// thread that has not started. Results must not depend on which worker runs which chunk.
+// parallel_for distributes the chunk numbers 0 … n_chunks-1 over a process-wide thread pool. The
+// calling thread always runs chunks itself, so every call makes progress however busy the pool is,
+// and no call waits for a thread that has not started. Results must not depend on which worker runs
+// which chunk.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,8 @@
 
 namespace exactmeans {
 
-// A borrowed callable: a function pointer and a context, no allocation. It must not outlive what it
-// was made from, so take it as a parameter and never keep it.
+// A non-owning reference to a callable: a function pointer and a context, no allocation. Take it as
+// a parameter and never store it; it must not outlive the callable.
 template <class Signature>
 class FunctionRef;
 
@@ -45,38 +46,36 @@ private:
 };
 
 // body(chunk, worker): worker is below min(n_jobs, n_chunks, max_jobs) and belongs to one thread
-// for the whole call, so it may index per-worker buffers.
+// for the whole call, so it can index per-worker buffers.
 using Body = FunctionRef<void(std::ptrdiff_t chunk, int worker)>;
 
-// Returns true to cancel. This is how Ctrl-C gets in without the core knowing Python.
+// Returns true to cancel. Lets Ctrl-C interrupt the core, which does not depend on Python.
 using Poll = FunctionRef<bool()>;
 
 struct Interrupted : std::exception {
     const char* what() const noexcept override { return "interrupted"; }
 };
 
-// More jobs than this are quietly reduced to it.
+// Larger values of n_jobs are reduced to this one.
 inline constexpr int max_jobs = 256;
 
 // Runs every chunk once and returns when all are done.
 //
-// - The first exception of a body stops the handing out of chunks; it is rethrown here once the
-//   chunks already running have ended.
+// - After the first exception of a body, no further chunk starts. parallel_for rethrows the
+//   exception once the running chunks have ended.
 // - Only the calling thread polls: between its own chunks and while it waits for the others, at
-// most
-//   every 50 ms, counted across calls so that many short calls in a row are polled as well. When
-//   poll returns true Interrupted is thrown; what poll throws is rethrown. Either wins over an
-//   exception of a body, because the signal behind it has been consumed and would be lost.
-// - With one job or one chunk, or from inside a body, it runs inline; inside a body it does not
-// poll.
+//   most every 50 ms. The period is counted across calls, so a loop of short calls is polled too.
+//   If poll returns true, parallel_for throws Interrupted; exceptions of poll are rethrown. Both
+//   take precedence over an exception of a body, because the signal has been consumed.
+// - With one job or one chunk, and inside a body, the loop runs inline. Inside a body it does not
+//   poll.
 // - Safe from several threads at once, and in the child of a fork. A child forked inside a body or
-// a
-//   poll must not return from it: the helpers of that call do not exist there.
+//   a poll must not return from it: the helper threads of that call do not exist there.
 //
-// Throws std::invalid_argument when n_jobs < 1.
+// Throws std::invalid_argument if n_jobs < 1.
 void parallel_for(int n_jobs, std::ptrdiff_t n_chunks, Body body, Poll poll = {});
 
-// How a caller wants loops to be run; handed down to whatever has loops.
+// How the caller wants loops to run; passed down to everything that has loops.
 struct Threads {
     int n_jobs = 1;
     Poll poll = {};
@@ -85,7 +84,7 @@ struct Threads {
         parallel_for(n_jobs, n_chunks, body, poll);
     }
 
-    // body(begin, end, worker) for consecutive ranges of `step` out of 0 … n-1.
+    // Calls body(begin, end, worker) for consecutive ranges of `step` numbers out of 0 … n-1.
     template <class Fn>
     void ranges(std::ptrdiff_t n, std::ptrdiff_t step, Fn&& body) const {
         run((n + step - 1) / step, [&](std::ptrdiff_t chunk, int worker) {
@@ -95,9 +94,10 @@ struct Threads {
     }
 };
 
-// The arithmetic that the numerics contract needs: subnormals kept, round to nearest. Some
-// libraries switch on flush-to-zero for a whole process. The former state, with its sticky flags,
-// comes back at the end of the scope. parallel_for holds one on every thread that runs a body.
+// Sets the floating-point mode that docs/numerics.md requires (subnormals kept, round to nearest)
+// and restores the previous state, with its sticky flags, at the end of the scope. Some libraries
+// enable flush-to-zero for the whole process. parallel_for holds one on every thread that runs a
+// body.
 class FloatEnvironment {
 public:
     FloatEnvironment() noexcept;
@@ -116,8 +116,8 @@ int usable_cores();
 
 namespace detail {
 
-// The smallest CPU quota of the process's control groups, rounded up; 0 when there is none. The
-// prefix stands before /proc and /sys so that tests can bring their own.
+// The smallest CPU quota of the cgroups of this process, rounded up; 0 if there is none. Tests pass
+// a prefix that is put before /proc and /sys.
 int quota_cores(const std::string& prefix = "");
 
 }  // namespace detail

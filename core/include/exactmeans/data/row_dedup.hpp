@@ -1,6 +1,6 @@
-// Rows that are equal bit for bit have equal scores, and so the same label for ever: one row of
-// each kind is compared with the centres, and all others take its label. Found by hashing, once
-// per fit; rows are read where they are.
+// Deduplication of dense rows. Rows that are equal bit for bit have equal scores and always get the
+// same label, so only one row of each group of duplicates is compared with the centres. Duplicates
+// are found by hashing, once per fit, without copying rows.
 #pragma once
 
 #include <bit>
@@ -15,23 +15,24 @@
 namespace exactmeans {
 
 struct DistinctRows {
-    std::vector<std::int32_t> first;  // the first row of each kind
-    std::vector<std::int32_t> kind;   // of every row
+    std::vector<std::int32_t> first;  // the first row of each group of duplicates
+    std::vector<std::int32_t> group;  // the group of every row
 
-    // Gives every row the label of its kind; returns how many are new.
-    Size spread(const std::int32_t* by_kind, std::int32_t* labels, const Threads& threads) const {
+    // Gives every row the label of its group; returns how many labels changed.
+    Size copy_labels(const std::int32_t* by_group, std::int32_t* labels,
+                     const Threads& threads) const {
         std::vector<Size> changed(static_cast<std::size_t>(threads.n_jobs), 0);
-        threads.ranges(Size(kind.size()), 16384, [&](Size begin, Size end, int worker) {
-            Size differ = 0;
+        threads.ranges(Size(group.size()), 16384, [&](Size begin, Size end, int worker) {
+            Size changes = 0;
             for (Size i = begin; i < end; ++i) {
-                const std::int32_t label = by_kind[kind[std::size_t(i)]];
-                differ += labels[i] != label;
+                const std::int32_t label = by_group[group[std::size_t(i)]];
+                changes += labels[i] != label;
                 labels[i] = label;
             }
-            changed[std::size_t(worker)] += differ;
+            changed[std::size_t(worker)] += changes;
         });
         Size all = 0;
-        for (const Size some : changed) all += some;
+        for (const Size by_worker : changed) all += by_worker;
         return all;
     }
 };
@@ -41,26 +42,26 @@ class RowDedup {
 public:
     explicit RowDedup(const DenseRows<R>& x) : x_(x) {}
 
-    // Nothing, unless at least a quarter of the rows are copies of others. A few rows in equal
-    // steps tell whether it is worth looking at all of them.
+    // Returns null unless at least a quarter of the rows are duplicates. A sample of 4096 equally
+    // spaced rows decides whether all rows are hashed.
     std::unique_ptr<DistinctRows> find(const Threads& threads) const {
         constexpr Size most = std::numeric_limits<std::int32_t>::max();
         if (x_.n < 2 || x_.n > most) return nullptr;
         constexpr Size sample = 4096;
         if (x_.n > 2 * sample) {
-            const auto some = kinds(sample, x_.n / sample, threads);
-            if (8 * Size(some->first.size()) > 7 * sample) return nullptr;
+            const auto sampled = group_rows(sample, x_.n / sample, threads);
+            if (8 * Size(sampled->first.size()) > 7 * sample) return nullptr;
         }
-        auto all = kinds(x_.n, 1, threads);
+        auto all = group_rows(x_.n, 1, threads);
         if (4 * Size(all->first.size()) > 3 * x_.n) return nullptr;
         all->first.shrink_to_fit();
         return all;
     }
 
 private:
-    // The kinds of rows 0, step, 2 step ... The table is filled in their order, so that numbers of
-    // kinds do not depend on threads.
-    std::unique_ptr<DistinctRows> kinds(Size count, Size step, const Threads& threads) const {
+    // Groups rows 0, step, 2 step, ... The hash table is filled in row order, so group numbers do
+    // not depend on the number of threads.
+    std::unique_ptr<DistinctRows> group_rows(Size count, Size step, const Threads& threads) const {
         std::vector<std::uint64_t> hashes(static_cast<std::size_t>(count));
         threads.ranges(count, 1024, [&](Size begin, Size end, int) {
             for (Size t = begin; t < end; ++t) hashes[std::size_t(t)] = hash(t * step);
@@ -68,20 +69,21 @@ private:
         const int bits = std::bit_width(std::size_t(2 * count));
         std::vector<std::int32_t> table(std::size_t(1) << bits, -1);
         auto found = std::make_unique<DistinctRows>();
-        found->kind.resize(std::size_t(count));
+        found->group.resize(std::size_t(count));
         Threads{1, threads.poll}.ranges(count, 16384, [&](Size begin, Size end, int) {
             for (Size t = begin; t < end; ++t) {
                 const std::uint64_t own = hashes[std::size_t(t)];
                 std::size_t at = own >> (64 - bits);
                 for (; table[at] >= 0; at = (at + 1) & (table.size() - 1)) {
-                    const Size like = found->first[std::size_t(table[at])];
-                    if (hashes[std::size_t(like)] == own && same(like * step, t * step)) break;
+                    const Size candidate = found->first[std::size_t(table[at])];
+                    if (hashes[std::size_t(candidate)] == own && same(candidate * step, t * step))
+                        break;
                 }
                 if (table[at] < 0) {
                     table[at] = std::int32_t(found->first.size());
                     found->first.push_back(std::int32_t(t));
                 }
-                found->kind[std::size_t(t)] = table[at];
+                found->group[std::size_t(t)] = table[at];
             }
         });
         return found;

@@ -1,5 +1,5 @@
-// The only two ways to hold data: dense rows with any strides, and CSR rows. Both are views of
-// memory that somebody else owns; nothing here copies a matrix.
+// The two containers of rows: dense rows with any strides, and CSR rows. Both are views of memory
+// that the caller owns; no matrix is copied.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +17,20 @@ namespace exactmeans {
 
 using Size = std::ptrdiff_t;
 
-// Seeding sums over this many rows at a time. Slabs of transposed rows hold whole chunks, so that a
-// slab never shares a sum with another.
+// Rows per partial sum of seeding. Slabs of transposed rows hold whole chunks, so no two slabs
+// share a partial sum.
 inline constexpr Size row_chunk = 1024;
 
-// What a row is multiplied by where it enters a sum. Where only directions count, a row is divided
-// by its length on the way, so that no matrix is copied to be normalised; one of length 0 has no
-// direction and pulls at nothing.
+// The row factor: a row enters sums multiplied by it. For spherical metrics it divides the weight
+// by the length of the row, so that rows need not be normalised in a copy. A row of length 0 has no
+// direction and gets factor 0.
 inline double row_factor(double weight, const double* norms, Size i) {
     if (!norms) return weight;
     return norms[i] > 0 ? weight / norms[i] : 0.0;
 }
 
-// Rows that are visited in no order are asked for a few ahead, or every visit waits for memory.
-// Compilers take a function that does nothing else for one that does nothing, unless it is inlined.
+// Prefetch rows that are read in random order. Must be inlined: GCC treats a prefetch-only function
+// as pure and drops the call.
 #define EXACTMEANS_INLINE __attribute__((always_inline))
 inline constexpr Size prefetch_rows = 4;
 template <class T>
@@ -48,16 +48,17 @@ struct DenseRows {
     Size d = 0;
     Size row_stride = 0;  // in elements
     Size col_stride = 1;
-    const double* weights = nullptr;      // null: every row counts once
-    const double* norms = nullptr;        // null: rows are points; else they are directions
-    const std::int32_t* picks = nullptr;  // null: all rows in memory; else these n of them
+    const double* weights = nullptr;  // null: every row has weight 1
+    const double* norms = nullptr;    // row lengths; null unless the metric is spherical
+    const std::int32_t* picks =
+        nullptr;  // null: all rows; else the n rows of `data` that this view has
 
     double weight(Size i) const { return weights ? weights[i] : 1.0; }
     double factor(Size i) const { return row_factor(weight(i), norms, i); }
     const R* row(Size i) const { return data + (picks ? Size(picks[i]) : i) * row_stride; }
     R at(Size i, Size f) const { return row(i)[f * col_stride]; }
     EXACTMEANS_INLINE void prefetch(Size i) const {
-        // Short rows share lines with others.
+        // Shorter rows share cache lines with their neighbours.
         if (col_stride == 1 && d * Size(sizeof(R)) >= 64) prefetch_values(row(i), d);
     }
 };
@@ -69,8 +70,8 @@ struct SparseRow {
     Size nonzeros;
 };
 
-// Row offsets come as 32 or 64 bit; the width is looked at once per row, which costs nothing beside
-// the row.
+// CSR row offsets of 32 or 64 bits. The branch on the width is taken once per row and costs nothing
+// measurable.
 struct Offsets {
     const std::int32_t* offsets32 = nullptr;
     const std::int64_t* offsets64 = nullptr;
@@ -105,8 +106,8 @@ struct CsrRows {
     }
 };
 
-// Features of entries that come some time after those at hand, for asking ahead for what belongs to
-// them: of the same row, or of whatever rows follow it.
+// Yields the feature that is read `distance` entries later, in this row or, given the matrix, in
+// the rows that follow, so that the caller can prefetch data of that feature.
 template <class I>
 class PrefetchCursor {
 public:
@@ -117,7 +118,7 @@ public:
     PrefetchCursor(const CsrRows<R, I>& x, const SparseRow<R, I>& row)
         : index_(row.index), last_(x.indices + x.offsets[x.n] - row.index - 1) {}
 
-    // As seen from entry e of the row.
+    // The feature `distance` entries after entry e, or the last one.
     Size feature(Size e) const { return Size(index_[std::min(e + distance, last_)]); }
 
 private:
@@ -142,14 +143,12 @@ inline Size column_count(const AnyRows& rows) {
     return std::visit([](const auto& r) { return r.d; }, rows);
 }
 
-// Contiguous rows for the kernels. A row that lies contiguously and needs no shift is used where it
-// is; any other (Fortran order, strides, shifted data) is packed into this buffer, a tile at a
-// time.
+// Contiguous rows for the kernels. A contiguous row without a shift is used in place; others
+// (Fortran order, strides, shifted data) are packed into this buffer, one tile at a time.
 template <class R>
 class DenseTile {
 public:
-    // Points rows()[t] at row `ids[t]`, or `begin + t` when ids is null, each minus `shift` unless
-    // that is null.
+    // Sets rows()[t] to row ids[t], or begin + t if ids is null, minus `shift` unless that is null.
     void load(const DenseRows<R>& x, const R* shift, Size begin, const Size* ids, Size count) {
         rows_.resize(std::size_t(count));
         const auto id = [&](Size t) { return ids ? ids[t] : begin + t; };
@@ -188,8 +187,8 @@ private:
     std::vector<R> buffer_;
 };
 
-// Refuses offsets and indices that would be read out of bounds; says whether every row has strictly
-// ascending indices (no duplicates), which is what the kernels expect.
+// Throws if offsets or indices would lead to reads out of bounds. Returns whether every row has
+// strictly ascending indices (no duplicates), which the kernels require.
 template <class R, class I>
 bool check_csr(const CsrRows<R, I>& x, Size entries) {
     if (x.offsets[0] != 0) throw std::invalid_argument("X.indptr must start with 0");
@@ -204,20 +203,22 @@ bool check_csr(const CsrRows<R, I>& x, Size entries) {
                                         std::to_string(i - 1));
         before = here;
     }
-    // All entries at once, as vectors can: which are out of bounds, and which are not above the one
-    // before. Where a row begins, they need not be.
+    // One vectorised pass over all entries counts indices that are out of bounds, and indices that
+    // are not above their predecessor. The first index of a row may be below its predecessor, so
+    // those are subtracted afterwards.
     using U = std::make_unsigned_t<I>;
-    constexpr Size some = 4096;
-    const U limit = U(std::min<Size>(x.d, std::numeric_limits<I>::max()));  // no sign fits below
-    Size outside = 0, falls = 0;
-    for (Size begin = 0; begin < before; begin += some) {
-        U bad = 0, fallen = 0;
-        const Size end = std::min(before, begin + some);
+    constexpr Size block = 4096;
+    const U limit = U(std::min<Size>(
+        x.d, std::numeric_limits<I>::max()));  // a negative index becomes a larger unsigned number
+    Size outside = 0, descents = 0;
+    for (Size begin = 0; begin < before; begin += block) {
+        U bad = 0, descending = 0;
+        const Size end = std::min(before, begin + block);
         for (Size e = begin; e < end; ++e) bad += U(x.indices[e]) >= limit;
         for (Size e = std::max<Size>(1, begin); e < end; ++e)
-            fallen += x.indices[e] <= x.indices[e - 1];
+            descending += x.indices[e] <= x.indices[e - 1];
         outside += Size(bad);
-        falls += Size(fallen);
+        descents += Size(descending);
     }
     for (Size i = 0; i < x.n; ++i) {
         const auto row = x.row(i);
@@ -226,9 +227,9 @@ bool check_csr(const CsrRows<R, I>& x, Size entries) {
                 throw std::invalid_argument("X.indices must lie in [0, " + std::to_string(x.d) +
                                             "), but row " + std::to_string(i) + " has " +
                                             std::to_string(row.index[t]));
-        if (row.nonzeros > 0 && x.offsets[i] > 0) falls -= row.index[0] <= row.index[-1];
+        if (row.nonzeros > 0 && x.offsets[i] > 0) descents -= row.index[0] <= row.index[-1];
     }
-    return falls == 0;
+    return descents == 0;
 }
 
 }  // namespace exactmeans

@@ -1,4 +1,4 @@
-// The rows of each cluster, one cluster after the other, in ascending order.
+// The rows of each cluster, cluster after cluster, in ascending order.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace exactmeans {
 
-// Rows in the order of their labels.
+// Row numbers sorted by label.
 inline std::vector<Size> by_label(const std::int32_t* labels, Size n, Size k) {
     std::vector<Size> next(static_cast<std::size_t>(k + 1)), order(static_cast<std::size_t>(n));
     for (Size i = 0; i < n; ++i) ++next[std::size_t(labels[i]) + 1];
@@ -17,28 +17,28 @@ inline std::vector<Size> by_label(const std::int32_t* labels, Size n, Size k) {
     return order;
 }
 
-// For centres that are not sums, which have to see their rows together. Rows that weigh nothing are
-// left out.
+// For centres that are not means of sums (medians, geodesic means), which need all rows of a
+// cluster at once. Rows of weight 0 are left out.
 class Members {
 public:
     template <class Rows>
-    Members(const Rows& x, const std::int32_t* labels, Size k) : start_(std::size_t(k + 1)) {
+    Members(const Rows& x, const std::int32_t* labels, Size k) : offsets_(std::size_t(k + 1)) {
         const auto counts = [&](Size i) { return x.factor(i) > 0; };
         for (Size i = 0; i < x.n; ++i)
-            if (counts(i)) ++start_[std::size_t(labels[i]) + 1];
-        for (std::size_t j = 1; j < start_.size(); ++j) start_[j] += start_[j - 1];
-        rows_.resize(std::size_t(start_.back()));
-        std::vector<Size> next(start_.begin(), start_.end() - 1);
+            if (counts(i)) ++offsets_[std::size_t(labels[i]) + 1];
+        for (std::size_t j = 1; j < offsets_.size(); ++j) offsets_[j] += offsets_[j - 1];
+        rows_.resize(std::size_t(offsets_.back()));
+        std::vector<Size> next(offsets_.begin(), offsets_.end() - 1);
         for (Size i = 0; i < x.n; ++i)
             if (counts(i)) rows_[std::size_t(next[std::size_t(labels[i])]++)] = i;
     }
 
-    Size k() const { return Size(start_.size()) - 1; }
-    Size count(Size j) const { return start_[std::size_t(j + 1)] - start_[std::size_t(j)]; }
-    const Size* of(Size j) const { return rows_.data() + start_[std::size_t(j)]; }
+    Size k() const { return Size(offsets_.size()) - 1; }
+    Size count(Size j) const { return offsets_[std::size_t(j + 1)] - offsets_[std::size_t(j)]; }
+    const Size* of(Size j) const { return rows_.data() + offsets_[std::size_t(j)]; }
 
 private:
-    std::vector<Size> start_, rows_;
+    std::vector<Size> offsets_, rows_;
 };
 
 }  // namespace exactmeans

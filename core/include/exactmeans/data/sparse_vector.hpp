@@ -1,4 +1,4 @@
-// Sparse vectors, two of them side by side, and the pile on which many are added up.
+// Sparse vectors, merges of two of them, and the sparse accumulator (SPA).
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 
 namespace exactmeans {
 
-// Features are kept in 32 bits.
+// Features are stored in 32 bits.
 inline constexpr Size largest_sparse_d = Size(1) << 31;
 
-// Features ascending; what is not listed is +0.
+// Ascending features and their values; all other values are +0.
 template <class R>
 struct SparseVector {
     std::vector<std::uint32_t> feature;
@@ -41,14 +41,14 @@ struct SparseVector {
                    : R(0);
     }
     bool operator==(const SparseVector& other) const {
-        // Empty ones may have nowhere to look.
+        // memcmp must not get the null pointer of an empty vector.
         return feature == other.feature &&
                (value.empty() ||
                 std::memcmp(value.data(), other.value.data(), value.size() * sizeof(R)) == 0);
     }
 };
 
-// Calls visit(feature, index in a or -1, index in b or -1) for each feature that either list has.
+// Calls visit(feature, index in a or -1, index in b or -1) for each feature of the union.
 template <class Visit>
 void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b,
                 Visit visit) {
@@ -56,7 +56,7 @@ void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint
     Size s = 0, t = 0;
     while (s < na && t < nb) {
         const std::uint32_t fa = a[std::size_t(s)], fb = b[std::size_t(t)];
-        // Lists are mostly alike: a branch that is foreseen waits for neither of them.
+        // Most features are in both lists, so this branch is predicted well.
         if (fa == fb) {
             visit(fa, s++, t++);
             continue;
@@ -70,7 +70,7 @@ void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint
     for (; t < nb; ++t) visit(b[std::size_t(t)], Size(-1), t);
 }
 
-// The value there, or 0: without a branch, since nothing foretells it.
+// The value, or 0 if it is not there. Branch-free, because the branch would be mispredicted.
 template <class T>
 T value_if(bool there, const T* value) {
     using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -79,41 +79,42 @@ T value_if(bool there, const T* value) {
     return std::bit_cast<T>(bits & (Bits(0) - Bits(there)));
 }
 
-// Features that are compared, and copied if both lists have them, at a time.
-inline constexpr Size alike = 8;
+// Length of the blocks in which two lists are compared, and copied if they are equal.
+inline constexpr Size equal_block = 8;
 template <class T>
-void copy_alike(const T* from, T* to) {
-    std::memcpy(to, from, std::size_t(alike) * sizeof(T));
+void copy_block(const T* from, T* to) {
+    std::memcpy(to, from, std::size_t(equal_block) * sizeof(T));
 }
-// For places that overlap.
+// The same for overlapping ranges.
 template <class T>
-void move_alike(const T* from, T* to) {
-    T values[std::size_t(alike)];
-    copy_alike(from, values);
-    copy_alike(values, to);
+void move_block(const T* from, T* to) {
+    T values[std::size_t(equal_block)];
+    copy_block(from, values);
+    copy_block(values, to);
 }
-// for_either for lists that are mostly alike, and visitors that put things into a list. same(place,
-// index in a, index in b) is for `alike` features that both have; one(place, feature, index in a,
-// is it there, index in b, is it there) for one that either has, where indexes are in range even if
-// it is not there, but for index 0 of an empty list. Returns the number of features.
+// for_either for lists that are mostly equal and visitors that write a merged list. Calls
+// same(position, index in a, index in b) for `equal_block` features that both lists have, and
+// one(position, feature, index in a, is in a, index in b, is in b) for a single feature. Indices
+// are valid even for a list without the feature, except index 0 of an empty list. Returns the
+// number of features of the union.
 template <class Same, class One>
-Size for_either_alike(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b,
-                      Same same, One one) {
+Size for_either_blocks(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b,
+                       Same same, One one) {
     const Size na = Size(a.size()), nb = Size(b.size());
     Size at = 0, s = 0, t = 0;
-    while (s + alike <= na && t + alike <= nb) {
+    while (s + equal_block <= na && t + equal_block <= nb) {
         const std::uint32_t *const fa = a.data() + s, *const fb = b.data() + t;
         std::uint32_t bits = 0;
-        for (Size l = 0; l < alike; ++l) bits |= fa[l] ^ fb[l];
+        for (Size l = 0; l < equal_block; ++l) bits |= fa[l] ^ fb[l];
         if (bits == 0) {
             same(at, s, t);
-            at += alike;
-            s += alike;
-            t += alike;
+            at += equal_block;
+            s += equal_block;
+            t += equal_block;
             continue;
         }
-        // None of so many steps leads beyond the end of a list.
-        for (Size l = 0; l < alike; ++l) {
+        // `equal_block` steps cannot run past the end of either list.
+        for (Size l = 0; l < equal_block; ++l) {
             const std::uint32_t f = std::min(a[std::size_t(s)], b[std::size_t(t)]);
             const bool in_a = a[std::size_t(s)] == f, in_b = b[std::size_t(t)] == f;
             one(at++, f, s, in_a, t, in_b);
@@ -133,8 +134,8 @@ Size for_either_alike(const std::vector<std::uint32_t>& a, const std::vector<std
     return at;
 }
 
-// Two sparse vectors laid side by side, over the features that either has. They must stay where
-// they are.
+// Two sparse vectors as value arrays over the union of their features. Vectors with equal features
+// are referenced, not copied, so they must outlive the pair.
 template <class R>
 class AlignedPair {
 public:
@@ -156,16 +157,16 @@ private:
         own_feature_ = std::make_unique_for_overwrite<std::uint32_t[]>(most);
         own_values_ = std::make_unique_for_overwrite<R[]>(2 * most);
         R *const left = own_values_.get(), *const right = left + most;
-        // Of an empty list there must be something to read, too.
+        // Gives value_if an address to read if a list is empty.
         const R none = 0;
         const R* const a_value = a.size() ? a.value.data() : &none;
         const R* const b_value = b.size() ? b.value.data() : &none;
-        size_ = for_either_alike(
+        size_ = for_either_blocks(
             a.feature, b.feature,
             [&](Size at, Size s, Size t) {
-                copy_alike(a.feature.data() + s, own_feature_.get() + at);
-                copy_alike(a_value + s, left + at);
-                copy_alike(b_value + t, right + at);
+                copy_block(a.feature.data() + s, own_feature_.get() + at);
+                copy_block(a_value + s, left + at);
+                copy_block(b_value + t, right + at);
             },
             [&](Size at, std::uint32_t f, Size s, bool in_a, Size t, bool in_b) {
                 own_feature_[std::size_t(at)] = f;
@@ -184,8 +185,8 @@ private:
     std::unique_ptr<R[]> own_values_;
 };
 
-// A dense vector with a few words per feature, of which only what was touched is ever looked at.
-// Untouched pages of it are never backed by memory.
+// A sparse accumulator (SPA): a dense vector with `bins` doubles per feature and bit masks of the
+// features that were touched. Pages that are never touched are not backed by memory.
 class SparseAccumulator {
 public:
     SparseAccumulator(Size d, int bins)
@@ -196,23 +197,23 @@ public:
         if (!values_) throw std::bad_alloc();
     }
 
-    // The words of feature f, to be added to.
+    // The bins of feature f; marks the feature as touched.
     double* at(Size f) {
         std::uint64_t& mark = marks_[std::size_t(f >> 6)];
-        // Features that follow each other share a top, and would wait for each other there.
+        // Neighbouring features share a word of tops_; writing it only once avoids a store-to-load
+        // dependency.
         if (!mark) tops_[std::size_t(f >> 12)] |= std::uint64_t(1) << ((f >> 6) & 63);
         mark |= std::uint64_t(1) << (f & 63);
         return values_.get() + f * bins_;
     }
-    // Asks for them.
     void prefetch(Size f) const { __builtin_prefetch(values_.get() + f * bins_, 1); }
-    // Likewise, for reading.
+    // Reads bins without marking the feature.
     const double* peek(Size f) const { return values_.get() + f * bins_; }
 
-    // Does all of it stay at hand, whatever is touched?
+    // Do all values fit L2 (2^17 doubles, 1 MB)?
     bool fits_caches() const { return Size(marks_.size()) * 64 * bins_ <= Size(1) << 17; }
 
-    // How many features were touched.
+    // The number of touched features.
     std::size_t count() const {
         std::size_t sum = 0;
         for (std::size_t top = 0; top < tops_.size(); ++top)
@@ -222,10 +223,10 @@ public:
         return sum;
     }
 
-    // Calls visit(feature, words) for all that was touched, ascending, and clears it.
+    // Calls visit(feature, bins) for all touched features in ascending order, and clears them.
     template <class Visit>
     void drain(Visit visit) {
-        // A known number of words is cleared without a loop.
+        // With a compile-time count the compiler clears bins without a loop.
         if (bins_ == 1)
             drain_by(std::integral_constant<Size, 1>(), visit);
         else if (bins_ == 2)
@@ -256,7 +257,8 @@ private:
 
     Size bins_;
     std::unique_ptr<double[], Free> values_;
-    std::vector<std::uint64_t> marks_, tops_;  // one bit per feature; one per word of those
+    std::vector<std::uint64_t> marks_,
+        tops_;  // one bit per touched feature; one per nonzero word of marks_
 };
 
 }  // namespace exactmeans

@@ -1,6 +1,5 @@
-// CSR rows feature by feature, in slabs of consecutive rows whose products with a point fit the
-// second-level cache. Memory: a copy of the entries with 16-bit row numbers, and d offsets per
-// slab.
+// CSR rows by feature (CSC), in slabs of consecutive rows whose products with a point fit L2.
+// Memory: a copy of the entries with 16-bit row numbers, and d offsets per slab.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +23,8 @@ public:
         std::vector<std::uint16_t> row;
         std::vector<R> value;
 
-        // Calls visit(p, f) for features[p] = f, one after the other. Their entries lie all over
-        // memory, so they are asked for ahead.
+        // Calls visit(p, f) for features[p] = f, in order. The entries of features are scattered in
+        // memory, so they are prefetched.
         template <class Feature, class Visit>
         void walk(const std::vector<Feature>& features, Visit visit) const {
             const std::size_t count = features.size();
@@ -45,13 +44,15 @@ public:
         }
     };
 
-    // Slabs are whole chunks of rows, small enough for the cache and for 16 bits, of one size so
-    // that threads finish together, but large enough that offsets do not outweigh entries.
+    // A slab has whole chunks of rows, slab_count enough for L2 and for 16-bit row numbers. All
+    // slabs have the same size, so that threads finish together, and are large enough that their
+    // offsets take less memory than their entries.
     template <class I>
     TransposedRows(const CsrRows<R, I>& x, const Threads& threads) {
         constexpr Size chunk = row_chunk, least = 4 * chunk, usual = 32 * chunk;
-        const Size few = std::max<Size>(4, (x.n + usual - 1) / usual);
-        slab_rows_ = std::max(least, ((x.n + few - 1) / few + chunk - 1) / chunk * chunk);
+        const Size slab_count = std::max<Size>(4, (x.n + usual - 1) / usual);
+        slab_rows_ =
+            std::max(least, ((x.n + slab_count - 1) / slab_count + chunk - 1) / chunk * chunk);
         while (slab_rows_ <= usual && x.d * (x.n / slab_rows_) > 2 * x.nonzeros()) slab_rows_ *= 2;
         slabs_.resize(std::size_t((x.n + slab_rows_ - 1) / slab_rows_));
         threads.run(Size(slabs_.size()), [&](Size s, int) {
@@ -75,9 +76,9 @@ private:
         slab.row.resize(std::size_t(entries));
         slab.value.resize(std::size_t(entries));
         const SparseRow<R, I> all{x.indices + x.offsets[begin], x.data + x.offsets[begin], entries};
-        const PrefetchCursor soon(all);
+        const PrefetchCursor next_entries(all);
         for (Size t = 0; t < entries; ++t) {
-            __builtin_prefetch(slab.offsets.data() + soon.feature(t) + 2, 1);
+            __builtin_prefetch(slab.offsets.data() + next_entries.feature(t) + 2, 1);
             ++slab.offsets[std::size_t(all.index[t]) + 2];
         }
         for (std::size_t f = 2; f < slab.offsets.size(); ++f)
@@ -87,7 +88,8 @@ private:
             const PrefetchCursor next(x, row);
             for (Size t = 0; t < row.nonzeros; ++t) {
                 __builtin_prefetch(slab.offsets.data() + next.feature(t) + 1, 1);
-                // One behind: when all is filled, it stands where the feature begins.
+                // Offsets are stored one place ahead: after the last entry is filled in, offsets[f]
+                // is where feature f begins.
                 const std::uint32_t at = slab.offsets[std::size_t(row.index[t]) + 1]++;
                 slab.row[at] = std::uint16_t(i - begin);
                 slab.value[at] = row.value[t];

@@ -75,13 +75,13 @@ private:
         const R* const value = centre.size() ? centre.value.data() : &no_value;
         const auto plane = [&](int w) { return sum.size() ? sum.plane(w) : &no_sum; };
         const double *const sum_high = plane(0), *const sum_low = plane(Two);
-        return for_either_alike(
+        return for_either_blocks(
             centre.feature, sum.features(),
             [&](Size at, Size s, Size t) {
-                copy_alike(centre.feature.data() + s, feature + at);
-                copy_alike(value + s, from + at);
-                copy_alike(sum_high + t, high + at);
-                if constexpr (Two) copy_alike(sum_low + t, low + at);
+                copy_block(centre.feature.data() + s, feature + at);
+                copy_block(value + s, from + at);
+                copy_block(sum_high + t, high + at);
+                if constexpr (Two) copy_block(sum_low + t, low + at);
             },
             [&](Size at, std::uint32_t f, Size s, bool in_centre, Size t, bool in_sum) {
                 feature[at] = f;
@@ -113,19 +113,19 @@ private:
                 kept += to[t] != 0;
             }
         };
-        while (t + alike <= size_) {
+        while (t + equal_block <= size_) {
             bool zero = false;
-            for (Size l = 0; l < alike; ++l) zero |= to[t + l] == 0;
+            for (Size l = 0; l < equal_block; ++l) zero |= to[t + l] == 0;
             if (zero) {
-                keep(t + alike);
+                keep(t + equal_block);
                 continue;
             }
             if (kept < t) {
-                move_alike(feature + t, feature + kept);
-                move_alike(to + t, to + kept);
+                move_block(feature + t, feature + kept);
+                move_block(to + t, to + kept);
             }
-            kept += alike;
-            t += alike;
+            kept += equal_block;
+            t += equal_block;
         }
         keep(size_);
         size_ = kept;
