@@ -1,5 +1,5 @@
-// The canonical score of one CSR row and one centre, by the centre's master: the few pairs that a
-// bound leaves open are not worth a layout.
+// The canonical score of one CSR row and one centre, from the master copy of the centre: for the
+// few pairs that bounds do not decide, packing a layout does not pay.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace exactmeans {
 
-// One thread's buffers.
+// Buffers of one thread.
 template <class R>
 class CanonicalScore {
 public:
-    // Of a row of CsrRows and centre j.
+    // The score of a row of CsrRows and centre j.
     template <class Row>
     R operator()(const Centres<R>& centroids, const Row& row, Size j) {
         const std::size_t count = std::size_t(row.nonzeros);
@@ -33,7 +33,7 @@ public:
 private:
     std::vector<double> master_;
     std::vector<R> packed_;
-    std::vector<std::uint32_t> entry_;  // 0, 1, 2, ...: a packed value stands where its entry does
+    std::vector<std::uint32_t> entry_;  // 0, 1, 2, ...: the packed column of entry t is t
 };
 
 }  // namespace exactmeans

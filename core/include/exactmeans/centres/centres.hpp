@@ -1,5 +1,5 @@
-// The centres: one master, as the user sees it, and what the kernels read, derived from it on
-// demand.
+// The centres: one master copy, as the user sees it, and the layouts that the kernels read, derived
+// on demand.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 
 namespace exactmeans {
 
-// The master is dense, k x d, or, for CSR rows, a sparse vector per centre.
+// The master copy is dense, k x d, or, for CSR rows, one sparse vector per centre.
 template <class R>
 class Centres {
 public:
@@ -45,22 +45,22 @@ public:
     Size d() const { return d_; }
     bool sparse() const { return !sparse_.empty(); }
     const Frame<R>& frame() const { return frame_; }
-    // For whoever compares rows with these centres again and again.
+    // Buffers for repeated passes over rows with these centres.
     BufferPool& buffers() const { return buffers_; }
     const R* master() const { return master_.data(); }
     const R* master(Size j) const { return master_.data() + j * d_; }
     const std::vector<SparseVector<R>>& sparse_master() const { return sparse_; }
     const SparseVector<R>& sparse_master(Size j) const { return sparse_[std::size_t(j)]; }
 
-    // The centre as scores see it, before scaling: shifted like the rows and rounded.
+    // A value of a centre as scores use it, before scaling: shifted like the rows and rounded.
     R derived(Size j, Size f) const {
         const R value = master(j)[f];
         return frame_.shift.empty() ? value : value - frame_.shift[std::size_t(f)];
     }
 
-    // Replaces half the squared norms. scikit-learn's own rounding of the first centres' norms
-    // decides rows that share no feature with any of them; norm_terms says how many roundings that
-    // took (see numerics/slack.hpp).
+    // Replaces half the squared norms. With scikit-learn's first centres, the rounding of its norms
+    // decides the labels of rows that share no feature with any centre. norm_terms is the number of
+    // roundings in these norms (see numerics/slack.hpp).
     void set_norms(const double* norms2, Size norm_terms) {
         for (Size j = 0; j < k_; ++j)
             if (std::isfinite(score_offset_[std::size_t(j)]))
@@ -72,17 +72,18 @@ public:
     bool norms_given() const { return norms_given_; }
     Size norm_terms() const { return norm_terms_; }
     const R* score_offset() const { return score_offset_.data(); }
-    // |c|^2 as scores see the centre, in float64; infinite where that overflows.
+    // c|^2 of the shifted, scaled centre in float64; infinite if that overflows.
     double norm2(Size j) const { return norm2_[std::size_t(j)]; }
-    // Is every score of a row in the frame's range finite? A centre out of range has an infinite
-    // start, and so a score that is infinite or NaN with every row (docs/numerics.md, "Range").
+    // Are all scores of rows in the range of the frame finite? A centre out of range has score
+    // offset infinity, so its scores are infinite or NaN (docs/numerics.md, "Range").
     bool in_range() const { return in_range_; }
-    // The length of the longest centre.
+    // The largest norm of a centre.
     double longest() const { return longest_; }
 
-    // Puts the centres elsewhere and says how far each went. next(j, buffer) gives the new place of
-    // centre j, in the buffer or not, or null if it stays; then the followers go where leader is.
-    // Places are arrays of d, or sparse vectors if the master is sparse.
+    // Moves the centres and returns the movement. next(j, buffer) returns the new position of
+    // centre j, in the buffer or elsewhere, or null if it does not move. Then the followers (empty
+    // clusters) move to the position of `leader`. Positions are arrays of d values, or sparse
+    // vectors if the centres are sparse.
     template <class Next>
     Movement move(Next next, const std::vector<Size>& followers, Size leader,
                   const Threads& threads) {
@@ -98,8 +99,8 @@ public:
         });
         return finish_move(builder, followers, leader);
     }
-    // Likewise, where go(j, centre, worker) itself puts a sparse centre elsewhere and says how far,
-    // or nothing if it stays.
+    // The same, where go(j, centre, worker) updates a sparse centre in place and returns its
+    // displacement, or nothing if it did not move.
     template <class Go>
     Movement move_in_place(Go go, const std::vector<Size>& followers, Size leader,
                            const Threads& threads) {
@@ -125,7 +126,7 @@ public:
                     threads);
     }
 
-    // Hints to the layout for CSR rows, see there.
+    // Settings of the layout for CSR rows (centres/layout.hpp).
     void set_packed_columns(std::vector<std::uint32_t> packed_columns) {
         layout_.set_packed_columns(std::move(packed_columns));
     }
@@ -140,13 +141,14 @@ public:
     const std::uint32_t* packed_columns_or_null() const { return layout_.packed_columns_or_null(); }
     const Layout<R>& layout() const { return layout_; }
 
-    // Counts changes of anything that layouts are made of; those of one centre's place.
+    // version() counts changes of anything that layouts depend on; moves(j) counts movements of
+    // centre j.
     Size version() const { return version_; }
     Size moves(Size j) const { return moves_[std::size_t(j)]; }
 
-    // The centres in another layout (centres/groups.hpp, centres/single_centres.hpp), made on first
-    // use, shared by all blocks and brought up to date. One such layout is cached; a layout that
-    // another one replaces lives as long as somebody holds it, but is not updated any more.
+    // Another layout of the centres (for example centres/groups.hpp), created on first use, shared
+    // by all blocks and updated to the current version. One such layout is cached. A layout that is
+    // replaced lives as long as a caller holds it, but is no longer updated.
     template <class L>
     std::shared_ptr<const L> laid_out(bool dense, const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
@@ -160,7 +162,7 @@ public:
         return own;
     }
 
-    // The layout for dense or CSR rows; centres that moved are packed anew.
+    // The panels for dense or CSR rows; moved centres are repacked.
     Panels<R> panels(bool dense, const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
         if (sparse() && dense) throw std::invalid_argument("sparse centres are for CSR rows");
@@ -169,7 +171,7 @@ public:
                    : layout_.panels(master_, d_, frame_, score_offset_for(dense), dense, threads);
     }
 
-    // The same for sparse centres and CSR rows in float32, whatever the centres are.
+    // float32 panels of sparse centres for CSR rows, whatever the dtype of the centres.
     Panels<float> float32_panels(const Threads& threads) const {
         const std::lock_guard lock(layout_mutex_);
         if (float32_version_ != version_) {
@@ -181,7 +183,8 @@ public:
         return float32_layout_.panels(sparse_, d_, frame_, float32_score_offset_.data(), threads);
     }
 
-    // Calls visit(f, value) for what a master says of a centre: every feature, or those listed.
+    // Calls visit(f, value) for every feature of a dense centre, or the stored features of a sparse
+    // one.
     template <class Visit>
     void for_values(Size j, Visit visit) const {
         if (!sparse()) {
@@ -192,7 +195,7 @@ public:
         for (Size t = 0; t < own.size(); ++t)
             visit(Size(own.feature[std::size_t(t)]), own.value[std::size_t(t)]);
     }
-    // A centre as a sparse vector, put into the buffer if there is none.
+    // A centre as a sparse vector; a dense centre is converted into the buffer.
     const SparseVector<R>& nonzeros(Size j, SparseVector<R>& buffer) const {
         if (sparse()) return sparse_master(j);
         buffer.clear();
@@ -205,12 +208,12 @@ public:
         SparseVector<R> buffer;
         return nonzeros(j, buffer);
     }
-    // Do two centres stand in the same place?
+    // Are two centres equal bit for bit?
     bool same(Size a, Size b) const {
         return sparse() ? sparse_master(a) == sparse_master(b) : is_at(a, R(), master(b));
     }
 
-    // The values of a centre at a CSR row's features.
+    // The values of centre j at the features of a CSR row.
     template <class I>
     void values_at(Size j, const I* feature, Size count, double* out) const {
         if (!sparse()) {
@@ -243,7 +246,7 @@ private:
         }
     }
 
-    // Small centres are not worth waking a thread each.
+    // Small centres share a task, because a task has a fixed cost.
     Size centres_per_task() const {
         Size width = std::max<Size>(1, d_);
         if (sparse()) {
@@ -272,8 +275,8 @@ private:
         return std::move(builder.movement);
     }
 
-    // Puts centre j where `place` is, unless that is null or where it stands already. A sparse
-    // place that may change gets the old one.
+    // Moves centre j to `place`, unless that is null or the centre is there already. A sparse place
+    // that is not const is swapped with the old position.
     template <class Place>
     void replace(Size j, Place* place, MovementBuilder& builder) {
         if (!place || is_at(j, *place, place)) return record_unmoved(j);
@@ -295,7 +298,8 @@ private:
     }
     void record_move(Size j, double step2, double master2, double norm2, MovementBuilder& builder) {
         // A difference, a square and up to d additions round each term by less than d + 4 units.
-        // Squares may underflow, too, and a centre that moved must not seem to stand still.
+        // The added term covers underflow of squares: a centre that moved must have a movement
+        // above 0.
         builder.movement.distance[std::size_t(j)] = std::sqrt(step2 + double(d_) * 0x1p-1074) *
                                                     (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
         builder.master2[std::size_t(j)] = master2;
@@ -305,7 +309,7 @@ private:
         set_norm(j, norm2);
     }
     void record_unmoved(Size j) {
-        // Norms that were set from outside go, whether or not their centre moves.
+        // Norms that set_norms gave are dropped even if the centre does not move.
         if (norms_given_) set_norm(j, norm2_of(j));
     }
     bool is_at(Size j, const R&, const R* place) const {
@@ -343,21 +347,21 @@ private:
             .value();
     }
     void set_norm(Size j, double norm2) {
-        // A compensated sum that overflows is NaN.
+        // A compensated sum is NaN if it overflows.
         norm2_[std::size_t(j)] =
             std::isfinite(norm2) ? norm2 : std::numeric_limits<double>::infinity();
         score_offset_[std::size_t(j)] = score_offset_of(j, norm2_[std::size_t(j)]);
     }
 
-    // What is added to the chain of a score; infinite if the centre is out of range. Unit vectors
-    // differ in nothing but the product.
+    // The score offset of centre j: half the squared norm (euclidean), the L1 norm (manhattan, CSR
+    // rows) or 0 (spherical). Infinite if the centre is out of range.
     R score_offset_of(Size j, double norm2) const {
         constexpr double largest = double(std::numeric_limits<R>::max());
         constexpr R out_of_range = std::numeric_limits<R>::infinity();
         switch (frame_.metric) {
             case Metric::euclidean:
-                // Of a quarter of the largest number the other three are for x.c. Values are
-                // packed times the square of the scale, and none is above the length.
+                // A quarter of the largest number, which leaves three quarters for x.c. Packed
+                // values are multiplied by the squared scale, and no value exceeds the norm.
                 return 0.5 * norm2 <= largest / 4 && std::sqrt(norm2) * frame_.scale() <= largest
                            ? R(0.5 * norm2)
                            : out_of_range;
@@ -372,7 +376,7 @@ private:
                 return R(0);
         }
     }
-    // Dense rows meet every feature of a centre, so that their L1 distance starts at 0.
+    // Dense rows sum |x - c| over all features, so their L1 score offset is 0.
     const R* score_offset_for(bool dense) const {
         return dense && frame_.metric == Metric::manhattan ? dense_l1_score_offset_.data()
                                                            : score_offset_.data();
@@ -383,7 +387,7 @@ private:
     std::vector<R> master_;
     std::vector<SparseVector<R>> sparse_;
     std::vector<R> score_offset_;
-    std::vector<R> dense_l1_score_offset_;  // fixed, since several threads read it
+    std::vector<R> dense_l1_score_offset_;  // constant, because several threads read it
     std::vector<double> norm2_;
     bool in_range_ = true;
     double longest_ = 0;

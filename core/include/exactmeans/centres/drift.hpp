@@ -1,7 +1,7 @@
-// How far centres went, added up since bounds began. A bound that was true when the sum was s is
-// true now if it gives way by what came since, so bounds need not be rewritten when centres move:
-// they are stored together with the sum of their time, and the present sum is taken off when they
-// are used.
+// The drift of centres (or groups): their movements added up since bounds began. A bound that holds
+// when the drift is s holds later if it is relaxed movement the drift since then. Bounds are
+// therefore stored together with the drift at that time and need no rewriting when centres move:
+// the current drift is applied when they are used.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@ class Drift {
 public:
     explicit Drift(Size count) : sum_(std::size_t(count), 0.0), up_(std::size_t(count), 0.0f) {}
 
-    // Entry `at` gives way by this much more, in units.
-    void add(Size at, double by) {
+    // Adds a movement, in units, to the drift of entry `at`.
+    void add(Size at, double movement) {
         double& sum = sum_[std::size_t(at)];
-        sum = (sum + by) * (1 + 0x1p-51);
+        sum = (sum + movement) * (1 + 0x1p-51);
         up_[std::size_t(at)] = round_up(sum);
     }
 
-    // Present sums, rounded up; what a bound of now is stored as.
+    // Current drifts, rounded up; the stored form of a bound that holds now.
     const float* sums() const { return up_.data(); }
     float store_upper(Size at, float upper) const {
         return round_up(double(upper) - sum_[std::size_t(at)]);

@@ -1,11 +1,11 @@
-// Centres in groups of neighbours, each group one panel, so that a row can be compared with a few
+// Groups of neighbouring centres, one panel per group, so that a row can be compared with a few
 // groups instead of all centres.
 //
-// The grouping is made once, by balanced bisection along the direction in which centres spread
-// most, and then kept: bounds belong to groups. Within a group, centres stand in ascending order,
-// so that the kernel's rule for ties (the first place wins) is the contract's (the lowest centre
-// wins). A copy of another centre can never win against the lower of the two, but would stand in
-// the way of every bound: it is left out, by a start at infinity.
+// The grouping is made once, by balanced bisection coordinate the direction of largest variance of
+// the centres, and then kept, because bounds belong to groups. Within a group, centres are in
+// ascending order, so that the tie rule of the kernels (the first place wins) gives the lowest
+// centre. A duplicate of a lower centre can never be a label, but would weaken every bound, so its
+// score offset is set to infinity.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 
 namespace exactmeans {
 
-// Groups for dense rows are panels as they are. For CSR rows a group costs one pass over the
-// nonzeros, and 16 centres are a good trade between passes and pruning.
+// For dense rows a group is a panel of the usual width. For CSR rows a group costs one pass over
+// the nonzeros; 16 centres balance passes and pruning.
 inline constexpr Size csr_group_width = 16;
 template <class R>
 Size group_count(Size k, bool dense) {
@@ -27,13 +27,13 @@ Size group_count(Size k, bool dense) {
     return std::max<Size>(1, padded<R>(k) / std::max(csr_group_width, unit_width<R>));
 }
 
-// Which centres are copies of a lower one: they can never be a label.
+// Marks centres that equal a lower centre: they can never be a label.
 template <class R>
 std::vector<char> copies_of(const Centres<R>& centroids) {
     std::vector<char> copy(static_cast<std::size_t>(centroids.k()), 0);
     std::vector<Size> order(copy.size());
     std::iota(order.begin(), order.end(), Size(0));
-    // Equal centres have equal norms, whatever the metric makes of those.
+    // Equal centres have equal norms, whatever the metric.
     const auto norm2 = [&](Size j) { return centroids.norm2(j); };
     std::sort(order.begin(), order.end(), [&](Size a, Size b) {
         return norm2(a) < norm2(b) || (norm2(a) == norm2(b) && a < b);
@@ -91,12 +91,12 @@ public:
     Size count() const { return count_; }
     bool dense() const { return dense_; }
     const Panels<R>& panels() const { return view_; }
-    // The centre at a place of the layout, the group of a centre, how many centres a group has.
+    // The centre at a place of the layout, the group of a centre, the number of centres of a group.
     std::int32_t centre(Size place) const { return centre_[std::size_t(place)]; }
     std::int32_t group(Size j) const { return group_[std::size_t(j)]; }
     Size size(Size group) const { return last(group) - first(group); }
     Size first(Size group) const { return places().panel(group).first; }
-    // Is centre j left out, as a copy of a lower one?
+    // Is centre j left out as a duplicate of a lower one?
     bool copy(Size j) const { return copy_[std::size_t(j)]; }
 
     void update(const Centres<R>& centroids, const Threads& threads) {
@@ -138,8 +138,8 @@ private:
         }
     }
 
-    // A few coordinates of each centre that tell neighbours: the features themselves, or sums of
-    // them with random signs.
+    // At most 64 coordinates per centre that approximate distances: the features themselves, or
+    // sums of features with random signs (count sketch).
     void sketch(const Centres<R>& centroids) {
         width_ = std::min<Size>(d_, 64);
         sketch_.assign(std::size_t(k_ * width_), 0.0);
@@ -154,7 +154,7 @@ private:
             });
     }
 
-    // Orders the centres of groups [begin, end) so that each group has neighbours.
+    // Orders the centres of groups [begin, end) so that each group contains neighbours.
     void bisect(Size begin, Size end) {
         auto* from = centre_.data() + first(begin);
         auto* to = centre_.data() + last(end - 1);
@@ -163,19 +163,21 @@ private:
             return;
         }
         const Size middle = begin + (end - begin) / 2;
-        const std::vector<double> along = spread(from, to);
+        const std::vector<double> coordinate = principal_coordinates(from, to);
         std::nth_element(from, centre_.data() + first(middle), to, [&](auto a, auto b) {
-            const double x = along[std::size_t(a)], y = along[std::size_t(b)];
+            const double x = coordinate[std::size_t(a)], y = coordinate[std::size_t(b)];
             return x < y || (x == y && a < b);
         });
         bisect(begin, middle);
         bisect(middle, end);
     }
 
-    // Where each of these centres lies in the direction of their largest spread (power iteration).
-    std::vector<double> spread(const std::int32_t* from, const std::int32_t* to) const {
+    // The coordinates of these centres coordinate their direction of largest variance (power
+    // iteration).
+    std::vector<double> principal_coordinates(const std::int32_t* from,
+                                              const std::int32_t* to) const {
         const std::size_t w = std::size_t(width_);
-        std::vector<double> mean(w), axis(w), next(w), along(std::size_t(k_), 0.0);
+        std::vector<double> mean(w), axis(w), next(w), coordinate(std::size_t(k_), 0.0);
         for (const auto* j = from; j != to; ++j)
             for (std::size_t f = 0; f < w; ++f)
                 mean[f] += sketch_[std::size_t(*j) * w + f] / double(to - from);
@@ -187,14 +189,14 @@ private:
                 double dot = 0;
                 for (std::size_t f = 0; f < w; ++f) dot += (at[f] - mean[f]) * axis[f];
                 for (std::size_t f = 0; f < w; ++f) next[f] += dot * (at[f] - mean[f]);
-                along[std::size_t(*j)] = dot;
+                coordinate[std::size_t(*j)] = dot;
             }
             double largest = 0;
             for (const double x : next) largest = std::max(largest, std::abs(x));
             if (!(largest > 0)) break;
             for (std::size_t f = 0; f < w; ++f) axis[f] = next[f] / largest;
         }
-        return along;
+        return coordinate;
     }
 
     Size k_, d_, count_;
@@ -202,10 +204,10 @@ private:
     Size version_ = -1;
     std::vector<std::int32_t> centre_, group_;
     std::vector<char> copy_;
-    std::vector<Size> packed_;  // moves of the centre that the layout has
+    std::vector<Size> packed_;  // per centre: moves(j) when it was packed
     std::vector<R> score_offset_;
     AlignedVector<R> values_;
-    Layout<R> layout_;  // of sparse centres
+    Layout<R> layout_;  // used if the centres are sparse
     Panels<R> view_;
     Size width_ = 0;
     std::vector<double> sketch_;

@@ -1,9 +1,9 @@
-// Centres as they were at the last pass over CSR rows, and what became of them since.
+// The centres at the last pass over CSR rows, and their change since then.
 //
-// Between two passes many centres stay where they are, and most others go a little way. Scores with
-// the first do not change. Of the others each feature has the most by which it fell and rose in any
-// of a group of them: sums of that over a row bound what its scores may have lost and gained.
-// docs/numerics.md ("Centres that moved") derives the bounds.
+// Between two passes many centres do not move, and most others move little. Scores with unmoved
+// centres do not change. For the moved centres of a group, the history tabulates per feature the
+// largest fall and the largest rise of a value. Sums of these over a row bound the change of its
+// scores. docs/numerics.md ("Centres that moved") derives the bounds.
 #pragma once
 
 #include <algorithm>
@@ -30,15 +30,16 @@ public:
           score_offset_(std::size_t(k_)) {}
     bool dense() const { return false; }
 
-    // Versions of the centres between which this is what changed; before the first there is none.
+    // The versions of the centres between which the change is known; from() is -1 if there is no
+    // earlier one.
     Size from() const { return from_; }
     Size version() const { return version_; }
-    // Is there a table of it?
+    // Is there a table of changes, so that rows can be pruned?
     bool sifts() const { return sifts_; }
     bool moved(Size j) const { return moved_[std::size_t(j)]; }
 
-    // Every block says how a pass over it went: its rows and their nonzeros, and how many rows got
-    // another label and had to be compared with all centres.
+    // Statistics of a pass over one block: its rows, their nonzeros, rows whose label changed, and
+    // rows that were compared with all centres.
     struct PassStats {
         Size rows, nonzeros, changed, left;
     };
@@ -54,16 +55,15 @@ protected:
     const Size k_;
     bool sifts_ = false;
 
-    // How far a centre went: the length of the part that lowers scores, and of the one that raises
-    // them.
+    // The squared norms of the change of a centre: of the values that fell, and of those that rose.
     struct ChangeNorms {
         double fall2 = 0, rise2 = 0;
     };
 
     PassStats take_stats() { return std::exchange(stats_, {}); }
 
-    // Begins an update; false if there is nothing to do. Until finish(), no version is known: after
-    // an update that was cut short, every centre counts as moved from an unknown place.
+    // Begins an update; returns false if there is nothing to do. Until finish() no version is
+    // known, so after an interrupted update every centre counts as moved.
     bool begin(const Centres<R>& centroids) {
         if (version_ == centroids.version()) return false;
         if (version_ < 0) std::fill(moves_.begin(), moves_.end(), Size(-1));
@@ -81,7 +81,7 @@ protected:
         }
         return moved;
     }
-    // The centres as they were.
+    // The centres at the last pass.
     const std::vector<SparseVector<R>>& previous() const { return previous_; }
     void remember(const Centres<R>& centroids, const std::vector<Size>& moved,
                   const Threads& threads) {
@@ -97,12 +97,12 @@ protected:
         std::copy_n(centroids.score_offset(), k_, score_offset_.begin());
         remembered_ = centroids.version();
     }
-    // By how much the start of a centre's scores rose.
+    // The rise of the score offset of centre j since the last pass.
     double score_offset_rise(const Centres<R>& centroids, Size j) const {
         return double(centroids.score_offset()[j]) - double(score_offset_[std::size_t(j)]);
     }
 
-    // How far each of those that moved went.
+    // The change of each moved centre.
     std::vector<ChangeNorms> compare(const Centres<R>& centroids, const std::vector<Size>& moved,
                                      const Threads& threads) const {
         std::vector<ChangeNorms> changes(moved.size());
@@ -121,9 +121,10 @@ protected:
         });
         return changes;
     }
-    // Calls write(f, most) for each feature, where most[g] is the most by which a centre of group g
-    // fell since then, and most[Groups + g] by which it rose, in first halves of float32s; group(m)
-    // is that of moved[m], negative if it is left out. Returns what underflow of an entry does.
+    // Calls write(f, most) for each feature: most[g] is the largest fall of a value in group g
+    // since the last pass, most[Groups + g] the largest rise, as upper halves of float32 values.
+    // group(m) is the group of moved[m]; centres with a negative group are left out. Returns the
+    // underflow error per entry.
     template <int Groups, class Group, class Write>
     double tabulate(const Centres<R>& centroids, const std::vector<Size>& moved, Group group,
                     const Threads& threads, Write write) {
@@ -134,14 +135,15 @@ protected:
         for (std::size_t m = 0; m < made.size(); ++m) made[m] = centroids.nonzeros(moved[m]);
         std::vector<double> largest_of(static_cast<std::size_t>(threads.n_jobs), 0x1p-60);
         threads.ranges(d, range, [&](Size begin, Size end, int worker) {
-            double largest = largest_of[std::size_t(worker)];  // of its own: threads share a line
+            // A local copy, because workers share a cache line.
+            double largest = largest_of[std::size_t(worker)];
             const auto now = [&](std::size_t m) -> const SparseVector<R>& {
                 return made.empty() ? centroids.sparse_master(moved[m]) : made[m];
             };
             std::vector<Position> at(moved.size());
             for (std::size_t m = 0; m < moved.size(); ++m)
                 at[m] = {first(previous_[std::size_t(moved[m])], begin), first(now(m), begin)};
-            // A block of features stays in the first cache.
+            // One block of features stays in L1.
             for (Size past; begin < end; begin = past) {
                 past = std::min(end, begin + Size(0x2000 / width));
                 std::fill(most_.begin() + begin * Size(width), most_.begin() + past * Size(width),
@@ -162,7 +164,7 @@ protected:
             largest_of[std::size_t(worker)] = largest;
         });
         const double largest = *std::max_element(largest_of.begin(), largest_of.end());
-        // None is so small that kernels would meet numbers below the normal ones.
+        // A minimum keeps the kernels from subnormal numbers.
         const float least = float(largest * 0x1p-24);
         threads.ranges(d, range, [&](Size begin, Size end, int) {
             std::uint16_t half[width];
@@ -177,12 +179,12 @@ protected:
     }
 
 private:
-    // The first half of a float32 that is not below this one.
+    // The upper half of the smallest such float32 that is not below x.
     static std::uint16_t half_above(float x) {
         return std::uint16_t((std::bit_cast<std::uint32_t>(x) + 0xffff) >> 16);
     }
 
-    // How far a walk along a centre has come: in what it was, and in what it is.
+    // Positions of a merge: in the previous and in the current vector of a centre.
     struct Position {
         Size previous = 0, now = 0;
     };
@@ -191,12 +193,12 @@ private:
                                 std::uint32_t(feature)) -
                vector.feature.begin();
     }
-    // Calls visit(f, by) for the features before `past` of centre j, as it was or is now: by how
-    // much the packed value rose.
+    // Calls visit(f, rise) for the features below `past` that centre j has or had; rise is the
+    // change of the packed value.
     template <class Visit>
     void walk(const Centres<R>& centroids, Size j, const SparseVector<R>& now, Position& at,
               Size past, Visit visit) const {
-        if (moves_[std::size_t(j)] == centroids.moves(j)) return;  // its start alone is another
+        if (moves_[std::size_t(j)] == centroids.moves(j)) return;  // only its score offset changed
         const Frame<R>& frame = centroids.frame();
         if (frame.packs_as_is())
             walk(previous_[std::size_t(j)], now, at, past, visit,
@@ -211,34 +213,34 @@ private:
         const std::uint32_t *const a = previous.feature.data(), *const b = now.feature.data();
         const Size na = previous.size(), nb = now.size();
         Size s = at.previous, t = at.now;
-        const auto old = [&] { return packed(Size(a[s]), previous.value[std::size_t(s)]); };
-        const auto is = [&] { return packed(Size(b[t]), now.value[std::size_t(t)]); };
+        const auto old_value = [&] { return packed(Size(a[s]), previous.value[std::size_t(s)]); };
+        const auto new_value = [&] { return packed(Size(b[t]), now.value[std::size_t(t)]); };
         while (s < na && t < nb && Size(std::min(a[s], b[t])) < past) {
-            // Lists are mostly alike: a branch that is foreseen waits for neither of them.
+            // Most features are in both vectors, so this branch is predicted well.
             if (a[s] == b[t]) {
-                visit(Size(a[s]), is() - old());
+                visit(Size(a[s]), new_value() - old_value());
                 ++s;
                 ++t;
             } else if (a[s] < b[t]) {
-                visit(Size(a[s]), -old());
+                visit(Size(a[s]), -old_value());
                 ++s;
             } else {
-                visit(Size(b[t]), is());
+                visit(Size(b[t]), new_value());
                 ++t;
             }
         }
-        // Of one list nothing is left, or of either nothing before `past`.
-        for (; s < na && Size(a[s]) < past; ++s) visit(Size(a[s]), -old());
-        for (; t < nb && Size(b[t]) < past; ++t) visit(Size(b[t]), is());
+        // At most one vector has features below `past` left.
+        for (; s < na && Size(a[s]) < past; ++s) visit(Size(a[s]), -old_value());
+        for (; t < nb && Size(b[t]) < past; ++t) visit(Size(b[t]), new_value());
         at = {s, t};
     }
 
-    std::vector<char> moved_;                // since the last pass, each centre
-    std::vector<Size> moves_;                // of each centre, when it was
-    std::vector<SparseVector<R>> previous_;  // like this
-    std::vector<R> score_offset_;            // and its scores started here
+    std::vector<char> moved_;                // per centre, since the last pass
+    std::vector<Size> moves_;                // moves(j) at the last pass
+    std::vector<SparseVector<R>> previous_;  // the centres at the last pass
+    std::vector<R> score_offset_;            // their score offsets
     Size version_ = -1, remembered_ = -1, from_ = -1;
-    std::vector<float> most_;  // of each feature, while a table is made
+    std::vector<float> most_;  // per feature and group; a buffer of tabulate()
     mutable std::mutex stats_mutex_;
     mutable PassStats stats_{};
 };

@@ -1,10 +1,10 @@
-// Panels of centres, as kernels read them, kept up to date with a master.
+// Panels of centres that the kernels read, kept up to date with the master copy.
 //
-// Sparse centres have one of two layouts. Panels with a slot for every feature are the fastest
-// while they fit the caches. With many features, most of which few centres have, panels hold the
-// frequent ones only, and each of the others has a list of its centres: memory then follows the
-// nonzeros, and a row meets a rare feature's centres in place of all. Both give the same scores,
-// since what is left out of a sum is 0.
+// Sparse centres have one of two layouts. Panels with a column for every feature are fastest while
+// they fit the caches. If there are many features that few centres have, panels hold only the
+// frequent features, and each rare feature has a posting list of its centres. Memory is then
+// proportional to the nonzeros, and a rare feature of a row touches only the centres that have it.
+// Both layouts give the same scores, because all omitted terms are 0.
 #pragma once
 
 #include <algorithm>
@@ -24,24 +24,25 @@ namespace exactmeans {
 template <class R>
 class Layout {
 public:
-    // Sparse centres, in the precision of the layout or a wider one.
+    // Sparse centres, in the precision of the layout or a higher one.
     template <class M>
     using Sparse = std::vector<SparseVector<M>>;
 
     explicit Layout(Size k) : k_(k), stale_(std::size_t(k), 1) {}
-    // With the hints of another one, but sparse centres in this order, in so many panels.
+    // A layout with the settings of another one, for sparse centres in this order and number of
+    // panels.
     Layout(const Layout& other, std::vector<std::int32_t> order, Size panels) : Layout(other.k_) {
         packed_columns_ = other.packed_columns_;
-        asked_ = other.asked_;
-        room_ = other.room_;
+        requested_rare_below_ = other.requested_rare_below_;
+        panel_bytes_ = other.panel_bytes_;
         order_ = std::move(order);
         ordered_panels_ = panels;
     }
 
-    // The centre at this place has moved. Without an order it is the centre of that number.
+    // Marks the centre at this place as moved. Without an order, place j is centre j.
     void outdate(Size place) { stale_[std::size_t(place)] = 1; }
 
-    // An order of features for panels that have all of them.
+    // The order of features in panels that have all of them.
     void set_packed_columns(std::vector<std::uint32_t> packed_columns) {
         packed_columns_ = std::move(packed_columns);
         std::fill(stale_.begin(), stale_.end(), char(1));
@@ -49,29 +50,30 @@ public:
     const std::uint32_t* packed_columns_or_null() const {
         return packed_columns_.empty() ? nullptr : packed_columns_.data();
     }
-    // Features of fewer centres than this are rare; 0: none is, negative: as it seems best.
+    // Features of fewer centres than this are rare; 0: no feature is; negative: choose
+    // automatically.
     void set_rare_below(Size centres) {
-        asked_ = centres;
+        requested_rare_below_ = centres;
         rare_below_ = -1;
         std::fill(stale_.begin(), stale_.end(), char(1));
     }
 
-    // Panels with all features may take this many bytes.
+    // Limit, in bytes, of panels with all features.
     void set_room(Size bytes) {
-        room_ = double(bytes);
+        panel_bytes_ = double(bytes);
         rare_below_ = -1;
         std::fill(stale_.begin(), stale_.end(), char(1));
     }
 
-    double room() const { return room_; }
-    bool lists_rare_features() const { return asked_ > 0; }
-    // Should all features of sparse centres have slots, at this size of a value? Panels are fastest
-    // while they fit the caches, or if they are not mostly zeros, which fewer of small values must
-    // be while packing them anew does not count.
+    double room() const { return panel_bytes_; }
+    bool lists_rare_features() const { return requested_rare_below_ > 0; }
+    // Should panels of sparse centres have a column for every feature, with values of `size` bytes?
+    // Yes if they fit in 32 MB, or if at least 2 % of their values are nonzero (1 % for 8-bit
+    // panels up to 64 MB, which are cheap to repack) and they fit in 512 MB.
     bool all_have_columns(Size d, Size nonzeros, std::size_t size) const {
         const double values = double(padded<R>(k_)) * double(d), bytes = values * double(size),
                      share = size < sizeof(float) && bytes <= 0x1p26 ? 0.01 : 0.02;
-        return bytes <= room_ &&
+        return bytes <= panel_bytes_ &&
                (bytes <= 0x1p25 || (double(nonzeros) >= share * values && bytes <= 0x1p29));
     }
 
@@ -81,7 +83,7 @@ public:
         const std::uint32_t* packed_columns = dense ? nullptr : packed_columns_or_null();
         const Panels<R> view = resize(d, score_offset, count, packed_columns);
         const bool plain = frame.packs_as_is();
-        // Small ranges of features, so that the centres of a unit are read side by side.
+        // Small ranges of features keep the centres of a unit in cache.
         const Size step = std::max<Size>(64, 16384 / std::max<Size>(1, k_));
         if (any_stale())
             threads.ranges(d, step, [&](Size begin, Size end, int) {
@@ -120,8 +122,8 @@ public:
         return view;
     }
 
-    // Value c of feature f as panels have it. Scaling the centre by the square of the scale is
-    // scaling row and centre: the product is the same number.
+    // Value c of feature f as stored in panels. Multiplying the centre by the squared scale equals
+    // scaling both row and centre.
     static R packed(const Frame<R>& frame, Size f, R c) {
         if (frame.packs_as_is()) return -c;
         if (!frame.shift.empty()) c -= frame.shift[std::size_t(f)];
@@ -148,8 +150,8 @@ private:
         return {values_.data(), score_offset, k_, d, count, packed_columns, nullptr};
     }
 
-    // Calls fn(panel, j, count) for each unit of panels [from, to) that is out of date: `count`
-    // places from j on.
+    // Calls fn(panel, j, count) for each outdated unit of panels [from, to): `count` places from j
+    // on.
     template <class Fn>
     void for_stale_units(const Panels<R>& view, Size from, Size to, Fn fn) const {
         for (Size p = from; p < to; ++p) {
@@ -168,7 +170,7 @@ private:
         return master[std::size_t(order_.empty() ? place : order_[std::size_t(place)])];
     }
 
-    // The slots of the sparse centres at places [j, j + some), which fill a unit.
+    // Packs the sparse centres at places [j, j + some), one unit.
     template <class M>
     void pack(const Sparse<M>& master, const Panels<R>& view, const Frame<M>& frame,
               const Panel& panel, Size j, Size some) {
@@ -188,16 +190,17 @@ private:
         }
     }
 
-    // Decides which features are rare, from the centres as they are.
+    // Decides which features are rare for the current centres.
     template <class M>
     void choose(const Sparse<M>& master, Size d) {
         Size nonzeros = 0;
         for (const SparseVector<M>& centre : master) nonzeros += centre.size();
-        // What is rare may be a little out of date: lists have whatever has no slot.
+        // A slightly outdated choice is valid: posting lists hold every feature without a column.
         if (rare_below_ >= 0 && 8 * std::abs(nonzeros - chosen_for_) <= chosen_for_) return;
-        const Size before = rare_below_,
-                   below = asked_ >= 0 ? asked_ : best_rare_below(d, nonzeros);
-        rare_below_ = -1;  // until the choice is complete
+        const Size before = rare_below_, below = requested_rare_below_ >= 0
+                                                     ? requested_rare_below_
+                                                     : best_rare_below(d, nonzeros);
+        rare_below_ = -1;  // invalid until the choice is complete
         if (below > 0) {
             find_frequent(master, d, below);
             values_.clear();
@@ -212,11 +215,12 @@ private:
 
     Size best_rare_below(Size d, Size nonzeros) const {
         if (all_have_columns(d, nonzeros, sizeof(R))) return 0;
-        // A centre's place in a list takes about as long as 64 bytes of lanes.
+        // Adding one posting takes about as long as 64 bytes of lanes.
         return std::max<Size>(2, k_ * Size(sizeof(R)) / 64);
     }
 
-    // Slots for the features of enough centres, those of most of them first.
+    // Assigns columns to the features of at least `rare_below` centres, roughly the most frequent
+    // first.
     template <class M>
     void find_frequent(const Sparse<M>& master, Size d, Size rare_below) {
         if (d > largest_sparse_d) throw std::invalid_argument("X must have at most 2^31 columns");
@@ -235,7 +239,7 @@ private:
                 Size(place) >= rare_below ? std::uint32_t(first[magnitude(place)]++) : no_column;
     }
 
-    // Lists the centres of each feature that has no slot in the panels.
+    // Builds the posting lists of features without a column.
     template <class M>
     void list_rare(const Sparse<M>& master, Size d, const Frame<M>& frame, const Threads& threads) {
         const std::uint32_t rare = std::uint32_t(frequent_ + 1);
@@ -285,25 +289,25 @@ private:
         });
     }
 
-    // Where a panel keeps the unit of centre j in a slot.
+    // Where a panel stores the unit of centre j in a packed column.
     R* lanes(const Panel& panel, Size j, Size d, Size packed_column) {
         return values_.data() + panel.first * d + packed_column * panel.width() + (j - panel.first);
     }
 
     Size k_;
-    std::vector<std::int32_t> order_;  // the centre at each place; empty: ascending
+    std::vector<std::int32_t> order_;  // the centre at each place; empty: place j is centre j
     Size ordered_panels_ = 0;
-    Size asked_ = -1;
-    double room_ = 0x1p62;
-    Size rare_below_ = -1;                 // not chosen yet
-    Size chosen_for_ = 0;                  // nonzeros when it was
-    Size frequent_ = 0;                    // features with a slot of their own
-    Size count_ = 0;                       // panels, and
-    const std::uint32_t* used_ = nullptr;  // slots, that the values stand in
+    Size requested_rare_below_ = -1;
+    double panel_bytes_ = 0x1p62;
+    Size rare_below_ = -1;                 // -1: not chosen yet
+    Size chosen_for_ = 0;                  // nonzeros of the centres at that choice
+    Size frequent_ = 0;                    // features with a column
+    Size count_ = 0;                       // number of panels
+    const std::uint32_t* used_ = nullptr;  // the columns that values_ was packed with
     std::vector<std::uint32_t> packed_columns_, places_;
     std::vector<Posting<R>> postings_;
     AlignedVector<R> values_;
-    std::vector<char> stale_;  // centres that the panels do not have yet
+    std::vector<char> stale_;  // places whose centre has to be packed
 };
 
 }  // namespace exactmeans

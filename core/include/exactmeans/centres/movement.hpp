@@ -1,5 +1,5 @@
-// Which centres moved in an update, and how far: all that algorithms with bounds need to know of
-// it.
+// The movement of the centres in one update: which centres moved, and how far. Algorithms with
+// bounds need nothing else.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace exactmeans {
 
-// The farthest that any of some centres moved_by, and that any but that one did.
+// The largest movement of a set of centres, and the second largest.
 struct TwoFarthest {
     double first = 0, second = 0;
-    Size index = -1;  // of the first
+    Size index = -1;  // the centre that moved farthest
 
     void add(Size j, double moved_by) {
         if (moved_by > first) {
@@ -26,20 +26,20 @@ struct TwoFarthest {
     double of_others(Size j) const { return j == index ? second : first; }
 };
 
-// Of one centre: the square of how far it moved_by, and its own afterwards.
+// The update of one centre: its squared movement, and its squared norm afterwards.
 struct Displacement {
     double step2, norm2;
 };
 
 struct Movement {
-    std::vector<double>
-        distance;    // per centre, rounded up, on the frame's scale; 0 exactly if it did not move
-    Size moved = 0;  // how many did
-    double shift2 =
-        0;  // sum of the masters' squared distances, likewise scaled; for the stopping rule
+    // Movement per centre, rounded up, on the scale of the frame; exactly 0 if it did not move.
+    std::vector<double> distance;
+    Size moved = 0;  // number of centres that moved
+    // Sum of squared movements of the unshifted centres on the same scale, for the stopping rule.
+    double shift2 = 0;
     TwoFarthest farthest;
 
-    // Counts centre j, whose distance is known, in.
+    // Adds centre j, whose distance is set, to the totals.
     void add(Size j, double master2) {
         const double moved_by = distance[std::size_t(j)];
         moved += moved_by > 0;
@@ -48,10 +48,10 @@ struct Movement {
     }
 };
 
-// A movement while it is found out, centre by centre.
+// A movement under construction, centre by centre.
 struct MovementBuilder {
     Movement movement;
-    std::vector<double> master2;
+    std::vector<double> master2;  // squared movement of the unshifted centre
 
     explicit MovementBuilder(Size k) : master2(static_cast<std::size_t>(k)) {
         movement.distance.assign(std::size_t(k), 0.0);

@@ -1,4 +1,4 @@
-// CSR rows, looked up in a layout: what kernels read of them.
+// CSR rows with their features mapped to the packed columns of a layout, as the kernels read them.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace exactmeans {
 
-// One thread's buffers. Row ids[t] of x (or begin + t) stands at [t].
+// The buffers of one thread. Element t is row ids[t] of x (or begin + t).
 template <class R>
 class PackedCsrRows {
 public:
-    // `value(v)`: the entry as kernels see it.
+    // value(v) converts an entry to the form that the kernels use.
     template <class X, class I, class Value>
     const PackedCsrRow<R>* load(const CsrRows<X, I>& x, const Panels<R>& panels, Size begin,
                                 const Size* ids, Size count, Value value) {
@@ -55,8 +55,8 @@ public:
         place_hits();
         return rows_.data();
     }
-    // Rows in the dtype of the layout. Narrow indices that already are slots are used where they
-    // are.
+    // Rows in the dtype of the layout. 32-bit indices that already are packed columns are used in
+    // place.
     template <class I>
     const PackedCsrRow<R>* load(const CsrRows<R, I>& x, const Panels<R>& panels, Size begin,
                                 const Size* ids, Size count) {
@@ -72,8 +72,8 @@ public:
         return rows_.data();
     }
 
-    // Entries of frequent features only; add_rare then adds what the others do to the scores. So
-    // they come in another order than the contract's.
+    // Loads only the entries of frequent features; add_rare then adds the terms of rare features to
+    // the scores. Terms are therefore summed in another order than in canonical scores.
     template <class X, class I>
     const PackedCsrRow<R>* load_frequent(const CsrRows<X, I>& x, const Panels<R>& panels,
                                          const Size* ids, Size count) {
@@ -88,23 +88,24 @@ public:
         const std::uint32_t rare = std::uint32_t(panels.d);
         std::uint32_t* to = packed_columns_.data();
         R* to_value = values_.data();
-        Size found = 0;
+        Size rare_count = 0;
         for (Size t = 0; t < count; ++t) {
             const auto row = row_of(t);
             const PrefetchCursor next(x, row);
             Size kept = 0;
             for (Size e = 0; e < row.nonzeros; ++e) {
                 __builtin_prefetch(panels.packed_columns + next.feature(e));
-                // Written wherever it belongs, without a branch that nobody could foretell.
+                // Branch-free, because the branch would be mispredicted: the entry is written to
+                // both outputs, and only one of them advances.
                 const std::uint32_t packed_column = panels.packed_columns[row.index[e]];
                 to[kept] = packed_column;
                 to_value[kept] = R(row.value[e]);
                 kept += packed_column < rare;
-                rare_[std::size_t(found)] = {packed_column - rare, R(row.value[e])};
-                found += packed_column >= rare && packed_column != no_column;
+                rare_[std::size_t(rare_count)] = {packed_column - rare, R(row.value[e])};
+                rare_count += packed_column >= rare && packed_column != no_column;
             }
             rows_[std::size_t(t)] = {to, to_value, kept};
-            ends_.push_back(found);
+            ends_.push_back(rare_count);
             to += kept;
             to_value += kept;
         }
@@ -129,7 +130,7 @@ public:
     }
 
 private:
-    // An entry of a rare feature, and where its centres are listed.
+    // An entry of a rare feature, and where its posting list begins.
     struct Rare {
         std::uint32_t posting;
         R x;
@@ -138,12 +139,13 @@ private:
         R operator()(R value) const { return value; }
     };
 
-    // The slots of all entries. Postings lie all over memory, so they are fetched ahead of use.
+    // Looks up the packed columns of all entries, with prefetches, because the lookups are random
+    // accesses.
     template <class X, class I, class RowOf>
     const std::uint32_t* look_up(const CsrRows<X, I>& x, const Panels<R>& panels, Size total,
                                  Size count, RowOf row_of) {
-        found_.resize(std::size_t(total));
-        std::uint32_t* to = found_.data();
+        looked_up_.resize(std::size_t(total));
+        std::uint32_t* to = looked_up_.data();
         for (Size t = 0; t < count; ++t) {
             const auto row = row_of(t);
             const PrefetchCursor next(x, row);
@@ -152,21 +154,21 @@ private:
                 *to++ = panels.packed_columns[row.index[e]];
             }
         }
-        return found_.data();
+        return looked_up_.data();
     }
 
-    // Entries of frequent features go to the arrays, those of rare ones become hits. Chains that
-    // are cut are cut by entries, so there a rare one leaves a zero in its place.
+    // Entries of frequent features go to the arrays; those of rare features become hits. Long
+    // float32 chains are split by entry number, so in them a rare entry leaves a zero in its place.
     template <class Row, class Value>
     PackedCsrRow<R> split(const Row& row, const std::uint32_t* found, const Panels<R>& panels,
                           std::uint32_t* to, R* to_value, Value value) {
         const bool cut = sizeof(R) < sizeof(double) && row.nonzeros > longest_chain;
         const std::uint32_t rare = std::uint32_t(panels.d);
         constexpr Size ahead = 24;
-        const std::uint32_t* const end = found_.data() + found_.size();
+        const std::uint32_t* const end = looked_up_.data() + looked_up_.size();
         const Size first = Size(hits_.size());
         Size kept = 0;
-        fresh_.clear();
+        row_hits_.clear();
         std::fill(per_panel_.begin(), per_panel_.end(), 0u);
         for (Size e = 0; e < row.nonzeros; ++e) {
             const std::uint32_t packed_column = found[e],
@@ -183,16 +185,16 @@ private:
             const std::uint32_t at = std::uint32_t(cut ? e : kept);
             while (true) {
                 const std::uint32_t place = posting->place & ~Posting<R>::last;
-                fresh_.push_back({at, place, x, posting->value});
+                row_hits_.push_back({at, place, x, posting->value});
                 ++per_panel_[panel_of(place) + 1];
                 if (posting->place & Posting<R>::last) break;
                 ++posting;
             }
         }
-        // Sorted by panel, and otherwise left in order.
+        // A stable counting sort by panel.
         for (std::size_t p = 1; p < per_panel_.size(); ++p) per_panel_[p] += per_panel_[p - 1];
-        hits_.resize(std::size_t(first) + fresh_.size());
-        for (const PostingHit<R>& hit : fresh_)
+        hits_.resize(std::size_t(first) + row_hits_.size());
+        for (const PostingHit<R>& hit : row_hits_)
             hits_[std::size_t(first) + per_panel_[panel_of(hit.place)]++] = hit;
         ends_.push_back(Size(hits_.size()));
         return {to, to_value, kept};
@@ -211,7 +213,7 @@ private:
         return panel_of_[place / std::size_t(unit_width<R>)];
     }
 
-    // Hits have stopped moving.
+    // Sets the pointers to hits, after hits_ has its final size.
     void place_hits() {
         for (std::size_t t = 0; t < ends_.size(); ++t) {
             rows_[t].hits = hits_.data() + (t ? ends_[t - 1] : 0);
@@ -221,12 +223,12 @@ private:
     }
 
     std::vector<PackedCsrRow<R>> rows_;
-    std::vector<std::uint32_t> packed_columns_, found_;
+    std::vector<std::uint32_t> packed_columns_, looked_up_;
     std::vector<R> values_;
-    std::vector<PostingHit<R>> hits_, fresh_;
+    std::vector<PostingHit<R>> hits_, row_hits_;
     std::vector<Rare> rare_;
-    std::vector<Size> ends_;                           // of each row's hits, or rare entries
-    std::vector<std::uint32_t> panel_of_, per_panel_;  // of each unit; hits of a row
+    std::vector<Size> ends_;  // per row: end of its hits, or of its rare entries
+    std::vector<std::uint32_t> panel_of_, per_panel_;  // panel of each unit; counts for the sort
 };
 
 }  // namespace exactmeans

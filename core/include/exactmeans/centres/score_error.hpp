@@ -1,5 +1,5 @@
-// What scores that are not canonical may be off by (docs/numerics.md, "Centres that moved" and
-// "Loose scores").
+// The error of scores that are not canonical (docs/numerics.md, "Centres that moved" and "Loose
+// scores").
 #pragma once
 
 #include <algorithm>
@@ -22,24 +22,24 @@ public:
             score_offset_ = std::max(score_offset_, double(centroids.score_offset()[j]));
         }
     }
-    // Whatever the order in which products are added up, a row's exact score and its canonical one
-    // differ from what comes out by no more than this, together. Infinite where that may not be so.
+    // Bounds the error of a score whose products are summed in any order, against both the exact
+    // score of a row and its canonical one, together. Infinite if no bound holds.
     template <class Row>
     double of(const Row& row) const {
         return of(row, 0x1p-22);
     }
-    // The same of an exact score alone, where products are added up in float32.
+    // The same against the exact score alone, for sums in float32.
     template <class Row>
     double of_single(const Row& row) const {
         return of(row, 0x1.02p-24);
     }
-    // Are centres of a size that float32 does well with?
+    // Are the magnitudes of the centres safe in float32?
     bool is_usual() const {
-        return longest_ > 0x1p-20 && longest_ < usual && score_offset_ < usual;
+        return longest_ > 0x1p-20 && longest_ < safe_magnitude && score_offset_ < safe_magnitude;
     }
 
 private:
-    static constexpr double usual = 0x1p50;
+    static constexpr double safe_magnitude = 0x1p50;
 
     template <class Row>
     double of(const Row& row, double rounding) const {
@@ -47,13 +47,14 @@ private:
         for (Size t = 0; t < row.nonzeros; ++t)
             norm2 += double(row.value[t]) * double(row.value[t]);
         const double norm = std::sqrt(norm2), m = double(row.nonzeros);
-        if (!(norm < usual && longest_ < usual && score_offset_ < usual && m < 0x1p16))
+        if (!(norm < safe_magnitude && longest_ < safe_magnitude &&
+              score_offset_ < safe_magnitude && m < 0x1p16))
             return std::numeric_limits<double>::infinity();
         return (norm * longest_ + score_offset_) * (m + 32) * rounding +
                (m + 1) * (1 + norm + longest_) * 0x1p-90;
     }
 
-    double longest_ = 0, score_offset_ = 0;  // of the centres, as scores see them
+    double longest_ = 0, score_offset_ = 0;  // maxima over the scaled centres
 };
 
 }  // namespace exactmeans

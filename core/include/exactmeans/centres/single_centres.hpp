@@ -1,5 +1,4 @@
-// Centres one by one, each as one vector of values that kernels read: groups of one (see
-// centres/groups.hpp).
+// Centres as single packed vectors: groups of one centre each (see centres/groups.hpp).
 #pragma once
 
 #include <limits>
@@ -12,7 +11,7 @@ namespace exactmeans {
 template <class R>
 class SingleCentres {
 public:
-    // Elkan's algorithm is there to compute as few distances as can be.
+    // Elkan's algorithm avoids as many distance computations as possible.
     static constexpr bool always_gaps = true;
 
     SingleCentres(const Centres<R>& centroids, bool dense)
@@ -29,7 +28,7 @@ public:
     }
 
     Size count() const { return k_; }
-    // No panels: features stand where they are.
+    // No panels: values are stored by feature.
     Panels<R> panels() const { return {nullptr, nullptr, k_, d_, 0}; }
     bool dense() const { return dense_; }
     std::int32_t centre(Size place) const { return std::int32_t(place); }
@@ -64,7 +63,7 @@ private:
     bool dense_;
     Size version_ = -1;
     std::vector<char> copy_;
-    std::vector<Size> packed_;  // moves of the centre that the layout has
+    std::vector<Size> packed_;  // per centre: moves(j) when it was packed
     std::vector<R> values_, score_offset_;
 };
 

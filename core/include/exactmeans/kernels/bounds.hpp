@@ -1,6 +1,6 @@
-// The arithmetic of bounds, compiled once per instruction set. Bounds are kept in float32 whatever
-// the dtype of the rows: in units of the block, a power of two that brings its longest row to about
-// 1, and every rounding goes to the safe side (docs/numerics.md, "Bounds in float32").
+// Arithmetic of distance bounds, compiled once per instruction set. Bounds are float32 for every
+// dtype of rows. Their unit, one per block, is a power of two that scales the longest row to about
+// 1. Every rounding goes to the safe side (docs/numerics.md, "Bounds in float32").
 #pragma once
 
 #include <cstdint>
@@ -10,69 +10,72 @@
 
 namespace exactmeans {
 
-// Sixteen roundings of float32, more than any formula here takes.
+// Factors that cover sixteen float32 roundings, more than any formula here has.
 inline constexpr float up32 = 1 + 0x1p-20f, down32 = 1 - 0x1p-20f;
-// What stands for "no centre there": far beyond all distances, and safe to subtract from.
+// The distance of a centre that does not exist: above all distances, and subtracting from it cannot
+// overflow.
 inline constexpr float unreachable = 0x1p120f;
-// No lower bound is above this, so that "nowhere" stays apart from all bounds.
+// No lower bound exceeds this, so bounds never reach `unreachable`.
 inline constexpr float farthest_bound = 0x1p100f;
-// Bounds are kept while no centre is longer than this, in units: sums of movements then stay below
-// `farthest_bound`, and are not so large that float32 forgets the bounds beside them.
+// Bounds are used while no centre is longer than this, in units. Sums of movements then stay below
+// `farthest_bound`, and adding them does not round the bounds away.
 inline constexpr double longest_bounded = 0x1p40;
 
-// The nearest float32 that is not below (above).
+// A float32 that is not below (not above) x.
 inline float round_up(double x) { return float(x + (x < 0 ? -x : x) * 0x1p-23); }
 inline float round_down(double x) { return float(x - (x < 0 ? -x : x) * 0x1p-23); }
 
-// Slack of all rows of a block, in units.
+// Slack of all rows of a block, in units (numerics/slack.hpp).
 struct Margins {
     const float* norm;     // |x|
     const float* gamma;    // infinite where nothing may be pruned
-    float absolute, lost;  // underflow of a squared distance: absolute + lost |x|
+    float absolute, lost;  // bound of the underflow of a squared distance: absolute + lost |x|
 };
 
-// What turns scores of rows into squared distances: (norm2 + 2 score) unit2. Each row that is a
-// direction has a unit2 of its own.
+// Converts scores of rows into squared distances: (norm2 + 2 score) unit2. For spherical metrics
+// every row has its own unit2.
 template <class R>
 struct ScoredRows {
-    const R* norm2;   // |x|^2 on the frame's scale; of directions 2|x|
-    const R* units2;  // of directions 1/|x|, else null
+    const R* norm2;   // |x|^2 on the scale of the frame; 2|x| for spherical metrics
+    const R* units2;  // 1/|x| for spherical metrics, else null
     R unit2;
     Margins margins;
 };
 
-// Rows with an upper bound of the distance to the own centre and a lower one to all others. Both
-// were true when they were set: upper stands for upper + own[label], lower for lower -
-// others[label].
+// Rows with an upper bound of the distance to the assigned centre and a lower bound of the distance
+// to all others. Both hold for the centres as they are now after adding the drift: the bounds are
+// upper + own[label] and lower - others[label].
 struct BoundRows {
-    const std::int32_t* labels;  // -1: none, and then upper is infinite
+    const std::int32_t* labels;  // -1: no label, and upper is infinite
     const float *upper, *lower;
     const float *own, *others;
-    const float* nearest;  // of the label: how far it is from the nearest other centre
+    const float* nearest;  // per label: distance from its centre to the nearest other centre
     Margins margins;
 };
 
-// Two lower bounds of each distance of a row: what is left of the one that was set, and how far its
-// group is from the own centre, which is at most `near` away.
+// Two lower bounds of the distance of a row to each group: the stored bound minus the drift, and
+// the distance of the group from the centre of the row, which is at most `near` away, minus `near`.
 struct Lowers {
     const float *lower, *drift;
     const float* gap;
     float near;
 };
 
-// Rows whose products with all centres are kept stand in tiles: products[j * bound_tile + row].
+// Products of rows with all centres are stored in tiles of rows: products[j * bound_tile + row].
 inline constexpr Size bound_tile = 64;
 
 struct BoundKernels {
-    // Rows of [begin, end) whose label is not certain to stay.
+    // Lists the rows of [begin, end) whose label is not certain to stay; returns their number.
     Size (*unsettled)(const BoundRows& rows, Size begin, Size end, Size* out);
-    // A centre farther from row ids[t] than this is certain to get a higher score than one at most
-    // near[t] away.
+    // Per row ids[t]: a centre farther away than out[t] certainly has a higher score than a centre
+    // at most near[t] away.
     void (*reach)(const Margins& margins, const Size* ids, const float* near, Size n, float* out);
-    // Entries (of whole vectors) that may be within reach: neither lower - drift nor gap - near is
-    // beyond it. And the least of what is larger of the two.
+    // Lists the entries that may be within reach: neither lower - drift nor gap - near exceeds it.
+    // n is a multiple of the vector width. `least` becomes the minimum over all entries of the
+    // larger of the two bounds.
     Size (*within)(const Lowers& lowers, Size n, float reach, std::int32_t* out, float& least);
-    // The lowest start[j] - scale[j] product of each row of a tile, its j, and the second lowest.
+    // Per row of a tile: the minimum over j of score_offset[j] - scale[j] product, its j, and the
+    // second lowest value.
     void (*lowest_in_tile)(const float* products, const float* score_offset, const float* scale,
                            Size k, float* low, float* second, float* label);
 };

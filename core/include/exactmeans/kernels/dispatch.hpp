@@ -1,4 +1,4 @@
-// Which instruction set the kernels use. The tables themselves are in scores.hpp, quantized.hpp,
+// The choice of the instruction set. The kernel tables are declared in scores.hpp, quantized.hpp,
 // vectors.hpp, bounds.hpp and seeding.hpp.
 #pragma once
 
@@ -7,10 +7,10 @@
 
 namespace exactmeans {
 
-// Names of the instruction sets that were compiled in and can run here, best first.
+// Names of the compiled instruction sets that this CPU can run, best first.
 std::vector<std::string> usable_isas();
-// The best one, or the one that EXACTMEANS_ISA names (std::invalid_argument if that is unknown or
-// cannot run here).
+// The best instruction set, or the one that EXACTMEANS_ISA names. Throws std::invalid_argument if
+// that one is unknown or this CPU cannot run it.
 std::string active_isa();
 
 }  // namespace exactmeans

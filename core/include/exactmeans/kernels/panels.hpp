@@ -1,4 +1,4 @@
-// The layouts that score kernels read: panels of centres, posting lists, packed CSR rows.
+// Layouts that the score kernels read: panels of centres, posting lists, packed CSR rows.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace exactmeans {
 
-// Lanes run across centres, in units of 32 bytes: one AVX2 vector, two of NEON's, half of
-// AVX-512's. Centres are padded to whole units only, so that a small k does not pay for lanes it
-// does not have.
+// Lanes run across centres, in units of 32 bytes: one AVX2 vector, two NEON vectors, half an
+// AVX-512 vector. Centres are padded to whole units only, so that a small k pays for few empty
+// lanes.
 template <class R>
 inline constexpr Size unit_width = Size(32 / sizeof(R));
 template <class R>
@@ -17,26 +17,31 @@ constexpr Size padded(Size k) {
     return (k + unit_width<R> - 1) / unit_width<R> * unit_width<R>;
 }
 
-// Kernels carry centre numbers in lanes of reals, and float32 counts no further.
+// Kernels keep centre numbers in lanes of reals, and float32 is exact up to 2^24.
 inline constexpr Size largest_k = Size(1) << 24;
 
-// What a rare feature adds to one centre: its place in the layout and minus its (scaled) value.
+// One entry of a posting list: the position of a centre in the layout, and minus its (scaled) value
+// of a rare feature.
 template <class R>
 struct Posting {
-    static constexpr std::uint32_t last = std::uint32_t(1) << 31;  // flag: last of its feature
+    static constexpr std::uint32_t last = std::uint32_t(1)
+                                          << 31;  // flag: last posting of its feature
     std::uint32_t place;
     R value;
 };
+// The packed column of a feature that no centre has.
 inline constexpr std::uint32_t no_column = ~std::uint32_t(0);
 
-// Minus the (shifted, scaled) centres, cut into `count` panels of whole units, each feature by
-// feature. With `first` a panel's first centre and `width` its lanes, feature f of centre
-// first + lane is values[first * d + f * width + lane]. `start` has half the squared norms; lanes
-// without a centre have infinity there.
+// Minus the (shifted, scaled) centres, split into `count` panels of whole units, each stored
+// feature by feature. With `first` the first centre of a panel and `width` its lanes, feature f of
+// centre first + lane is values[first * d + f * width + lane]. `score_offset` has one value per
+// centre, added to the sum of products: half the squared norm (euclidean), 0 (spherical), or the L1
+// norm (manhattan with CSR rows). Lanes without a centre have infinity.
 //
-// For CSR rows, f is a slot: slots[feature], or the feature itself if that is null. Where there are
-// postings, slot d - 1 is all zeros, a slot s >= d means the posting list that begins at
-// postings[s - d], and features of no centre have no_column.
+// For CSR rows, f is a packed column: packed_columns[feature], or the feature itself if
+// packed_columns is null. With posting lists, packed column d - 1 is all zeros, a column c >= d
+// means the posting list that begins at postings[c - d], and features that no centre has map to
+// no_column.
 template <class R>
 struct Panels {
     const R* values = nullptr;
@@ -57,30 +62,30 @@ struct Panels {
     }
 };
 
-// Panels of two units, but for a three or a single one that is left over, so that six rows by two
-// vectors fill the registers.
+// Panels of two units; the last one may have three, or one if k is small. Six rows by two vectors
+// then fill the registers.
 template <class R>
 Size dense_panels(Size k) {
     const Size units = padded<R>(k) / unit_width<R>;
     return units < 2 ? 1 : units / 2;
 }
-// As wide as the registers allow: every nonzero is read once per panel.
+// As wide as the registers allow, because every nonzero is read once per panel.
 inline constexpr Size csr_units = 14;
 template <class R>
 Size csr_panels(Size k) {
     return (padded<R>(k) / unit_width<R> + csr_units - 1) / csr_units;
 }
 
-// One posting of a CSR row's entry: the kernel adds x * value to the sum of the centre at `place`
-// before it adds the row's entry number `at`.
+// A posting that applies to an entry of a CSR row: the kernel adds x * value to the sum of the
+// centre at `place` before it adds entry number `at` of the row.
 template <class R>
 struct PostingHit {
     std::uint32_t at, place;
     R x, value;
 };
 
-// A CSR row whose features have been looked up: index[t] is the slot where the panels keep that
-// feature. Hits come by panel, in each panel by ascending `at`.
+// A CSR row for the kernels: index[t] is the packed column of an entry. Hits are sorted by panel,
+// and by `at` within a panel.
 template <class R>
 struct PackedCsrRow {
     const std::uint32_t* index;
@@ -90,8 +95,8 @@ struct PackedCsrRow {
     const PostingHit<R>* hits_end = nullptr;
 };
 
-// Per row: the nearest centre (lowest index on ties), its score and, if asked for, the second
-// lowest score.
+// Per row: the nearest centre (lowest index on ties), its score and, unless null, the second lowest
+// score.
 template <class R>
 struct Nearest {
     std::int32_t* label;

@@ -1,16 +1,16 @@
-// CSR rows against centres of 8 bits, and bounds that follow moving centres: the integer and
-// float32 arithmetic behind filter/ and assign/sparse/. docs/numerics.md derives the errors.
+// Kernels of 8-bit scores of CSR rows, and of bounds that follow moving centres: the integer and
+// float32 arithmetic of filter/ and assign/sparse/. docs/numerics.md derives the errors.
 #pragma once
 
 #include "exactmeans/kernels/panels.hpp"
 
 namespace exactmeans {
 
-// Centres of 8 bits (filter/quantized_centres.hpp), cut into panels as wider ones are, but in units
-// of 64 centres: one cache line of 16-bit words per feature. The low byte of word l is the code of
-// place l of the unit; the whole word, in 2^-8 of the scale, is that of place l + 32. If there is
-// one panel only, its quarters are groups of places, and kernels keep the lowest score of each.
-// Places without a centre start at infinity.
+// 8-bit codes of the centres (filter/quantized_centres.hpp), in panels of units of 64 centres: per
+// feature and unit one cache line of 16-bit words. The low byte of word l is the code of place l of
+// the unit. The whole word, in units of 2^-8 of the scale, is the value of place l + 32. If there
+// is only one panel, its quarters are groups of places, and the kernels keep the lowest score of
+// each group. Places without a centre have score offset infinity.
 struct QuantizedPanels {
     static constexpr Size unit = 64, most_units = 3, most_groups = 4;
     const std::int8_t* values = nullptr;
@@ -30,47 +30,48 @@ struct QuantizedPanels {
         return {from * unit, to - from};
     }
 
-    // Several panels are one group.
+    // With several panels all places form one group.
     Size groups() const { return count() == 1 ? most_groups : 1; }
-    // The first place of a group; behind the last group, its end.
+    // The first place of group g; for g = groups(), the end of the last one.
     Size group(Size g) const { return g * places() / groups(); }
 };
 
-// Kernels read up to this many entries past the end of a row: vectors may end behind it, and the
-// prefetch looks at later entries. Callers pad the last row.
+// Kernels read up to this many entries past the end of a row, because vector loads and prefetches
+// run past it. Callers pad the last row.
 inline constexpr Size readable_past_row = 16;
-// Entries between a prefetch and the use of what it fetches: about the latency of L3, measured on
-// Zen 3 (8 to 32 are within noise).
+// Entries between a prefetch and the use of its data: about the latency of L3, measured on Zen 3 (8
+// to 32 are within noise).
 inline constexpr Size prefetch_entries = 16;
 static_assert(prefetch_entries <= readable_past_row);
 
-// A CSR row for them: integers whose magnitudes add up to less than 2^15. The sum of products with
-// codes, each divided by 2^15 and rounded, times `unit` is its score without the start. `sum` is
-// that of its entries times scales, and `size` that of their magnitudes.
+// A quantised CSR row: integers whose magnitudes add up to less than 2^15. Its score without the
+// score offset is `unit` times the sum of products with codes, each divided by 2^15 and rounded.
+// `sum` is the sum of the entries times the scales of their features, `size` the sum of the
+// magnitudes of those products.
 struct QuantizedRow {
-    const std::uint32_t* index;  // readable_past_row more
+    const std::uint32_t* index;  // padded by readable_past_row
     std::int16_t* value;
     Size nonzeros;
     float unit, sum, size;
 
-    // Rows with larger entries or more of them hold zeros only and have unit 0.
+    // Rows beyond these limits are stored as zeros with unit 0.
     static constexpr float largest = 0x1p100f;
     static constexpr Size longest = 8192;
 };
 
-// Sums over a row of x+ a + x- b, and of x+ b + x- a, for a and b by feature
-// (assign/sparse/delta_bounds.hpp).
+// Sums over a row of x+ a + x- b (fall) and of x+ b + x- a (rise), with x+ and x- the positive and
+// negative parts of the entries, and a and b per feature (assign/sparse/delta_bounds.hpp).
 struct DeltaSums {
     float fall, rise;
 };
-// The same for each group of centres: by feature a of every group, then b, as upper halves of
-// float32s.
+// Per feature, a of every group and then b of every group, as the upper halves of float32 values.
 struct GroupDeltaTable {
     std::uint16_t half[2 * QuantizedPanels::most_groups];
 };
-// How centres moved (assign/sparse/grouped_delta_bounds.hpp): by feature; by how much else scores
-// of each group may have fallen; rounding of either; underflow of each entry; and by centre, how
-// much the start of its scores rose, and its group, negative if it did not move.
+// The change of the centres since the last pass (assign/sparse/grouped_delta_bounds.hpp): the table
+// by feature; per group, by how much scores fall through score offsets (`fall`) and the rounding of
+// that (`extra`); the underflow per entry (`tiny`); per centre, the rise of its score offset and
+// its group, negative if the centre did not move.
 struct GroupDeltas {
     struct Centre {
         float rise;
@@ -80,7 +81,7 @@ struct GroupDeltas {
     const Centre* centres;
     float fall[QuantizedPanels::most_groups], extra[QuantizedPanels::most_groups], tiny;
 };
-// Upper bound of the score of a row's own centre, and lower bounds of all others by group.
+// Upper bound of the score of the assigned centre, and per group a lower bound of all other scores.
 struct RowBounds {
     float high, low[QuantizedPanels::most_groups];
 };
@@ -95,29 +96,31 @@ struct PrefetchHint {
 };
 
 struct QuantizedKernels {
-    // Quantises rows for centres with these scales by feature. `out` has all but its last three
-    // members; where rows are contiguous, one vector more may be written. `sized` is a buffer for
-    // the longest row and a vector.
+    // Quantises rows for centres with these scales per feature. The caller sets all members of
+    // `out` but the last three. If rows are contiguous, the kernel may write up to one vector past
+    // the last. `sized` is a buffer of the length of the longest row plus one vector.
     void (*quantize_rows)(const PackedCsrRow<float>* rows, Size n, const float* scale, float* sized,
                           QuantizedRow* out);
-    // The lowest score of each group, its place, and the second lowest: those of group g and row i
-    // stand at [g * n + i]; lows[p * n + i] is the lowest score of panel p, if there are several.
+    // Per group: the lowest score, its place, and the second lowest score; those of group g and row
+    // i are at [g * n + i]. With several panels, lows[p * n + i] is the lowest score of panel p.
     void (*nearest)(const QuantizedRow* rows, Size n, const QuantizedPanels& centres,
                     const Nearest<float>& out, float* lows, const PrefetchHint& next);
-    // Lists the places of a panel whose scores are not above a limit, at most as many as it has;
-    // returns their number, and lowers others[g] to the lowest of all other scores of group g.
+    // Lists the places of panel p whose scores do not exceed the limit (`list` has room for the
+    // whole panel) and returns their number. Lowers others[g] to the lowest of all other scores of
+    // group g.
     Size (*places_below)(const QuantizedRow& row, const QuantizedPanels& centres, Size p,
                          float limit, std::int32_t* list, float* others);
-    // Sums a table of centre movement over rows. The words of the table are a, as bits of a
-    // float32, whose low halves, moved up, are b.
+    // Sums a table of centre changes over rows. Each 32-bit word of the table is a as a float32;
+    // the low half of the word, shifted up, is b.
     void (*reach)(const PackedCsrRow<float>* rows, Size n, const float* table, DeltaSums* out);
-    // Moves the bounds of rows with these labels along with the centres; `any_negative`: may a row
-    // have an entry below 0? Lists the rows whose bounds cross, and returns their number.
+    // Updates the bounds of rows with these labels for the change of the centres. `any_negative`:
+    // whether a row may have negative entries. Lists the rows whose bounds cross and returns their
+    // number.
     Size (*update_bounds)(const PackedCsrRow<float>* rows, Size n, bool any_negative,
-                          const GroupDeltas& shifts, const std::int32_t* labels, RowBounds* bounds,
+                          const GroupDeltas& deltas, const std::int32_t* labels, RowBounds* bounds,
                           std::int32_t* crossed);
-    // Products of rows and one centre, its values by feature, in an order of its own;
-    // readable_past_row entries behind a row may be read.
+    // Dot products of rows and one centre, given by feature, summed in another order than the
+    // canonical one. Reads up to readable_past_row entries past a row.
     void (*reordered_products)(const PackedCsrRow<float>* rows, Size n, const float* centre,
                                float* out);
 };

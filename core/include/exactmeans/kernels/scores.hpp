@@ -1,5 +1,5 @@
-// Scores of rows and centres, compiled once per instruction set. All of these functions compute the
-// canonical score of docs/numerics.md, so the instruction set never changes a bit.
+// Kernels for scores of rows and centres, compiled once per instruction set. All of them compute
+// the canonical score of docs/numerics.md, so results do not depend on the instruction set.
 #pragma once
 
 #include "exactmeans/kernels/bounds.hpp"
@@ -7,13 +7,13 @@
 
 namespace exactmeans {
 
-// float32 chains longer than this are cut into pieces of `chain_piece` features whose sums are
-// added in float64, so that the rounding slack stays small. float64 needs no pieces.
+// float32 chains longer than this are split into pieces of `chain_piece` features whose sums are
+// added in float64, which keeps the rounding slack small. float64 chains are never split.
 inline constexpr Size longest_chain = 4096;
 inline constexpr Size chain_piece = 256;
 
-// Dense rows of up to this many features are compared with lanes across rows: transposing them
-// costs less than it saves.
+// For dense rows of up to this many features, lanes run across rows: transposing them costs less
+// than it saves.
 template <class R>
 inline constexpr Size short_row_features = sizeof(R) == sizeof(float) ? 64 : 24;
 
@@ -25,19 +25,19 @@ struct ScoreKernels {
                           const Nearest<R>& out);
     void (*nearest_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres,
                         const Nearest<R>& out);
-    // nearest_* for one panel, with a second; labels are places in the layout, of which panel p
-    // begins at panel(p).first. If all of them start at infinity, the label means nothing.
+    // nearest_* for one panel, with second scores. Labels are places in the layout; panel p begins
+    // at panel(p).first. If all score offsets of the panel are infinite, the label is meaningless.
     void (*panel_dense)(const R* const* rows, Size n, const Panels<R>& centres, Size p,
                         const Nearest<R>& out);
     void (*panel_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, Size p,
                       const Nearest<R>& out);
-    // Scores of rows and one centre, given as minus its values, by feature or slot.
+    // Scores of rows and one centre, given as minus its values by feature or packed column.
     void (*centre_dense)(const R* const* rows, Size n, const R* centre, R score_offset, Size d,
                          R* out);
     void (*centre_csr)(const PackedCsrRow<R>* rows, Size n, const R* centre, R score_offset,
                        R* out);
-    // Rows of few features, tile[f * n + i], n a multiple of 32, against `count` centres: packed
-    // values and start of each. Labels are numbers in that list, the first on ties.
+    // Short rows, tile[f * n + i] with n a multiple of 32, against `count` centres, each stored as
+    // its packed values and its score offset. Labels are positions in that list, the first on ties.
     void (*nearest_in_list)(const R* tile, Size n, Size d, const R* centres, Size count,
                             std::int32_t* label);
     // out[i * k + j] = the score of row i and centre j
@@ -45,14 +45,14 @@ struct ScoreKernels {
     void (*scores_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, R* out);
     // The two lowest of each row's k scores.
     void (*lowest_two)(const R* scores, Size n, Size k, const Nearest<R>& out);
-    // The same by L1 distances, without the second lowest.
+    // The same for L1 distances, without second scores.
     void (*nearest_dense_l1)(const R* const* rows, Size n, const R* shift, const Panels<R>& centres,
                              const Nearest<R>& out);
     void (*nearest_csr_l1)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres,
                            const Nearest<R>& out);
     void (*scores_dense_l1)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr_l1)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, R* out);
-    // Bounds, in block units, of the distance of row ids[t] to a centre of this score.
+    // Bounds, in block units, of the distance of row ids[t] to a centre with this score.
     void (*upper_bounds)(const ScoredRows<R>& rows, const Size* ids, const R* score, Size n,
                          float* out);
     void (*lower_bounds)(const ScoredRows<R>& rows, const Size* ids, const R* score, Size n,

@@ -1,7 +1,7 @@
-// The arithmetic of seeding, compiled once per instruction set like the kernels of scores. Squared
-// distances are float64 for every dtype. They decide which rows become seeds, so their value must
-// not depend on who asks: features are dealt out to four stripes in turn, each stripe is one
-// multiply-add chain, and the stripes are added as (0 + 2) + (1 + 3).
+// Kernels of seeding, compiled once per instruction set. Squared distances are float64 for every
+// dtype. They decide which rows become seeds, so their order of additions is fixed: features go to
+// four stripes in turn, each stripe is one multiply-add chain, and the stripes are added as (0 + 2)
+// + (1 + 3).
 #pragma once
 
 #include <cstdint>
@@ -11,57 +11,57 @@
 namespace exactmeans {
 
 inline constexpr Size seed_stripes = 4;
-// Up to this many points are compared with at once: a row's survivors are one word of bits.
+// Points per call: the survivors of a row are the bits of one 32-bit word.
 inline constexpr Size most_points = 32;
 
-// Points to measure rows against: `count` float64 vectors, zeros behind the last feature up to
-// `pitch`. Rows are multiplied by `scale`, a power of two; points already are.
+// `count` float64 points, padded with zeros from d to `pitch`. The kernel multiplies rows by
+// `scale`, a power of two; points are scaled already.
 struct SeedPanel {
     const double* points;
     Size count, d, pitch;
     double scale;
 };
 
-// Rows whose nearest seed is own[i], at squared distance d2[i], against points that are `gaps[seed
-// * width + point]` (squared) away from the seeds.
+// Rows whose nearest seed is own[i], at squared distance d2[i]. gaps[seed * width + point] is the
+// squared distance of a point from a seed.
 struct SeedReach {
     const double* gaps;
-    Size width;  // points, padded to whole stripes
+    Size width;  // number of points, padded to whole stripes
     double factor, absolute;
 };
 
-// Rows and points in coordinates that bring none of them farther apart (projection.hpp), in whole
-// numbers: of steps for rows, of 1 / fine steps for points. A point cannot come nearer to a row
-// than near + slack if their coordinates are farther apart than that. Sums of products are exact;
-// `keep` and `factor` cover what rounding does to the test itself.
+// Rows and points projected into coordinates that never increase a distance (seed/projection.hpp),
+// as integers: in steps for rows, in 1 / fine steps for points. A point is not nearer to a row than
+// `near` if their coordinates are farther apart than near + slack. Sums of products are exact;
+// `keep` and `factor` cover the rounding of the test itself.
 inline constexpr Size bound_rows = 16;
 struct SeedBounds {
-    const std::int16_t* points;  // count x pairs of coordinates, zeros behind the last
-    const float *norm2, *slack;  // of each point, in steps
+    const std::int16_t* points;  // count x pairs of coordinates, padded with zeros
+    const float *norm2, *slack;  // per point, in steps
     Size pairs, count;
     float fine;
 
     static constexpr float keep = 1 - 0x1p-20f, factor = 1 + 0x1p-20f;
 };
-// bound_rows rows: the first two coordinates of all of them, then the next two.
+// bound_rows rows: the first two coordinates of all of them, then the next two, and so on.
 struct BoundTile {
     const std::int8_t* pairs;
     const float *norm2, *near;
 };
-// One row; its pairs are a multiple of bound_rows / 2.
+// One row; its number of pairs is a multiple of bound_rows / 2.
 struct BoundRow {
     const std::int8_t* pairs;
     float norm2, near;
 };
 
-// A sparse point against rows of which only products with rare features are known. `keep` is a
-// little below 1 and covers rounding.
+// A sparse point against rows whose products with only the rare features are known. `keep` is
+// slightly below 1 and covers rounding.
 struct SparseTest {
     const double *norm2, *frequent;
     double point_norm2, point_frequent, keep;
 };
 
-// Squares of whole numbers and of what rounding to them took away, added up.
+// Sums of squares of the rounded integers and of the rounding errors.
 struct WholeSums {
     double norm2 = 0, off2 = 0;
 };
@@ -77,25 +77,25 @@ struct SeedKernels {
                           const SeedPanel& panel, double* out);
     void (*pairs2_double)(const double* const* rows, const Size* of_point, Size n,
                           const SeedPanel& panel, double* out);
-    // Bit s of survives[i]: gaps < factor d2 + absolute, so that point s may be nearer than the
-    // row's seed.
+    // Sets bit s of survives[i] if gaps < factor d2 + absolute, so that point s may be nearer than
+    // the seed of the row.
     void (*reach)(const SeedReach& reach, const std::int32_t* own, const double* d2, Size n,
                   std::uint32_t* survives);
-    // Values, moved to [-most, most] and multiplied by `fine`, become the nearest whole numbers.
+    // Clamps values to [-most, most], multiplies them by `fine` and rounds them to the nearest
+    // integers.
     WholeSums (*to_whole)(double* values, Size n, double most, double fine);
     // Sets bit s of survives[i] unless the coordinates show that point s cannot come nearer than
     // near[i].
     void (*bounds)(const SeedBounds& bounds, const BoundTile& tile, std::uint32_t* survives);
-    // Those bits of `survives` that the row's coordinates leave.
+    // The bits of `survives` that the coordinates of the row do not exclude.
     std::uint32_t (*row_bounds)(const SeedBounds& bounds, const BoundRow& row,
                                 std::uint32_t survives);
-    // Rows with norm2 + point_norm2 - 2 dot < d2, and that distance (not below 0); sets dot back to
-    // 0.
+    // Lists rows with norm2 + point_norm2 - 2 dot < d2 and that distance (at least 0). Resets dot
+    // to 0.
     Size (*improved)(const double* norm2, double point_norm2, double* dot, const double* d2, Size n,
                      std::uint32_t* rows, double* distances2);
-    // Rows whose products with the point may reach so far that they come below d2. Their products
-    // with frequent features are not in `dot`: they are at most frequent times point_frequent.
-    // Sets dot back to 0.
+    // Lists rows that may be nearer to the point than d2. `dot` lacks the products with frequent
+    // features, which are at most frequent times point_frequent. Resets dot to 0.
     Size (*reachable)(const SparseTest& test, double* dot, const double* d2, Size n,
                       std::uint32_t* rows);
 

@@ -1,4 +1,4 @@
-// Sums, norms and means of single vectors, compiled once per instruction set.
+// Kernels for sums, norms and means of single vectors, compiled once per instruction set.
 #pragma once
 
 #include <cstdint>
@@ -7,24 +7,25 @@
 
 namespace exactmeans {
 
-// A sum of squares or products to twice the precision of a double: high + low.
+// A sum of squares or products in twice the precision of a double: high + low.
 struct SquareSum {
     double high, low;
     double value() const { return high + low; }
 };
 
-// A sparse centre's way to its mean: the scatter that it explained, the squared step, and the
-// squared norm of the mean.
+// The update of a sparse centre to its mean: the scatter that the old centre explained, the squared
+// movement, and the squared norm of the mean.
 struct SparseUpdate {
     double explained, step2;
     SquareSum square_sum;
 };
 
-// `shift` may be null in all of these; `scale` is a power of two. "Listed" vectors name n features
-// and are 0 elsewhere.
+// `shift` may be null everywhere; `scale` is a power of two. The sparse_ functions take the n
+// stored features of vectors that are 0 elsewhere.
 template <class R>
 struct VectorKernels {
-    // Are all of them finite? Raises `largest` to the largest |x|, and bounds[f] to |factor x|.
+    // Returns whether all values are finite. Raises `largest` to the largest |x|, and bounds[f] to
+    // |factor x|.
     bool (*sizes)(const R* x, Size d, double factor, double& largest, double* bounds);
     // sum of ((x - shift) scale)^2
     SquareSum (*square_sum)(const R* x, const R* shift, Size d, double scale);
@@ -42,7 +43,7 @@ struct VectorKernels {
     double (*explained)(const R* centre, const double* high, const double* low,
                         const double* origin, Size d, double weight, double scale,
                         double sum_scale);
-    // the same of listed vectors, about 0
+    // the same for sparse vectors, with origin 0
     SquareSum (*sparse_square_sum)(const std::uint32_t* feature, const R* x, Size n, double scale);
     double (*sparse_step2)(const std::uint32_t* feature, const R* a, const R* b, Size n,
                            double scale);
@@ -53,11 +54,11 @@ struct VectorKernels {
     SparseUpdate (*sparse_update)(const std::uint32_t* feature, const R* from, const R* to,
                                   const double* high, const double* low, Size n, double weight,
                                   double scale, double sum_scale);
-    // Does weight x scale fit its first words? magic[w * columns + f], or [w * columns] for a
-    // single column
+    // Returns whether weight x scale is a sum of the first `bins` bins. The rounding constants are
+    // magic[w * columns + f], or magic[w] if columns is 1.
     bool (*fits_bins)(const R* x, const double* magic, Size columns, int bins, double weight,
                       double scale, Size d);
-    // sum += factor x, in one word; or weight x scale cut into two words at magic[f * magic_step]
+    // sum += factor x with one bin; or weight x scale split into two bins at magic[f * magic_step]
     void (*add_row)(double* sum, const R* x, double factor, Size d);
     void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step,
                      double weight, double scale, Size d);

@@ -1,4 +1,4 @@
-// The exact sum of rows in the words of a grid.
+// Exact sums of rows in bins.
 #pragma once
 
 #include <array>
@@ -13,9 +13,9 @@
 
 namespace exactmeans {
 
-// Calls put(w, part) for each word of a value in column f.
+// Calls put(w, part) for the part of a value of column f in each bin.
 template <class Put>
-void cut(const Bins& grid, Size f, double value, Put put) {
+void split_value(const Bins& grid, Size f, double value, Put put) {
     const int last = grid.bins() - 1;
     const Size column = grid.per_column() ? f : 0;
     for (int w = 0; w < last; ++w) {
@@ -27,7 +27,7 @@ void cut(const Bins& grid, Size f, double value, Put put) {
     put(last, value);
 }
 
-// words[0] + words[step] + ... as an unevaluated high + low, to twice the precision of a double.
+// bins[0] + bins[step] + ... as an unevaluated high + low, in twice the precision of a double.
 inline TwoSum total(const Bins& grid, const double* bins, Size step) {
     const int last = grid.bins() - 1;
     TwoSum sum(bins[last * step], 0.0);
@@ -38,7 +38,7 @@ inline TwoSum total(const Bins& grid, const double* bins, Size step) {
     return sum;
 }
 
-// Word planes of one dense vector of sums: plane w starts at words + w * columns.
+// One dense vector of sums, plane by plane: bin w of all columns begins at bins + w * columns.
 class SumRow {
 public:
     SumRow(double* bins, Size columns, const Bins& grid) : bins_(bins), d_(columns), grid_(&grid) {}
@@ -49,7 +49,8 @@ public:
         const Bins& grid = *grid_;
         const R* row = x.row(i);
         const double factor = sign * x.factor(i);
-        // The product is rounded once and the sum not at all, so the sign commutes with both.
+        // The product is rounded once and the sum never, so adding with sign -1 undoes adding with
+        // +1.
         if (x.col_stride == 1 && grid.bins() == 1 && grid.exponent() == 0)
             vector_kernels<R>().add_row(bins_, row, factor, d_);
         else if (x.col_stride == 1 && grid.bins() == 2)
@@ -69,7 +70,7 @@ public:
     }
 
     void add_value(Size f, double value) {
-        cut(*grid_, f, value, [&](int w, double part) { bins_[w * d_ + f] += part; });
+        split_value(*grid_, f, value, [&](int w, double part) { bins_[w * d_ + f] += part; });
     }
 
     TwoSum total(Size f) const { return exactmeans::total(*grid_, bins_ + f, d_); }
@@ -80,7 +81,7 @@ private:
     const Bins* grid_;
 };
 
-// The same of CSR rows, with the features that occur in them and no others, ascending.
+// The same for CSR rows, with only the features that occur, in ascending order.
 class SparseSum {
 public:
     explicit SparseSum(int bins = 1) : planes_(static_cast<std::size_t>(bins)) {}
@@ -94,7 +95,8 @@ public:
         for (auto& plane : planes_) plane.clear();
     }
 
-    // Appends a feature beyond all there are: words[0], words[step] and so on; zeros are left out.
+    // Appends a feature above all others with bins[0], bins[step] and so on, unless all of them are
+    // 0.
     void push(Size f, const double* bins, Size step) {
         bool any = false;
         for (std::size_t w = 0; w < planes_.size(); ++w) any = any || bins[Size(w) * step] != 0;
@@ -103,41 +105,42 @@ public:
         for (std::size_t w = 0; w < planes_.size(); ++w) planes_[w].push_back(bins[Size(w) * step]);
     }
 
-    // What is on a pile instead, which is cleared.
-    void take(SparseAccumulator& pile) {
-        resize(pile.count());
+    // Replaces this sum by the accumulator, which is cleared.
+    void take(SparseAccumulator& accumulator) {
+        resize(accumulator.count());
         std::uint32_t* const features = features_.data();
         std::size_t at = 0;
         with_planes([&](auto planes, auto bins) {
-            pile.drain([&](Size f, const double* from) {
+            accumulator.drain([&](Size f, const double* from) {
                 bool any = false;
                 for (int w = 0; w < bins; ++w) {
                     planes[w][at] = from[w];
                     any |= from[w] != 0;
                 }
                 features[at] = std::uint32_t(f);
-                // Which of the sums are 0 is not foretold, so no branch asks.
+                // Branch-free, because the branch would be mispredicted.
                 at += any;
             });
         });
         resize(at);
     }
 
-    // Adds what is on a pile, of `most` features at most, and clears that.
-    void add(SparseAccumulator& pile, Size most) {
-        // A pile beyond the caches would be waited for at every feature of the sum.
-        if (is_few(most) || !pile.fits_caches()) {
+    // Adds an accumulator of at most `most` features and clears it.
+    void add(SparseAccumulator& accumulator, Size most) {
+        // Adding into an accumulator larger than the caches would miss them at every feature of
+        // this sum.
+        if (is_few(most) || !accumulator.fits_caches()) {
             SparseSum other(static_cast<int>(planes_.size()));
-            other.take(pile);
+            other.take(accumulator);
             return add(std::move(other));
         }
         with_planes([&](auto planes, auto bins) {
             for (std::size_t t = 0; t < features_.size(); ++t) {
-                double* const to = pile.at(Size(features_[t]));
+                double* const to = accumulator.at(Size(features_[t]));
                 for (int w = 0; w < bins; ++w) to[w] += planes[w][t];
             }
         });
-        take(pile);
+        take(accumulator);
     }
     void add(SparseSum&& other) {
         if (size() == 0)
@@ -155,8 +158,8 @@ public:
 private:
     bool is_few(Size features) const { return 8 * features < size(); }
 
-    // Calls visit(planes, words); one or two words are known to the compiler, planes to be
-    // elsewhere than all that is written.
+    // Calls visit(planes, bins). One or two bins are compile-time constants. Passing raw pointers
+    // tells the compiler that planes do not alias the vectors that hold them.
     template <class Visit>
     void with_planes(Visit visit) {
         if (planes_.size() == 1) {
@@ -175,47 +178,47 @@ private:
         features_.resize(size);
         for (auto& plane : planes_) plane.resize(size);
     }
-    // A feature that no row has any more goes.
+    // Drops features whose sums become 0.
     void add_many(const SparseSum& other, SparseSum& sum) const {
         sum.resize(features_.size() + other.features_.size());
         std::size_t at = 0;
         for_either(features_, other.features_, [&](std::uint32_t f, Size a, Size b) {
             bool any = false;
             for (std::size_t w = 0; w < planes_.size(); ++w) {
-                const double word = (a < 0 ? 0.0 : planes_[w][std::size_t(a)]) +
-                                    (b < 0 ? 0.0 : other.planes_[w][std::size_t(b)]);
-                sum.planes_[w][at] = word;
-                any = any || word != 0;
+                const double value = (a < 0 ? 0.0 : planes_[w][std::size_t(a)]) +
+                                     (b < 0 ? 0.0 : other.planes_[w][std::size_t(b)]);
+                sum.planes_[w][at] = value;
+                any = any || value != 0;
             }
             sum.features_[at] = f;
             at += any;
         });
         sum.resize(at);
     }
-    // The same in place.
+    // The same in place, for few features.
     void add_few(const SparseSum& other) {
-        std::vector<std::size_t> gone, come, places;
+        std::vector<std::size_t> removed, added, places;
         std::size_t at = 0;
         for (std::size_t t = 0; t < other.features_.size(); ++t) {
             at = place_of(other.features_[t], at);
             if (at == features_.size() || features_[at] != other.features_[t]) {
-                come.push_back(t);
+                added.push_back(t);
                 continue;
             }
             bool any = false;
             for (std::size_t w = 0; w < planes_.size(); ++w)
                 any = (planes_[w][at] += other.planes_[w][t]) != 0 || any;
-            if (!any) gone.push_back(at);
+            if (!any) removed.push_back(at);
         }
-        leave(features_, gone);
-        for (auto& plane : planes_) leave(plane, gone);
+        erase(features_, removed);
+        for (auto& plane : planes_) erase(plane, removed);
         at = 0;
-        for (const std::size_t t : come) places.push_back(at = place_of(other.features_[t], at));
-        join(features_, places, other.features_, come);
+        for (const std::size_t t : added) places.push_back(at = place_of(other.features_[t], at));
+        insert(features_, places, other.features_, added);
         for (std::size_t w = 0; w < planes_.size(); ++w)
-            join(planes_[w], places, other.planes_[w], come);
+            insert(planes_[w], places, other.planes_[w], added);
     }
-    // The first from `at` on that is not below f, which is not far.
+    // The first position from `at` on whose feature is not below f (galloping search).
     std::size_t place_of(std::uint32_t f, std::size_t at) const {
         std::size_t step = 8;
         while (at + step < features_.size() && features_[at + step] < f) {
@@ -227,25 +230,25 @@ private:
         return at + std::size_t(std::lower_bound(begin, end, f) - begin);
     }
     template <class T>
-    static void leave(std::vector<T>& list, const std::vector<std::size_t>& gone) {
-        if (gone.empty()) return;
-        T* to = list.data() + gone[0];
-        for (std::size_t g = 0; g < gone.size(); ++g) {
-            const std::size_t end = g + 1 < gone.size() ? gone[g + 1] : list.size();
-            to = std::copy(list.data() + gone[g] + 1, list.data() + end, to);
+    static void erase(std::vector<T>& list, const std::vector<std::size_t>& removed) {
+        if (removed.empty()) return;
+        T* to = list.data() + removed[0];
+        for (std::size_t g = 0; g < removed.size(); ++g) {
+            const std::size_t end = g + 1 < removed.size() ? removed[g + 1] : list.size();
+            to = std::copy(list.data() + removed[g] + 1, list.data() + end, to);
         }
-        list.resize(list.size() - gone.size());
+        list.resize(list.size() - removed.size());
     }
-    // Puts from[come[g]] before list[places[g]].
+    // Inserts from[added[g]] before list[places[g]].
     template <class T>
-    static void join(std::vector<T>& list, const std::vector<std::size_t>& places,
-                     const std::vector<T>& from, const std::vector<std::size_t>& come) {
+    static void insert(std::vector<T>& list, const std::vector<std::size_t>& places,
+                       const std::vector<T>& from, const std::vector<std::size_t>& added) {
         std::size_t end = list.size();
-        list.resize(end + come.size());
-        for (std::size_t g = come.size(); g-- > 0; end = places[g]) {
+        list.resize(end + added.size());
+        for (std::size_t g = added.size(); g-- > 0; end = places[g]) {
             T* const here = list.data() + places[g];
             std::copy_backward(here, list.data() + end, list.data() + end + g + 1);
-            here[g] = from[come[g]];
+            here[g] = from[added[g]];
         }
     }
 
@@ -253,18 +256,18 @@ private:
     std::vector<std::vector<double>> planes_;
 };
 
-// Adds row i to a pile and says how many entries that were.
+// Adds row i to an accumulator; returns its number of entries.
 template <class R, class I>
-Size accumulate_row(SparseAccumulator& pile, const Bins& grid, const CsrRows<R, I>& x, Size i,
-                    double sign) {
+Size accumulate_row(SparseAccumulator& accumulator, const Bins& grid, const CsrRows<R, I>& x,
+                    Size i, double sign) {
     const auto row = x.row(i);
     const double factor = sign * x.factor(i), scale = grid.scale();
     const PrefetchCursor next(row);
     const auto each = [&](auto add) {
         for (Size t = 0; t < row.nonzeros; ++t) {
-            pile.prefetch(next.feature(t));
+            accumulator.prefetch(next.feature(t));
             const Size f = Size(row.index[t]);
-            add(pile.at(f), f, contribution(factor, double(row.value[t]), scale));
+            add(accumulator.at(f), f, contribution(factor, double(row.value[t]), scale));
         }
     };
     if (grid.bins() == 1) {
@@ -279,7 +282,7 @@ Size accumulate_row(SparseAccumulator& pile, const Bins& grid, const CsrRows<R, 
         });
     } else {
         each([&](double* bins, Size f, double value) {
-            cut(grid, f, value, [&](int w, double part) { bins[w] += part; });
+            split_value(grid, f, value, [&](int w, double part) { bins[w] += part; });
         });
     }
     return row.nonzeros;

@@ -1,8 +1,8 @@
-// Why sums of rows do not depend on their order. Every value of a column is cut into a few words,
-// each a multiple of a power of two so coarse that sums of n of them fit the 53 bits of a double:
-// no addition of words ever rounds. (The idea is that of pre-rounded, "binned" summation: Demmel &
-// Nguyen 2013.) For most real data one word is enough, and then an exact sum is nothing but a sum
-// of doubles. Derivation: docs/numerics.md.
+// Bins of reproducible summation: they make sums of rows independent of the order. Every value of a
+// column is split into a few parts, one per bin. The part in bin w is a multiple of that bin's
+// unit, a power of two so large that the sum of n parts fits the 53 bits of a double: no addition
+// ever rounds. (Pre-rounded, "binned" summation: Demmel & Nguyen 2013.) Most real data needs one
+// bin, and an exact sum is then a plain sum of doubles. Derivation: docs/numerics.md.
 #pragma once
 
 #include <algorithm>
@@ -14,25 +14,25 @@
 
 namespace exactmeans {
 
-// Sums of up to n values v with |v| <= bound, per column or for all columns alike.
+// The bins of sums of up to n values v with |v| <= bound, per column or with one bound for all
+// columns.
 class Bins {
 public:
     // bounds: the largest |value| of each column, or one entry for all columns.
     Bins(std::vector<double> bounds, Size n) : bounds_(std::move(bounds)) {
-        int bits = 3;  // splitting needs two bits of room beyond the count
+        int bits = 3;  // splitting needs two bits beyond the count
         while (bits < 62 && (Size(1) << bits) < n) ++bits;
         count_bits_ = bits;
         int top;
         std::frexp(*std::max_element(bounds_.begin(), bounds_.end()), &top);
-        // Sums beyond the range of doubles are kept on a smaller scale; nothing else is, since that
-        // costs low bits.
+        // Only sums that could overflow are scaled down, because scaling loses low bits.
         exponent_ = std::min(0, 1020 - top - count_bits_);
         scale_ = std::ldexp(1.0, exponent_);
         set_bins(1);
     }
 
     int bins() const { return bins_; }
-    int count_bits() const { return count_bits_; }  // a grid for 2^count_bits values is this one
+    int count_bits() const { return count_bits_; }  // bins for 2^count_bits values are the same
     int exponent() const { return exponent_; }
     double scale() const { return scale_; }
     bool per_column() const { return bounds_.size() != 1; }
@@ -46,17 +46,17 @@ public:
             for (int w = 0; w + 1 < bins; ++w) magic_[std::size_t(w) * columns + f] = magic(f, w);
     }
 
-    // Adding and subtracting this constant rounds a value to a multiple of word w's unit.
+    // Adding and subtracting this constant rounds a value to a multiple of the unit of bin w.
     double magic(std::size_t column, int w) const {
         int top;
         std::frexp(bounds_[column] * scale_, &top);  // |v| < 2^top
-        // Word w takes what word w - 1 left: at most half of that word's unit.
+        // Bin w gets the remainder of bin w - 1: at most half the unit of that bin.
         int unit = top + count_bits_ - 53;
         for (int t = 0; t < w; ++t) unit = unit - 1 + count_bits_ - 53;
         return std::ldexp(1.5, unit + 52);
     }
 
-    // Magic constants of word w < words() - 1: one per column, or a single one when !per_column().
+    // The constants of bin w < bins() - 1: one per column, or a single one unless per_column().
     const double* magic_row(int w) const { return magic_.data() + std::size_t(w) * bounds_.size(); }
 
 private:
@@ -68,18 +68,19 @@ private:
     int bins_ = 1;
 };
 
-// What a row adds to its centre's sum: pull * x, rounded once to double, on the grid's scale.
+// The contribution of a row to the sum of its cluster: factor * x, rounded once to double, on the
+// scale of the bins.
 inline double contribution(double factor, double value, double scale) {
     return factor * value * scale;
 }
 
-// How many words rows [begin, end) need, at least `words`, so that nothing is left after the last
-// one.
+// The number of bins that rows [begin, end) need, at least `bins`, so that nothing is left after
+// the last bin.
 template <class Rows>
 int bins_needed(const Rows& x, const Bins& grid, Size begin, Size end, int bins = 1) {
     using R = typename Rows::Real;
-    constexpr int most =
-        66;  // doubles have 2098 binary places; a word takes at least 32 up to n = 2^21
+    // Doubles have 2098 binary places; a bin holds at least 32 of them for n up to 2^21.
+    constexpr int most = 66;
     const Size columns = Size(grid.bounds().size());
     std::vector<double> magic;
     const auto extend = [&] {

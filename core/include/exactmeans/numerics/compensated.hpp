@@ -1,5 +1,5 @@
 // Error-free transformations and sums in twice the working precision (Dekker 1971; Knuth; Ogita,
-// Rump & Oishi 2005). Everything that the contract calls "compensated float64" goes through here.
+// Rump & Oishi 2005): the "compensated float64" of docs/numerics.md.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ struct TwoSum {
     }
 };
 
-// A running sum whose rounding errors are kept beside it.
+// A running sum with its accumulated rounding error.
 class Compensated {
 public:
     void add(double value) {

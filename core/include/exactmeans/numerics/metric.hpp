@@ -1,9 +1,9 @@
-// How far a row is from a centre, and what the objective adds up.
+// The metrics: the term of the objective for one row, and its optimal centre.
 //
-//   euclidean   |x - c|^2            the centre is the mean
-//   cosine      1 - cos              the centre is the direction of the mean of unit rows
-//   angular     angle^2              the centre is the geodesic (Karcher) mean
-//   manhattan   sum of |x_f - c_f|   the centre is the median of each feature
+//   euclidean   |x - c|^2            the mean
+//   cosine      1 - cos              the direction of the mean of unit rows
+//   angular     angle^2              the geodesic (Karcher) mean
+//   manhattan   sum of |x_f - c_f|   the median of each feature
 #pragma once
 
 #include <stdexcept>
@@ -22,7 +22,7 @@ inline Metric metric_of(std::string_view name) {
     throw std::invalid_argument("unknown metric " + std::string(name));
 }
 
-// Do only the directions of rows count?
+// Spherical metrics depend only on the directions of rows.
 inline bool is_spherical(Metric metric) {
     return metric == Metric::cosine || metric == Metric::angular;
 }

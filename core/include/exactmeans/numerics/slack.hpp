@@ -1,5 +1,5 @@
-// Certain bounds from computed scores, and the test that allows pruning. Without the slack, rows
-// near a tie get other labels than plain Lloyd gives them. The derivation is in docs/numerics.md
+// Certified bounds from computed scores, and the test that allows pruning. Without the slack, rows
+// near a tie could get other labels than Lloyd's algorithm gives them. Derivation: docs/numerics.md
 // ("Bounds").
 #pragma once
 
@@ -13,9 +13,9 @@ namespace exactmeans {
 
 class Slack {
 public:
-    // terms: length of the multiply-add chain of a row (features, or stored nonzeros), of d
-    // features in all. norm_terms: roundings in half the centre's squared norm. Everything is on
-    // the frame's scale.
+    // terms: length of the multiply-add chain of a row (features, or stored nonzeros) with d
+    // features in all. norm_terms: roundings in half the squared norm of a centre. All quantities
+    // are on the scale of the frame.
     template <class R>
     static Slack of(Size terms, Size d, Size norm_terms, int exponent) {
         constexpr double unit = 0.5 * double(std::numeric_limits<R>::epsilon());
@@ -25,14 +25,14 @@ public:
         Slack slack;
         slack.gamma_ = roundings * unit / (1 - roundings * unit);
         slack.absolute_ = 4 * (double(terms) + double(d) + 4) * tiny;
-        // Scaled centres may lose bits to underflow; a row multiplies what was lost.
+        // Scaling may underflow values of centres; the row multiplies that error.
         slack.lost_ = exponent ? 4 * double(terms) * tiny * std::ldexp(1.0, -exponent) : 0.0;
         return slack;
     }
 
-    // For a row that is a direction, at distances from unit vectors: its norm counts as 1, and what
-    // underflows counts by the length of the row as scores see it. Where that is not below
-    // rounding, nothing may be pruned.
+    // For spherical metrics, with distances from unit vectors: the norm of a row counts as 1, and
+    // underflow is divided by the length of the row. If the result exceeds a rounding error,
+    // nothing may be pruned.
     template <class R>
     static Slack directed(Size terms, Size d, double length, int packing) {
         constexpr double unit = 0.5 * double(std::numeric_limits<R>::epsilon());
@@ -45,14 +45,13 @@ public:
         return slack;
     }
 
-    // The derivation holds up to here; beyond it, nothing may be pruned.
+    // The limit of the derivation; above it nothing may be pruned.
     bool holds() const { return gamma_ <= 0.003; }
     double gamma() const { return gamma_; }
-    // What underflow may add to a squared distance of a row of this norm.
+    // Bound of what underflow adds to a squared distance of a row with this norm.
     double underflow(double norm) const { return absolute_ + lost_ * norm; }
 
-    // The distance to a centre of computed score s is certainly not above (below) this; norm2 =
-    // |x|^2.
+    // An upper (lower) bound of the distance to a centre with computed score s; norm2 = |x|^2.
     double upper(double score, double norm2) const {
         const double d2 = std::max(0.0, norm2 + 2 * score), norm = std::sqrt(norm2);
         return std::sqrt(d2 + 4 * gamma_ * square(norm + std::sqrt(d2)) + underflow(norm)) * up;
@@ -63,15 +62,15 @@ public:
         return low2 > 0 ? std::sqrt(low2) * down : 0.0;
     }
 
-    // Is a centre at least `far` away certain to get a higher computed score than one at most
-    // `near` away?
+    // Does a centre at distance `far` or more certainly get a higher computed score than one at
+    // distance `near` or less?
     bool apart(double far, double near, double norm2) const {
         const double norm = std::sqrt(norm2);
         return far * far * down >
                near * near + 7 * gamma_ * square(norm + near) + 2 * underflow(norm);
     }
 
-    // A few float64 roundings.
+    // Factors that cover a few float64 roundings.
     static constexpr double up = 1 + 0x1p-49, down = 1 - 0x1p-49;
 
 private:

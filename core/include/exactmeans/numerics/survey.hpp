@@ -1,5 +1,5 @@
-// The first look at the data: is it finite, and how large does it get? That fixes the grid of the
-// exact sums and the frame of the scores. Surveys of blocks merge into the survey of all.
+// The survey of the data: whether it is finite, and its magnitude, which determine the bins of the
+// exact sums and the frame of the scores. Surveys of blocks are merged.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace exactmeans {
 
 struct Survey {
-    double largest = 0;          // |x|
-    double largest_weight = 0;   //  w
-    std::vector<double> bounds;  // |pull x|, per column for dense data, one entry for CSR
-    Size first_bad_row = -1;     // first row with a NaN or an infinity
+    double largest = 0;          // the largest |x|
+    double largest_weight = 0;   // the largest weight
+    std::vector<double> bounds;  // largest |factor x|, per column for dense data, one entry for CSR
+    Size first_bad_row = -1;     // the first row with a NaN or an infinity
     bool bad_is_nan = false;
 
     explicit Survey(Size columns) : bounds(std::size_t(columns)) {}
@@ -37,7 +37,7 @@ struct Survey {
 
 namespace detail {
 
-// Raises `largest` and, of dense rows, bounds. Are all values finite?
+// Raises `largest` and, for dense rows, `bounds`. Returns whether all values are finite.
 template <class Rows>
 bool sizes_of(const Rows& x, Size i, double& largest, double* bounds) {
     double bad = 0;  // x - x is 0 for finite x, NaN otherwise
@@ -72,14 +72,14 @@ void survey_row(const Rows& x, Size i, Survey& part) {
     part.largest_weight = std::max(part.largest_weight, x.weight(i));
     if (!finite && part.first_bad_row < 0) {
         part.first_bad_row = i;
-        const auto look = [&](double value) {
+        const auto check = [&](double value) {
             part.bad_is_nan = part.bad_is_nan || std::isnan(value);
         };
         if constexpr (is_dense<Rows>) {
-            for (Size f = 0; f < x.d; ++f) look(double(x.at(i, f)));
+            for (Size f = 0; f < x.d; ++f) check(double(x.at(i, f)));
         } else {
             const auto row = x.row(i);
-            for (Size t = 0; t < row.nonzeros; ++t) look(double(row.value[t]));
+            for (Size t = 0; t < row.nonzeros; ++t) check(double(row.value[t]));
         }
     }
 }
@@ -98,7 +98,7 @@ Survey survey(const Rows& x, const Threads& threads) {
     return all;
 }
 
-// Adds, per feature, the number of rows that store it.
+// Adds to counts[f] the number of rows that store feature f.
 template <class Rows>
 void count_features(const Rows& x, std::int64_t* counts) {
     if constexpr (is_dense<Rows>) {

@@ -1,5 +1,5 @@
-// Rows and centres as directions: lengths, unit vectors and 1 - cos, each as accurate as float64
-// allows. None of it decides labels; scores do that (docs/numerics.md, "Directions").
+// Lengths, unit vectors and 1 - cos of rows and centres, as accurate as float64 allows. Labels do
+// not depend on them; scores decide labels (docs/numerics.md, "Directions").
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,13 @@
 
 namespace exactmeans {
 
-// A sum of unit vectors this short (per unit of weight) is rounding: it has no direction.
+// The minimum mean length: a sum of unit vectors shorter than this, per unit of weight, is rounding
+// error and has no direction.
 inline constexpr double minimum_mean_length = 0x1p-44;
-// Shorter rows than the smallest normal number count as 0: their inverse would leave the range.
+// Rows shorter than the smallest normal double count as 0, because their inverse would overflow.
 inline constexpr double shortest = 0x1p-1022;
 
-// The values of row i that are stored, in a contiguous place: the row itself, or the buffer.
+// The stored values of row i as a contiguous array: the row itself, or a copy in the buffer.
 template <class R>
 SparseRow<R, std::int32_t> stored(const DenseRows<R>& x, Size i, std::vector<R>& buffer) {
     const R* row = x.row(i);
@@ -34,10 +35,10 @@ SparseRow<R, I> stored(const CsrRows<R, I>& x, Size i, std::vector<R>&) {
     return x.row(i);
 }
 
-// The power of two that brings a value into [1, 2).
+// The power of two that scales a value into [1, 2).
 inline double to_one(double value) { return std::ldexp(1.0, -std::ilogb(value)); }
 
-// The length of a vector of any magnitude, within a unit or two of the last place.
+// The length of a vector of any magnitude, with an error of one or two units in the last place.
 template <class R>
 double length(const R* values, Size n) {
     double scale = 1;
@@ -50,16 +51,15 @@ double length(const R* values, Size n) {
     return std::sqrt(vector_kernels<R>().square_sum(values, nullptr, n, scale).value()) / scale;
 }
 
-// The same for a row, of which only the direction counts: 0 if the row is shorter than the smallest
-// normal number of its dtype. Products with such a row lose bits to underflow, or all of them, and
-// weights divided by its length may overflow.
+// The length of a row for spherical metrics: 0 if it is below the smallest normal number of the
+// dtype. Products with such a row underflow, and weights divided by its length may overflow.
 template <class R>
 double row_length(const R* values, Size n) {
     const double own = length(values, n);
     return own < double(std::numeric_limits<R>::min()) ? 0.0 : own;
 }
 
-// v / |v| rounded to R; false, and nothing written, if v is not longer than `least`.
+// Writes v / |v| rounded to R; returns false, and writes nothing, unless v is longer than `least`.
 template <class R>
 bool direction(const double* v, Size d, double least, R* out) {
     const double norm = length(v, d);
@@ -68,7 +68,7 @@ bool direction(const double* v, Size d, double least, R* out) {
     return true;
 }
 
-// x . c, where at(f) is c's value of a feature.
+// x . c, where at(f) is the value of feature f of c.
 template <class R, class I, class At>
 SquareSum product(const SparseRow<R, I>& row, At at, double scale) {
     constexpr Size block = 512;
@@ -88,8 +88,8 @@ SquareSum product(const SparseRow<R, I>& row, At at, double scale) {
 }
 
 // 1 - cos of a row of the given length and a centre of squared length c2. Near 0, where the
-// difference would cancel, it is (|x|^2 |c|^2 - (x.c)^2) / (|x||c| (|x||c| + x.c)) in twice the
-// precision. What is left of a row that lies along the centre, up to rounding, is 0.
+// difference cancels, the formula is (|x|^2 |c|^2 - (x.c)^2) / (|x||c| (|x||c| + x.c)) in twice the
+// precision. Results below its rounding error are 0.
 template <class R, class I, class At>
 double one_minus_cos(const SparseRow<R, I>& row, double norm, At at, const SquareSum& c2) {
     if (!(norm > 0)) return 1;

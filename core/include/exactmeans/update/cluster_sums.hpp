@@ -98,8 +98,8 @@ public:
             const double factor = sign * x.factor(i);
             for (Size t = 0; t < given.nonzeros; ++t) {
                 const double value = contribution(factor, double(given.value[t]), grid_.scale());
-                cut(grid_, Size(given.index[t]), value,
-                    [&](int w, double part) { bins[std::size_t(w)] = part; });
+                split_value(grid_, Size(given.index[t]), value,
+                            [&](int w, double part) { bins[std::size_t(w)] = part; });
                 row_sum.push(Size(given.index[t]), bins.data(), 1);
             }
             sparse_[std::size_t(cluster)].add(row_sum);
