@@ -11,13 +11,13 @@ namespace {
 
 struct Shorts32 {
     static constexpr int lanes = 32;
-    static constexpr int units = 3;  // of a panel that are added up at a time
+    static constexpr int units = 3;  // of a panel that are summed at a time
 
     __m512i v;
 
     static Shorts32 load(const std::int8_t* from) { return {_mm512_loadu_si512(from)}; }
     static Shorts32 splat(std::int16_t x) { return {_mm512_set1_epi16(x)}; }
-    static Shorts32 raised(Shorts32 a) { return {_mm512_slli_epi16(a.v, 8)}; }
+    static Shorts32 low_bytes_shifted_up(Shorts32 a) { return {_mm512_slli_epi16(a.v, 8)}; }
     static Shorts32 add(Shorts32 a, Shorts32 b) { return {_mm512_add_epi16(a.v, b.v)}; }
     static Shorts32 product(Shorts32 a, Shorts32 b) { return {_mm512_mulhrs_epi16(a.v, b.v)}; }
     void store(std::int16_t* to) const { _mm512_storeu_si512(to, v); }
@@ -28,12 +28,12 @@ struct Float16 {
     using Shorts = Shorts32;
     using UpTo8Lanes = Float8;
     static constexpr int lanes = 16;
-    // 24 of the 32 registers accumulate, as far as there are registers for rows.
+    // Up to 24 of the 32 registers are accumulators.
     static constexpr int tile_panels = 3;
     static constexpr int tile_rows[7] = {12, 12, 12, 12, 8, 8, 6};  // by units
     static constexpr int short_row_vectors = 2;
-    static constexpr int row_vectors = 6;  // by four centres
-    static constexpr int turned = 4;
+    static constexpr int row_vectors = 6;  // rows in vectors, against four centres
+    static constexpr int transposed_features = 4;
 
     __m512 v;
     using Mask = __mmask16;
@@ -43,7 +43,7 @@ struct Float16 {
         return {_mm512_cvtepi32_ps(
             _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))))};
     }
-    // A unit, and `rest` behind it.
+    // One unit, filled up with `rest`.
     static Float16 load_half(const float* from, float rest) {
         return {_mm512_mask_loadu_ps(_mm512_set1_ps(rest), 0x00ff, from)};
     }
@@ -52,7 +52,7 @@ struct Float16 {
     }
     static Float16 splat(float x) { return {_mm512_set1_ps(x)}; }
     void store(float* to) const { _mm512_storeu_ps(to, v); }
-    // To the nearest whole numbers.
+    // Rounds to the nearest integers.
     void store_rounded(std::int16_t* to) const {
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                             _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(v)));
@@ -60,12 +60,12 @@ struct Float16 {
     static Float16 gather(const float* from, const std::uint32_t* at) {
         return {_mm512_i32gather_ps(_mm512_loadu_si512(at), from, 4)};
     }
-    // The low halves of words, moved up.
+    // The lower halves of the 32-bit lanes, shifted up.
     static Float16 low_half(Float16 a) {
         return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a.v), 16))};
     }
-    // Features from f on of sixteen rows, one in each. Quarters meet where they are loaded: that is
-    // not a shuffle.
+    // Transposes features from f on of sixteen rows: each vector has one feature. Quarters are
+    // combined by loads instead of shuffles.
     static void columns(const float* const* rows, Size f, Float16* to) {
         const auto four = [&](int r) {
             const auto quarter = [&](int q) { return _mm_loadu_ps(rows[r + 4 * q] + f); };
@@ -101,12 +101,12 @@ struct Float16 {
         return Float8::lowest(
             {_mm256_min_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1))});
     }
-    // The sum of all lanes, by halves.
+    // The sum of all lanes, by repeated halving.
     static float total(Float16 a) {
         return Float8::total(
             {_mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1))});
     }
-    // The lowest of each of sixteen: lanes are put side by side while they are reduced.
+    // The minimum of each of sixteen vectors; the reduction interleaves their lanes.
     static Float16 lowest_of(const Float16* a) {
         const auto two = [](Float16 b, Float16 c) {
             return _mm512_min_ps(_mm512_unpacklo_ps(b.v, c.v), _mm512_unpackhi_ps(b.v, c.v));
@@ -130,7 +130,7 @@ struct Double8 {
     static constexpr int tile_rows[7] = {12, 12, 12, 12, 8, 8, 6};
     static constexpr int short_row_vectors = 4;
     static constexpr int row_vectors = 6;
-    static constexpr int turned = 2;
+    static constexpr int transposed_features = 2;
 
     __m512d v;
     using Mask = __mmask8;

@@ -1,5 +1,5 @@
-// Any CPU. A whole unit is one "vector", and every lane's fused multiply-add is std::fma, which is
-// correctly rounded with or without hardware for it: slow where there is none, but the same bits.
+// For any CPU. A vector is one unit of plain values, and fused multiply-adds are std::fma, which
+// rounds correctly with or without hardware support: slow without it, but with the same bits.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace {
 
 struct Shorts {
     static constexpr int lanes = 2 * int(unit_width<float>);
-    static constexpr int units = 1;  // of a panel that are added up at a time
+    static constexpr int units = 1;  // of a panel that are summed at a time
 
     std::int16_t v[lanes];
 
@@ -23,7 +23,7 @@ struct Shorts {
     static Shorts splat(std::int16_t x) {
         return each([&](int) { return x; });
     }
-    static Shorts raised(const Shorts& a) {
+    static Shorts low_bytes_shifted_up(const Shorts& a) {
         return each([&](int l) { return a.v[l] * 0x100; });
     }
     static Shorts add(const Shorts& a, const Shorts& b) {
@@ -49,13 +49,13 @@ template <class R>
 struct Lanes {
     using Real = R;
     using Shorts = exactmeans::Shorts;
-    using UpTo8Lanes = Lanes;  // of eight lanes at most
+    using UpTo8Lanes = Lanes;
     static constexpr int lanes = int(unit_width<R>);
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {1, 1, 1};
     static constexpr int short_row_vectors = 1;
     static constexpr int row_vectors = 1;
-    static constexpr int turned = lanes;  // features at a time
+    static constexpr int transposed_features = lanes;  // features per call of columns()
     struct Mask {
         bool v[lanes];
     };
@@ -66,7 +66,7 @@ struct Lanes {
     static Lanes load(const From* from) {
         return each([&](int l) { return R(from[l]); });
     }
-    // First halves of float32s.
+    // Expands upper halves of float32 values.
     static Lanes load_halves(const std::uint16_t* from) {
         return each([&](int l) { return std::bit_cast<float>(std::uint32_t(from[l]) << 16); });
     }
@@ -79,20 +79,20 @@ struct Lanes {
     void store(R* to) const {
         for (int l = 0; l < lanes; ++l) to[l] = v[l];
     }
-    // To the nearest whole numbers.
+    // Rounds to the nearest integers.
     void store_rounded(std::int16_t* to) const {
         for (int l = 0; l < lanes; ++l) to[l] = std::int16_t(std::lrint(v[l]));
     }
     static Lanes gather(const R* from, const std::uint32_t* at) {
         return each([&](int l) { return from[at[l]]; });
     }
-    // The low halves of words, moved up.
+    // The lower halves of the 32-bit lanes, shifted up.
     static Lanes low_half(const Lanes& a) {
         return each([&](int l) {
             return std::bit_cast<float>(std::bit_cast<std::uint32_t>(float(a.v[l])) << 16);
         });
     }
-    // The sum of all lanes, by halves.
+    // The sum of all lanes, by repeated halving.
     static R total(Lanes a) {
         for (int half = lanes / 2; half > 0; half /= 2)
             for (int l = 0; l < half; ++l) a.v[l] += a.v[l + half];
@@ -131,7 +131,7 @@ struct Lanes {
     static Lanes select(const Mask& m, const Lanes& a, const Lanes& b) {
         return each([&](int l) { return m.v[l] ? a.v[l] : b.v[l]; });
     }
-    // Of NaN and a number, the second, as x86 has it: a best score must not become NaN.
+    // As on x86, the second operand if one is NaN: a best score must not become NaN.
     static Lanes min(const Lanes& a, const Lanes& b) { return select(less(a, b), a, b); }
     static Lanes max(const Lanes& a, const Lanes& b) { return select(less(b, a), a, b); }
     static R lowest(const Lanes& a) {
@@ -152,7 +152,7 @@ private:
     }
 };
 
-// Pairs of 16-bit numbers, the firsts and the seconds, and sums of their products.
+// Pairs of 16-bit integers, first and second members apart, and sums of their products.
 struct Pairs {
     static constexpr int lanes = Lanes<float>::lanes;
     std::int32_t v[lanes], w[lanes];

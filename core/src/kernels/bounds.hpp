@@ -1,5 +1,6 @@
-// Bounds of many rows at a time. Plain loops over small local arrays become vectors of the
-// instruction set; V only keeps the versions apart where it is not used.
+// Kernels of distance bounds, many rows at a time. The compiler vectorises the plain loops over
+// small local arrays for each instruction set. V also keeps the instantiations of the instruction
+// sets apart.
 #pragma once
 
 #include "exactmeans/kernels/bounds.hpp"
@@ -16,9 +17,10 @@ inline double root(double x) {
     return __builtin_sqrt(x);
 }
 
-// near^2 and the slack that a centre farther out must overcome.
+// The square of the radius beyond which centres can be pruned: near^2 plus the slack
+// (numerics/slack.hpp).
 template <class V>
-inline float beyond2(float near, float norm, float gamma, float underflow) {
+inline float pruning_radius2(float near, float norm, float gamma, float underflow) {
     const float both = norm + near;
     return near * near + 7 * gamma * (both * both) + 2 * underflow;
 }
@@ -41,12 +43,12 @@ Size unsettled(const BoundRows& rows, Size begin, Size end, Size* out) {
         for (Size t = 0; t < count; ++t) {
             const Size i = first + t;
             float u = (rows.upper[i] + near[t]) * up32;
-            u = u < 0 ? 0 : u;  // NaN stays, and tells nothing apart
+            u = u < 0 ? 0 : u;  // keeps NaN, with which nothing is pruned
             const float kept = rows.lower[i] - far[t], gap = next[t] - u,
                         l = kept > gap ? kept : gap;
             const float norm = margins.norm[i], underflow = margins.absolute + margins.lost * norm;
-            const bool apart =
-                (l > 0) & (l * l * down32 > beyond2<V>(u, norm, margins.gamma[i], underflow));
+            const bool apart = (l > 0) & (l * l * down32 >
+                                          pruning_radius2<V>(u, norm, margins.gamma[i], underflow));
             open[t] = !apart;
         }
         for (Size t = 0; t < count; ++t) {
@@ -69,8 +71,9 @@ void reach(const Margins& margins, const Size* ids, const float* near, Size n, f
         }
         for (Size t = 0; t < count; ++t) {
             const float underflow = margins.absolute + margins.lost * norm[t];
-            const float far2 = beyond2<V>(near[first + t], norm[t], gamma[t], underflow);
-            // Where nothing may be pruned it is infinite, but must not reach what only fills up.
+            const float far2 = pruning_radius2<V>(near[first + t], norm[t], gamma[t], underflow);
+            // The radius is infinite where nothing may be pruned. The cap excludes padding entries,
+            // which are `unreachable`.
             const float far = root<V>(far2) * up32;
             out[first + t] = far < 0.5f * unreachable ? far : 0.5f * unreachable;
         }
@@ -122,7 +125,8 @@ void lowest_in_tile(const float* products, const float* score_offset, const floa
     }
 }
 
-// Distances from scores, in units: certainly not above (below) the true one.
+// Bounds of distances from scores, in units: not below (upper) or not above (lower) the true
+// distance.
 template <class V, bool Upper>
 void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
                   const typename V::Real* score, Size n, float* out) {
@@ -154,17 +158,21 @@ void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
                 low2 = low2 > 0 ? low2 : R(0);
                 float low = float(root<V>(low2)) * down32;
                 low = low < farthest_bound ? low : farthest_bound;
-                // An infinite score is that of no centre, unless the row itself may overflow.
+                // An infinite score means padding, unless the row itself may overflow.
                 out[first + t] = s < infinity ? low : norm2[t] < infinity ? unreachable : 0.0f;
             }
         }
     }
 }
 
-// Bounds of a row fill up units, which N is not wider than.
+// N: the vector type of `within`. Bounds of a row are padded to units, so N must not be wider than
+// a unit.
 template <class V, class N>
 constexpr BoundKernels bound_table() {
-    return {&unsettled<V>, &reach<V>, &within<N>, &lowest_in_tile<V>};
+    return {.unsettled = &unsettled<V>,
+            .reach = &reach<V>,
+            .within = &within<N>,
+            .lowest_in_tile = &lowest_in_tile<V>};
 }
 
 }  // namespace exactmeans

@@ -1,4 +1,4 @@
-// Rows against one centre.
+// Scores of rows and one centre.
 #pragma once
 
 #include "exactmeans/kernels/scores.hpp"
@@ -14,7 +14,8 @@ inline double fused(double a, double b, double c) {
     return __builtin_fma(a, b, c);
 }
 
-// Chains of Rows rows side by side: each waits for itself only. value(r, t) is a row's entry t.
+// Computes the chains of Rows rows side by side, because each chain has the latency of its own
+// additions. value(r, t) is entry t of row r.
 template <class V, int Rows, class Value, class Centre>
 inline void centre_scores(Size terms, Value value, Centre centre, typename V::Real score_offset,
                           typename V::Real* out) {

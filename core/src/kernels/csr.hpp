@@ -1,7 +1,7 @@
-// CSR rows against panels of centres: a vector of sums for each vector of centres, in registers.
+// Scores of CSR rows against panels of centres: one vector of sums per vector of centres, in
+// registers.
 //
-// Loops over accumulators are fully unrolled by pragma: otherwise the compiler keeps them in
-// memory.
+// Pragmas unroll all loops over accumulators; otherwise the compiler keeps accumulators in memory.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,41 @@
 
 namespace exactmeans {
 
-// Centre rows are fetched this many nonzeros ahead: they lie all over the second and third cache.
-inline constexpr Size csr_ahead = 4;
+// Nonzeros between the prefetch of a packed column and its use; columns are scattered over L2 and
+// L3.
+inline constexpr Size csr_prefetch_entries = 4;
 
-// Where the hits of a row are laid out as if their features had slots, a few at a time.
+// A buffer in which hits of a row are laid out like packed columns, a few at a time.
 template <class V, int Units>
-struct HitBench {
+struct HitBuffer {
     using R = typename V::Real;
     static constexpr int rows = 32, entries = 256;
-    static constexpr Size width = Side<V, Units>::width;
-    R lanes[rows * width] = {};  // zero between uses
+    static constexpr Size width = PanelVectors<V, Units>::width;
+    R lanes[rows * width] = {};  // all zeros between uses
     const R* from[entries];
     R x[entries];
 };
 
-// One row against Units units of centres. Hits are for products only: they leave out centres
-// that do not have a feature.
+// One row against Units units of centres. Hits are valid for products only, because they leave out
+// centres without the feature.
 template <class V, int Units, class Term>
 struct CsrChain {
     using R = typename V::Real;
-    using Own = Side<V, Units>;
-    using Bench = HitBench<V, Units>;
+    using Own = PanelVectors<V, Units>;
+    using Buffer = HitBuffer<V, Units>;
     static constexpr int vectors = Own::vectors;
     static constexpr Size width = Own::width;
     V sum[vectors];
 
-    // Adds products of x(t) and what at(t) points to; to nothing if these are the first.
+    // Adds the terms of x(t) and the column at(t), to zero if First.
     template <bool First, class X, class At>
     void add(Size begin, Size end, Size last, X x, At at) {
-        // A local array: sums reached through `this` would be stored at every step.
+        // A local array, because sums accessed through `this` would be stored at every step.
         V acc[vectors];
 #pragma GCC unroll 32
         for (int v = 0; v < vectors; ++v) acc[v] = First ? V::splat(0) : sum[v];
         for (Size t = begin; t < end; ++t) {
-            const R* next = at(t + csr_ahead < last ? t + csr_ahead : t);
+            const R* next = at(t + csr_prefetch_entries < last ? t + csr_prefetch_entries : t);
 #pragma GCC unroll 32
             for (Size l = 0; l < width; l += Size(64 / sizeof(R))) __builtin_prefetch(next + l);
             const V value = V::splat(x(t));
@@ -64,11 +65,11 @@ struct CsrChain {
             [&](Size t) { return values + Size(row.index[t]) * width; });
     }
 
-    // Entries [begin, end) and the hits among them, of the panel that begins at place `first`.
-    // Returns the first hit that belongs to a later entry.
+    // Entries [begin, end) and their hits, for the panel that begins at place `first`. Returns the
+    // first hit of a later entry.
     const PostingHit<R>* run(const PackedCsrRow<R>& row, Size begin, Size end, const R* values,
                              Size first, const PostingHit<R>* hit, const PostingHit<R>* hits_end,
-                             Bench& bench) {
+                             Buffer& buffer) {
 #pragma GCC unroll 32
         for (int v = 0; v < vectors; ++v) sum[v] = V::splat(0);
         const auto due = [&](Size t) {
@@ -77,46 +78,48 @@ struct CsrChain {
         for (Size t = begin; t < end || due(t);) {
             const PostingHit<R>* const begun = hit;
             int n = 0, rows = 0;
-            while (n < bench.entries && rows < bench.rows && (t < end || due(t))) {
+            while (n < buffer.entries && rows < buffer.rows && (t < end || due(t))) {
                 if (due(t)) {
-                    R* to = bench.lanes + rows++ * width;
-                    bench.from[n] = to;
-                    bench.x[n++] = hit->x;
-                    // Hits of several features may go together if they do not meet.
+                    R* to = buffer.lanes + rows++ * width;
+                    buffer.from[n] = to;
+                    buffer.x[n++] = hit->x;
+                    // Hits of several features with equal x share a column if their places ascend,
+                    // so that they do not overlap.
                     do {
                         to[Size(hit->place) - first] = hit->value;
                         ++hit;
                     } while (due(t) && hit->place > hit[-1].place && hit->x == hit[-1].x);
                 } else {
-                    bench.from[n] = values + Size(row.index[t]) * width;
-                    bench.x[n++] = row.value[t++];
+                    buffer.from[n] = values + Size(row.index[t]) * width;
+                    buffer.x[n++] = row.value[t++];
                 }
             }
             add<false>(
-                0, n, n, [&](Size e) { return bench.x[e]; }, [&](Size e) { return bench.from[e]; });
+                0, n, n, [&](Size e) { return buffer.x[e]; },
+                [&](Size e) { return buffer.from[e]; });
             rows = -1;
             for (const PostingHit<R>* done = begun; done != hit; ++done) {
                 if (done == begun || done->at != done[-1].at || done->place <= done[-1].place ||
                     done->x != done[-1].x)
                     ++rows;
-                bench.lanes[rows * width + (Size(done->place) - first)] = 0;
+                buffer.lanes[rows * width + (Size(done->place) - first)] = 0;
             }
         }
         return hit;
     }
 
-    void run_row(const PackedCsrRow<R>& row, const R* values, Size first, Bench& bench) {
+    void run_row(const PackedCsrRow<R>& row, const R* values, Size first, Buffer& buffer) {
         const PostingHit<R>*hit = row.hits, *hits_end = row.hits_end;
         if (hit != hits_end) {
             hit = first_hit(hit, hits_end, first);
             hits_end = first_hit(hit, hits_end, first + width);
         }
         if (sizeof(R) < sizeof(double) && row.nonzeros > longest_chain)
-            run_pieces(row, values, first, hit, hits_end, bench);
+            run_pieces(row, values, first, hit, hits_end, buffer);
         else if (hit == hits_end)
             run(row, 0, row.nonzeros, values);
         else
-            run(row, 0, row.nonzeros, values, first, hit, hits_end, bench);
+            run(row, 0, row.nonzeros, values, first, hit, hits_end, buffer);
     }
 
 private:
@@ -132,15 +135,15 @@ private:
         return from;
     }
 
-    // Pieces of a long float32 row, added in float64.
+    // Pieces of a long float32 row, summed in float64.
     void run_pieces(const PackedCsrRow<R>& row, const R* values, Size first,
-                    const PostingHit<R>* hit, const PostingHit<R>* hits_end, Bench& bench) {
+                    const PostingHit<R>* hit, const PostingHit<R>* hits_end, Buffer& buffer) {
         double total[vectors * V::lanes] = {};
         R part[V::lanes];
         for (Size begin = 0; begin < row.nonzeros; begin += chain_piece) {
             const Size left = row.nonzeros - begin;
             hit = run(row, begin, begin + (left < chain_piece ? left : chain_piece), values, first,
-                      hit, hits_end, bench);
+                      hit, hits_end, buffer);
             for (int v = 0; v < vectors; ++v) {
                 sum[v].store(part);
                 for (int l = 0; l < V::lanes; ++l) total[v * V::lanes + l] += double(part[l]);
@@ -157,24 +160,24 @@ private:
 template <class V, int Units, bool WithSecond, class Term>
 inline LaneBest<V> csr_best(const PackedCsrRow<typename V::Real>& row,
                             const Panels<typename V::Real>& centres, Size first,
-                            HitBench<V, Units>& bench) {
+                            HitBuffer<V, Units>& buffer) {
     using R = typename V::Real;
     CsrChain<V, Units, Term> chain;
-    chain.run_row(row, centres.values + first * centres.d, first, bench);
+    chain.run_row(row, centres.values + first * centres.d, first, buffer);
     LaneBest<V> best = LaneBest<V>::none();
     V number = V::add(V::splat(R(first)), V::iota());
 #pragma GCC unroll 32
     for (int v = 0; v < chain.vectors; ++v) {
-        const V score_offset =
-            Side<V, Units>::load_score_offset(centres.score_offset + first + v * V::lanes, v);
+        const V score_offset = PanelVectors<V, Units>::load_score_offset(
+            centres.score_offset + first + v * V::lanes, v);
         best.template take<WithSecond>(V::add(chain.sum[v], score_offset), number);
         number = V::add(number, V::splat(R(V::lanes)));
     }
     return best;
 }
 
-// Takes best_of(i), of one panel, into what the former ones gave. Panels come in ascending order.
-// `lows`, if it is not null, gets the lowest score of this one.
+// Merges best_of(i) of one panel with the results of earlier panels; panels come in ascending
+// order. `lows`, unless null, gets the lowest score of this panel.
 template <class V, bool WithSecond, class Best>
 inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out, Best best_of,
                        typename V::Real* lows = nullptr) {
@@ -210,7 +213,7 @@ inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out,
     }
 }
 
-// Calls run.operator()<Units>(first centre) for one panel, or for each.
+// Calls run.operator()<Units>(first centre) for one panel, or for all panels.
 template <class V, class Run>
 void for_csr_panel(const typename Panels<typename V::Real>::Panel& panel, Run run) {
     const auto run_if = [&]<int Units>() {
@@ -230,10 +233,10 @@ void panel_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
                const Panels<typename V::Real>& centres, Size p,
                const Nearest<typename V::Real>& out) {
     for_csr_panel<V>(centres.panel(p), [&]<int Units>(Size first) {
-        HitBench<V, Units> bench;
+        HitBuffer<V, Units> buffer;
         for (Size i = 0; i < n; ++i)
             reduce_lanes<V, true>(
-                csr_best<V, Units, true, Product<V>>(rows[i], centres, first, bench), i, out);
+                csr_best<V, Units, true, Product<V>>(rows[i], centres, first, buffer), i, out);
     });
 }
 
@@ -242,9 +245,9 @@ void nearest_csr_rows(const PackedCsrRow<typename V::Real>* rows, Size n,
                       const Panels<typename V::Real>& centres,
                       const Nearest<typename V::Real>& out) {
     for_csr_panels<V>(centres, [&]<int Units>(Size first) {
-        HitBench<V, Units> bench;
+        HitBuffer<V, Units> buffer;
         take_panel<V, WithSecond>(n, first, out, [&](Size i) {
-            return csr_best<V, Units, WithSecond, Term>(rows[i], centres, first, bench);
+            return csr_best<V, Units, WithSecond, Term>(rows[i], centres, first, buffer);
         });
     });
 }
@@ -262,13 +265,13 @@ template <class V, class Term>
 void scores_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
                 const Panels<typename V::Real>& centres, typename V::Real* out) {
     for_csr_panels<V>(centres, [&]<int Units>(Size first) {
-        HitBench<V, Units> bench;
+        HitBuffer<V, Units> buffer;
         for (Size i = 0; i < n; ++i) {
             CsrChain<V, Units, Term> chain;
-            chain.run_row(rows[i], centres.values + first * centres.d, first, bench);
+            chain.run_row(rows[i], centres.values + first * centres.d, first, buffer);
             for (int v = 0; v < chain.vectors; ++v)
                 chain.sum[v] =
-                    V::add(chain.sum[v], Side<V, Units>::load_score_offset(
+                    V::add(chain.sum[v], PanelVectors<V, Units>::load_score_offset(
                                              centres.score_offset + first + v * V::lanes, v));
             store_scores<V, Units>(chain.sum, first, centres.k, out + i * centres.k);
         }

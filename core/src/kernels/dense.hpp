@@ -1,8 +1,7 @@
-// Dense rows against panels of centres: lanes across centres, tiles of rows in registers. Where a
-// panel is but one vector, a tile takes several.
+// Scores of dense rows against panels of centres: lanes across centres, tiles of rows in registers.
+// If a panel is a single vector wide, a tile covers several panels.
 //
-// Loops over accumulators are fully unrolled by pragma: otherwise the compiler keeps them in
-// memory.
+// Pragmas unroll all loops over accumulators; otherwise the compiler keeps accumulators in memory.
 #pragma once
 
 #include <utility>
@@ -12,10 +11,10 @@
 
 namespace exactmeans {
 
-// Units of neighbouring panels, which have two each but for a three at the end or a single one: in
-// which of them vector v is, how far behind its begin, and how far its features are apart.
+// Positions in neighbouring panels of two units each (the last may have three or one): the panel of
+// vector v, its first lane there, and the distance between features of that panel.
 template <class V, int Units>
-struct PanelSide {
+struct PanelPosition {
     static constexpr int unit = int(unit_width<typename V::Real>);
     static constexpr int panels = Units < 4 ? 1 : Units / 2;
 
@@ -29,12 +28,13 @@ struct PanelSide {
     }
 };
 
-// Scores of Rows rows against such panels: a chain of terms per pair, and the start added last.
+// Scores of Rows rows against such panels: one chain of terms per pair; the score offset is added
+// last.
 template <class V, int Rows, int Units, class Term>
 struct DenseTileScores {
     using R = typename V::Real;
-    using Own = Side<V, Units>;
-    using At = PanelSide<V, Units>;
+    using Own = PanelVectors<V, Units>;
+    using At = PanelPosition<V, Units>;
     static constexpr int vectors = Own::vectors, width = vectors * V::lanes;
     V score[Rows][vectors];
 
@@ -111,7 +111,7 @@ inline void dense_tile(const typename V::Real* const* rows, const Panels<typenam
     }
 }
 
-// Calls run.operator()<Units>() for the number of units that it is.
+// Calls run.operator()<Units>() with Units = units.
 template <class V, class Run>
 void for_units(Size units, Run run) {
     const auto run_if = [&]<int Units>() {
@@ -121,7 +121,7 @@ void for_units(Size units, Run run) {
         (run_if.template operator()<Less + 1>(), ...);
     }(std::make_integer_sequence<int, 2 * V::tile_panels + 1>());
 }
-// Calls run.operator()<Units>(first centre) for as many panels at a time as make a tile.
+// Calls run.operator()<Units>(first centre) for groups of up to V::tile_panels panels.
 template <class V, class Run>
 void for_dense_panels(const Panels<typename V::Real>& centres, Run run) {
     const Size groups = (centres.count + V::tile_panels - 1) / V::tile_panels;
@@ -133,7 +133,7 @@ void for_dense_panels(const Panels<typename V::Real>& centres, Run run) {
     }
 }
 
-// All rows of a block against a tile's panels, as many at a time as the registers hold.
+// All rows of a block against the panels of a tile, as many rows at a time as the registers hold.
 template <class V, int Units, bool WithSecond, class Term>
 void dense_panel(const typename V::Real* const* rows, Size n,
                  const Panels<typename V::Real>& centres, Size first, LaneBest<V>* best) {
@@ -149,7 +149,7 @@ void dense_panel(const typename V::Real* const* rows, Size n,
         dense_tile<V, 1, Units, WithSecond, Term>(rows + i, centres, first, best + i);
 }
 
-// A panel is read once for this many rows; their state stays in the first-level cache.
+// A panel is read once for this many rows, whose best scores stay in L1.
 inline constexpr Size dense_block = 96;
 
 template <class V>
@@ -170,9 +170,9 @@ void panel_dense(const typename V::Real* const* rows, Size n,
 }
 
 template <class V, bool WithSecond, class Term>
-void nearest_dense_wide(const typename V::Real* const* rows, Size n,
-                        const Panels<typename V::Real>& centres,
-                        const Nearest<typename V::Real>& out) {
+void nearest_dense_tiles(const typename V::Real* const* rows, Size n,
+                         const Panels<typename V::Real>& centres,
+                         const Nearest<typename V::Real>& out) {
     LaneBest<V> best[dense_block];
     for (Size begin = 0; begin < n; begin += dense_block) {
         const Size count = n - begin < dense_block ? n - begin : dense_block;
@@ -191,7 +191,7 @@ void nearest_dense_rows(const typename V::Real* const* rows, Size n, const typen
                         const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
     if (centres.d > short_row_features<R>)
-        return nearest_dense_wide<V, WithSecond, Term>(rows, n, centres, out);
+        return nearest_dense_tiles<V, WithSecond, Term>(rows, n, centres, out);
     const Size whole = n / V::lanes * V::lanes, rest = n - whole;
     nearest_short_rows<V, WithSecond, Term>(rows, whole, shift, centres, out);
     if (rest == 0) return;
@@ -203,7 +203,7 @@ void nearest_dense_rows(const typename V::Real* const* rows, Size n, const typen
         for (Size f = 0; f < centres.d; ++f) moved[i * centres.d + f] = own[i][f] - shift[f];
         own[i] = moved + i * centres.d;
     }
-    nearest_dense_wide<V, WithSecond, Term>(
+    nearest_dense_tiles<V, WithSecond, Term>(
         own, rest, centres,
         {out.label + whole, out.score + whole, WithSecond ? out.second + whole : nullptr});
 }

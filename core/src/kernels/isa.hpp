@@ -1,5 +1,5 @@
-// The kernel tables of each instruction set. Whether a CPU can run one is asked in dispatch.cpp,
-// which is compiled for any CPU.
+// The kernel tables of each instruction set. dispatch.cpp, compiled for any CPU, checks which ones
+// the CPU can run.
 #pragma once
 
 #include "exactmeans/kernels/bounds.hpp"

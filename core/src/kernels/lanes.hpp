@@ -1,5 +1,5 @@
-// What kernels over lanes of centres share, written once in terms of a vector type V (simd types in
-// the files for each instruction set): the best of a lane, the best of all, and the terms of a
+// Shared parts of the kernels with lanes across centres, written once for a vector type V (defined
+// per instruction set): the best score of each lane, the reduction over lanes, and the terms of a
 // score.
 #pragma once
 
@@ -10,21 +10,21 @@
 
 namespace exactmeans {
 
-// Units of centres that stand side by side, as vectors. Where a vector is two units wide, an odd
-// number of them ends in half a vector: reading on would read what is not ours.
+// Vectors that cover Units neighbouring units of centres. If a vector is two units wide, an odd
+// number of units ends in half a vector; a full load would read past the end.
 template <class V, int Units>
-struct Side {
+struct PanelVectors {
     using R = typename V::Real;
     static constexpr int width = Units * int(unit_width<R>);
     static constexpr int vectors = (width + V::lanes - 1) / V::lanes;
 
-    // Vector v, which begins here. What is missing is 0.
+    // Vector v, which begins at `from`; missing lanes are 0.
     static V load(const R* from, int v) {
         if constexpr (width % V::lanes != 0)
             if (v == vectors - 1) return V::load_half(from);
         return V::load(from);
     }
-    // What is missing is never the lowest.
+    // Missing lanes are infinite, so they are never the lowest.
     static V load_score_offset(const R* from, int v) {
         if constexpr (width % V::lanes != 0)
             if (v == vectors - 1) return V::load_half(from, std::numeric_limits<R>::infinity());
@@ -32,8 +32,8 @@ struct Side {
     }
 };
 
-// Lowest and second lowest score seen so far in each lane, and which centre the lowest belongs to.
-// Centre numbers travel as reals, which hold them exactly up to 2^24.
+// The lowest and second lowest score so far in each lane, and the centre of the lowest. Centre
+// numbers are stored as reals, which are exact up to 2^24.
 template <class V>
 struct LaneBest {
     V score, centre, second;
@@ -51,7 +51,7 @@ struct LaneBest {
     }
 };
 
-// The best of all lanes, the lowest centre on ties.
+// The best score over all lanes, the lowest centre on ties.
 template <class V, bool WithSecond>
 inline void reduce_lanes(const LaneBest<V>& best, Size i, const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
@@ -61,14 +61,14 @@ inline void reduce_lanes(const LaneBest<V>& best, Size i, const Nearest<typename
     out.label[i] = std::int32_t(label);
     out.score[i] = low;
     if constexpr (WithSecond) {
-        // Lanes start at centre 0, so several may name the winner; all but the first of them are
-        // empty.
+        // Lanes are initialised to centre 0, so several may name the winner; all but one of them
+        // hold no score.
         const auto winner = V::equal(best.centre, V::splat(label));
         out.second[i] = V::lowest(V::min(best.second, V::select(winner, inf, best.score)));
     }
 }
 
-// The same for rows [begin, begin + n), as many at a time as there are lanes.
+// The same for rows [begin, begin + n), V::lanes rows at a time.
 template <class V, bool WithSecond>
 inline void reduce_rows(const LaneBest<V>* best, Size begin, Size n,
                         const Nearest<typename V::Real>& out) {
@@ -101,7 +101,7 @@ inline void reduce_rows(const LaneBest<V>* best, Size begin, Size n,
     for (; i < n; ++i) reduce_lanes<V, WithSecond>(best[i], begin + i, out);
 }
 
-// What a feature adds to the chain of a score. The packed centre has its sign turned.
+// The term that a feature adds to the chain of a score. Packed centres are negated.
 template <class V>
 struct Product {
     static V add(V x, V minus_c, V sum) { return V::fma(x, minus_c, sum); }
@@ -112,21 +112,21 @@ inline V magnitude(V a) {
 }
 // |x - c|
 template <class V>
-struct Gap {
+struct AbsoluteDifference {
     static V add(V x, V minus_c, V sum) { return V::add(sum, magnitude(V::add(x, minus_c))); }
 };
-// |x - c| - |c|: the start of a CSR row's score has |c| of all features.
+// x - c| - |c|: the score offset of CSR rows contains |c| of all features.
 template <class V>
-struct StoredGap {
+struct StoredAbsoluteDifference {
     static V add(V x, V minus_c, V sum) {
         return V::add(sum, V::sub(magnitude(V::add(x, minus_c)), magnitude(minus_c)));
     }
 };
 
-// Writes the scores of one row against a panel, without the lanes that only fill it up.
+// Writes the scores of one row against a panel, without padding lanes.
 template <class V, int Units>
 inline void store_scores(const V* score, Size first, Size k, typename V::Real* row) {
-    using Own = Side<V, Units>;
+    using Own = PanelVectors<V, Units>;
     typename V::Real lanes[Own::vectors * V::lanes];
     for (int v = 0; v < Own::vectors; ++v) score[v].store(lanes + v * V::lanes);
     for (Size l = 0; l < Own::width && first + l < k; ++l) row[first + l] = lanes[l];

@@ -1,7 +1,7 @@
-// AArch64, where every CPU has NEON with fused multiply-add.
+// For AArch64, where every CPU has NEON with fused multiply-add.
 //
-// min, max and lowest pass over a NaN and count -0 as less than 0. Neither tells this file from the
-// others: rows and centres are finite, and a score ends with adding half a squared norm, which
+// min, max and lowest ignore NaN and order -0 below 0, unlike the other files. Neither changes a
+// result: rows and centres are finite, and the last step of a score adds the score offset, which
 // leaves no -0.
 #if defined(__aarch64__)
 
@@ -18,13 +18,13 @@ namespace {
 
 struct Shorts8 {
     static constexpr int lanes = 8;
-    static constexpr int units = 3;  // of a panel that are added up at a time
+    static constexpr int units = 3;  // of a panel that are summed at a time
 
     int16x8_t v;
 
     static Shorts8 load(const std::int8_t* from) { return {vreinterpretq_s16_s8(vld1q_s8(from))}; }
     static Shorts8 splat(std::int16_t x) { return {vdupq_n_s16(x)}; }
-    static Shorts8 raised(Shorts8 a) { return {vshlq_n_s16(a.v, 8)}; }
+    static Shorts8 low_bytes_shifted_up(Shorts8 a) { return {vshlq_n_s16(a.v, 8)}; }
     static Shorts8 add(Shorts8 a, Shorts8 b) { return {vaddq_s16(a.v, b.v)}; }
     static Shorts8 product(Shorts8 a, Shorts8 b) { return {vqrdmulhq_s16(a.v, b.v)}; }
     void store(std::int16_t* to) const { vst1q_s16(to, v); }
@@ -33,15 +33,16 @@ struct Shorts8 {
 struct Float4 {
     using Real = float;
     using Shorts = Shorts8;
-    using UpTo8Lanes = Float4;  // of eight lanes at most
+    using UpTo8Lanes = Float4;
     static constexpr int lanes = 4;
-    // A unit is two vectors. 24 of the 32 registers accumulate, up to 6 hold centres, and 2 rows.
+    // A unit is two vectors. Of the 32 registers, 24 are accumulators, up to 6 hold centres, and 2
+    // hold rows.
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
-    // Eight chains keep two pipes with a latency of four busy.
+    // Eight chains fill two pipelines with a latency of four cycles.
     static constexpr int short_row_vectors = 8;
-    static constexpr int row_vectors = 6;  // by four centres
-    static constexpr int turned = lanes;   // features at a time
+    static constexpr int row_vectors = 6;              // rows in vectors, against four centres
+    static constexpr int transposed_features = lanes;  // features per call of columns()
 
     float32x4_t v;
 
@@ -49,23 +50,23 @@ struct Float4 {
     static Float4 load(const std::int16_t* from) {
         return {vcvtq_f32_s32(vmovl_s16(vld1_s16(from)))};
     }
-    // First halves of float32s.
+    // Expands upper halves of float32 values.
     static Float4 load_halves(const std::uint16_t* from) {
         return {vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(from), 16))};
     }
     static Float4 splat(float x) { return {vdupq_n_f32(x)}; }
     void store(float* to) const { vst1q_f32(to, v); }
-    // To the nearest whole numbers.
+    // Rounds to the nearest integers.
     void store_rounded(std::int16_t* to) const { vst1_s16(to, vmovn_s32(vcvtnq_s32_f32(v))); }
     static Float4 gather(const float* from, const std::uint32_t* at) {
         const float values[lanes] = {from[at[0]], from[at[1]], from[at[2]], from[at[3]]};
         return load(values);
     }
-    // The low halves of words, moved up.
+    // The lower halves of the 32-bit lanes, shifted up.
     static Float4 low_half(Float4 a) {
         return {vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a.v), 16))};
     }
-    // Features from f on of four rows, one in each.
+    // Transposes features from f on of four rows: each vector has one feature.
     static void columns(const float* const* rows, Size f, Float4* to) {
         const float32x4x2_t ab = vzipq_f32(vld1q_f32(rows[0] + f), vld1q_f32(rows[2] + f)),
                             cd = vzipq_f32(vld1q_f32(rows[1] + f), vld1q_f32(rows[3] + f)),
@@ -94,7 +95,7 @@ struct Float4 {
     static Float4 min(Float4 a, Float4 b) { return {vminnmq_f32(a.v, b.v)}; }
     static Float4 max(Float4 a, Float4 b) { return {vmaxnmq_f32(a.v, b.v)}; }
     static float lowest(Float4 a) { return vminnmvq_f32(a.v); }
-    // The sum of all lanes, by halves.
+    // The sum of all lanes, by repeated halving.
     static float total(Float4 a) {
         const float32x2_t half = vadd_f32(vget_low_f32(a.v), vget_high_f32(a.v));
         return vget_lane_f32(half, 0) + vget_lane_f32(half, 1);
@@ -111,7 +112,7 @@ struct Double2 {
     static constexpr int tile_rows[3] = {12, 6, 4};
     static constexpr int short_row_vectors = 8;
     static constexpr int row_vectors = 6;
-    static constexpr int turned = lanes;
+    static constexpr int transposed_features = lanes;
 
     float64x2_t v;
 
@@ -145,7 +146,7 @@ struct Double2 {
     static double total(Double2 a) { return vgetq_lane_f64(a.v, 0) + vgetq_lane_f64(a.v, 1); }
 };
 
-// Four pairs of 16-bit numbers, or as many sums.
+// Four pairs of 16-bit integers, or four sums of their products.
 struct Pairs4 {
     static constexpr int lanes = 4;
     int32x4_t v;

@@ -1,5 +1,5 @@
-// CSR rows against centres of 8 bits (exactmeans/coarse.hpp), by vectors V::Shorts of 16-bit lanes,
-// which are as wide as two of V.
+// Kernels of 8-bit scores of CSR rows (filter/quantized_centres.hpp), with vectors V::Shorts of
+// 16-bit lanes, which are as wide as two vectors V.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace exactmeans {
 
-// Sums of one row with `Units` units that stand side by side in slots `width` bytes apart, by
-// place. Not inlined: next to what becomes of the sums, GCC would keep some of them in memory.
+// Integer sums of one row with `Units` neighbouring units, by place; the columns of a feature are
+// `width` bytes apart. Not inlined, because GCC would otherwise keep some of the sums in memory.
 template <class V, int Units>
 [[gnu::noinline]] void quantized_sums(const QuantizedRow& row, const std::int8_t* values,
                                       Size width, std::int16_t* out) {
@@ -33,7 +33,7 @@ template <class V, int Units>
 #pragma GCC unroll 32
         for (int v = 0; v < Units * loads; ++v) {
             const W words = W::load(centre + v * bytes);
-            low[v] = W::add(low[v], W::product(x, W::raised(words)));
+            low[v] = W::add(low[v], W::product(x, W::low_bytes_shifted_up(words)));
             whole[v] = W::add(whole[v], W::product(x, words));
         }
     }
@@ -45,7 +45,7 @@ template <class V, int Units>
     }
 }
 
-// The scores that they come to: visit(score, lanes from this place on), ascending.
+// Converts the sums into scores: calls visit(score, first place of the vector) in ascending order.
 template <class V, int Units, class Visit>
 inline void for_quantized_units(const QuantizedRow& row, const std::int8_t* values, Size width,
                                 const float* score_offset, Visit visit) {
@@ -57,7 +57,7 @@ inline void for_quantized_units(const QuantizedRow& row, const std::int8_t* valu
         visit(V::fma(V::load(sums + place), scale, V::load(score_offset + place)), place);
 }
 
-// The same with a whole panel, as many units at a time as there are registers for.
+// The same for a whole panel, as many units at a time as the registers hold.
 template <class V, int Units, class Visit>
 inline void for_quantized_panel(const QuantizedRow& row, const QuantizedPanels& centres, Size first,
                                 Visit visit) {
@@ -71,7 +71,7 @@ inline void for_quantized_panel(const QuantizedRow& row, const QuantizedPanels& 
                                      [&](V score, int place) { visit(score, place + u * unit); });
 }
 
-// Calls run.operator()<Units>().
+// Calls run.operator()<Units>() with Units = panel.units.
 template <class Run>
 void with_units(const QuantizedPanels::Panel& panel, Run run) {
     [&]<int... Less>(std::integer_sequence<int, Less...>) {
@@ -103,7 +103,7 @@ private:
     Size at_[ranges] = {}, slice_[ranges];
 };
 
-// The only panel there is, whose quarters are groups.
+// A single panel, whose quarters are the groups.
 template <class V, int Units>
 void nearest_in_quarters(const QuantizedRow* rows, Size n, const QuantizedPanels& centres,
                          const Nearest<float>& out, SlicedPrefetch<V>& prefetch) {
@@ -183,8 +183,7 @@ Size places_below(const QuantizedRow& row, const QuantizedPanels& centres, Size 
     return count;
 }
 
-// Sums that need not wait for each other, and a total in an order that all instruction sets have in
-// common.
+// Independent partial sums, and a total in an order that all instruction sets share.
 inline constexpr int stripe_width = 16;
 template <class V>
 class Stripes {
@@ -201,8 +200,8 @@ private:
     V sum_[vectors] = {};
 };
 
-// Calls visit(first entry, number of the stripes that they go to, entries) for vectors of a row's
-// entries; what is behind the row counts as 0.
+// Calls visit(first entry, stripe, entries) for vectors of entries of a row; entries past the end
+// count as 0.
 template <class V, class Visit>
 inline void for_stripes(const PackedCsrRow<float>& row, Visit visit) {
     constexpr int vectors = stripe_width / V::lanes;
@@ -259,11 +258,11 @@ void sum_reach(const PackedCsrRow<float>* rows, Size n, const float* table, Delt
     }
 }
 
-// Sums of what a row's entries see of all groups at once: lanes run across groups. Entries below 0
-// see a and b the other way round; if there may be any, they have sums of their own, behind.
+// Sums of the table over the entries of a row for all groups at once: lanes run across groups.
+// Negative entries swap a and b; if Signed, their sums are kept separately, behind the others.
 template <class V, bool Signed>
-inline void add_group_steps(const PackedCsrRow<float>& row, const GroupDeltaTable* table,
-                            float* out) {
+inline void add_group_deltas(const PackedCsrRow<float>& row, const GroupDeltaTable* table,
+                             float* out) {
     constexpr int width = 2 * int(QuantizedPanels::most_groups), vectors = width / V::lanes,
                   chains = 4, signs = Signed ? 2 : 1;
     static_assert(vectors * V::lanes == width && chains <= readable_past_row);
@@ -290,7 +289,7 @@ inline void add_group_steps(const PackedCsrRow<float>& row, const GroupDeltaTabl
     };
     Size t = 0;
     for (; t + chains <= m; t += chains) add(t, row.value + t);
-    // Without a branch, which would be foreseen for no row: what is behind counts as 0.
+    // Branch-free, because the branch would be mispredicted: entries past the end count as 0.
     float last[chains];
     for (int s = 0; s < chains; ++s) last[s] = t + s < m ? row.value[t + s] : 0.0f;
     add(t, last);
@@ -301,14 +300,14 @@ inline void add_group_steps(const PackedCsrRow<float>& row, const GroupDeltaTabl
 }
 
 template <class V, bool Signed>
-Size update_row_bounds(const PackedCsrRow<float>* rows, Size n, const GroupDeltas& shifts,
+Size update_row_bounds(const PackedCsrRow<float>* rows, Size n, const GroupDeltas& deltas,
                        const std::int32_t* labels, RowBounds* bounds, std::int32_t* left) {
     constexpr int groups = int(QuantizedPanels::most_groups);
     const auto size = [](float x) { return __builtin_fabsf(x); };
     Size count = 0;
     for (Size i = 0; i < n; ++i) {
         float sums[(Signed ? 4 : 2) * groups], fall[groups], rise[groups], low[groups];
-        add_group_steps<V, Signed>(rows[i], shifts.table, sums);
+        add_group_deltas<V, Signed>(rows[i], deltas.table, sums);
         for (int g = 0; g < groups; ++g) {
             fall[g] = sums[g];
             rise[g] = sums[groups + g];
@@ -317,25 +316,26 @@ Size update_row_bounds(const PackedCsrRow<float>* rows, Size n, const GroupDelta
                 rise[g] += sums[2 * groups + g];
             }
         }
-        // Sums are rounded, and canonical scores of larger values are rounded by more.
+        // The margin covers the rounding of these sums, and of canonical scores, whose error grows
+        // with the values.
         const float m = float(rows[i].nonzeros), part = (m + 16) * 0x1.01p-22f,
-                    rest = m * shifts.tiny + 0x1p-120f;
+                    rest = m * deltas.tiny + 0x1p-120f;
         RowBounds& own = bounds[i];
         for (int g = 0; g < groups; ++g) {
-            const float more = (fall[g] + rise[g]) * part + shifts.extra[g],
-                        by = fall[g] + more + shifts.fall[g], now = own.low[g] - by;
+            const float more = (fall[g] + rise[g]) * part + deltas.extra[g],
+                        by = fall[g] + more + deltas.fall[g], now = own.low[g] - by;
             rise[g] += more;
             low[g] = now - ((size(now) + 2 * by) * 0x1p-22f + rest);
         }
         for (int g = 0; g < groups; ++g) own.low[g] = low[g];
-        const GroupDeltas::Centre& centre = shifts.centres[labels[i]];
+        const GroupDeltas::Centre& centre = deltas.centres[labels[i]];
         if (centre.group >= 0) {
             const float by = rise[centre.group], now = own.high + by + centre.rise;
             own.high =
                 now +
                 ((size(now) + size(own.high) + 2 * (by + size(centre.rise))) * 0x1p-22f + rest);
         }
-        // Each by itself: a bound that is not a number must not hide another.
+        // Compared one by one, because a NaN bound must not hide another.
         bool certain = true;
         for (int g = 0; g < groups; ++g) certain &= own.high < low[g];
         left[count] = std::int32_t(i);
@@ -346,10 +346,10 @@ Size update_row_bounds(const PackedCsrRow<float>* rows, Size n, const GroupDelta
 
 template <class V>
 Size update_bounds(const PackedCsrRow<float>* rows, Size n, bool any_below,
-                   const GroupDeltas& shifts, const std::int32_t* labels, RowBounds* bounds,
+                   const GroupDeltas& deltas, const std::int32_t* labels, RowBounds* bounds,
                    std::int32_t* left) {
-    return any_below ? update_row_bounds<V, true>(rows, n, shifts, labels, bounds, left)
-                     : update_row_bounds<V, false>(rows, n, shifts, labels, bounds, left);
+    return any_below ? update_row_bounds<V, true>(rows, n, deltas, labels, bounds, left)
+                     : update_row_bounds<V, false>(rows, n, deltas, labels, bounds, left);
 }
 
 template <class V>
@@ -363,7 +363,7 @@ void reordered_products(const PackedCsrRow<float>* rows, Size n, const float* ce
     }
 }
 
-// The table of vectors V of float32.
+// The kernel table for vectors V of float32.
 template <class V>
 constexpr QuantizedKernels quantized_table() {
     return {.quantize_rows = &quantize_rows<V>,

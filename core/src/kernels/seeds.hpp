@@ -1,6 +1,6 @@
-// Squared distances to candidate seeds and the tests that avoid them, written once in terms of
-// vector types: W of doubles, V of floats and P of pairs. The order of additions is that of
-// exactmeans/kernels/seeding.hpp.
+// Kernels of seeding: squared distances to candidate seeds, and the tests that avoid them, written
+// once for the vector types W (doubles), V (floats) and P (pairs). kernels/seeding.hpp defines the
+// order of additions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace exactmeans {
 
-// Rows x Count pairs, all in registers: row r and point(r, c). Results are `stride` apart by row.
+// Rows x Count distances in registers: row r and point(r, c). Results of consecutive rows are
+// `stride` apart.
 template <class W, class R, int Rows, int Count, bool Scaled, class Point>
 inline void seed_tile(const R* const* rows, const SeedPanel& panel, Point point, double* out,
                       Size stride) {
@@ -44,7 +45,7 @@ inline void seed_tile(const R* const* rows, const SeedPanel& panel, Point point,
     Size f = 0;
     for (; f + seed_stripes <= panel.d; f += seed_stripes) step(rows, f, f);
     if (f < panel.d) {
-        // Padding with zeros, as the points are, adds nothing to any stripe.
+        // Rows are padded with zeros like the points, which adds nothing to any stripe.
         R tail[Rows][seed_stripes] = {};
         const R* tails[Rows];
         for (int r = 0; r < Rows; ++r) {
@@ -66,7 +67,7 @@ inline void seed_tile(const R* const* rows, const SeedPanel& panel, Point point,
 template <class W, class R, int Count, bool Scaled>
 inline void seed_group(const R* const* rows, Size n, const SeedPanel& panel, Size first,
                        double* out) {
-    // Twelve accumulators and what feeds them fill sixteen registers.
+    // Twelve accumulators and their operands fill sixteen registers.
     constexpr int step = Count == 1 ? 6 : Count == 2 ? 4 : 2;
     const auto point = [&](int, int c) { return panel.points + (first + c) * panel.pitch; };
     Size i = 0;
@@ -78,7 +79,7 @@ inline void seed_group(const R* const* rows, Size n, const SeedPanel& panel, Siz
                                           panel.count);
 }
 
-// Points in groups of about equal size, none above Most: fn<size>(first).
+// Calls fn<size>(first) for groups of points of about equal size, none above Most.
 template <int Most, class Fn>
 inline void in_groups(Size count, Fn fn) {
     const Size groups = (count + Most - 1) / Most;
@@ -136,7 +137,7 @@ void seed_reach(const SeedReach& reach, const std::int32_t* own, const double* d
 
 template <class W>
 WholeSums seed_to_whole(double* values, Size n, double most, double fine) {
-    constexpr double magic = 0x1.8p52;  // has no bits for parts of 1
+    constexpr double magic = 0x1.8p52;  // adding it rounds to an integer
     const W high = W::splat(most), low = W::splat(-most), by = W::splat(fine);
     const W shift = W::splat(magic);
     W norm2 = W::splat(0), off2 = W::splat(0);
@@ -166,7 +167,7 @@ WholeSums seed_to_whole(double* values, Size n, double most, double fine) {
     return out;
 }
 
-// Count points at a time, so that coordinates are loaded once for all of them.
+// Count points at a time, so that the coordinates are loaded once for all of them.
 template <class V, class P, int Count>
 inline void seed_bounds_group(const SeedBounds& bounds, Size first, const BoundTile& tile,
                               std::uint32_t* survives) {
@@ -216,7 +217,7 @@ void seed_bounds(const SeedBounds& bounds, const BoundTile& tile, std::uint32_t*
     });
 }
 
-// Products of a row with Count points.
+// Dot products of a row with Count points.
 template <class P, int Count>
 inline void seed_row_products(const SeedBounds& bounds, const std::int8_t* row, const Size* which,
                               std::int32_t* products) {
@@ -318,7 +319,8 @@ Size seed_reachable(const SparseTest& test, double* dot, const double* d2, Size 
     return found;
 }
 
-// V of floats, W of doubles, P of pairs of 16-bit numbers and of sums of their products.
+// V: vectors of floats; W: of doubles; P: of pairs of 16-bit integers and of sums of their
+// products.
 template <class V, class W, class P>
 constexpr SeedKernels seed_table() {
     return {&seed_distances2<W, float>,

@@ -1,7 +1,7 @@
-// Few features: lanes run across rows, so that there is nothing to reduce and no lane to pad.
+// Scores of short dense rows (few features): lanes run across rows, so there is no reduction over
+// lanes and no padding of centres.
 //
-// Loops over accumulators are fully unrolled by pragma: otherwise the compiler keeps them in
-// memory.
+// Pragmas unroll all loops over accumulators; otherwise the compiler keeps accumulators in memory.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,28 @@
 
 namespace exactmeans {
 
-// Rows of whole vectors, feature by feature, minus a shift unless that is null:
-// x[f * width + i] = rows[i][f] - shift[f], for `width` rows, a multiple of the lanes.
+// Transposes `width` rows, a multiple of the lanes, and subtracts a shift unless it is null: x[f *
+// width + i] = rows[i][f] - shift[f].
 template <class V>
-inline void turn_rows(const typename V::Real* const* rows, Size width,
-                      const typename V::Real* shift, Size d, typename V::Real* x) {
+inline void transpose_rows(const typename V::Real* const* rows, Size width,
+                           const typename V::Real* shift, Size d, typename V::Real* x) {
     using R = typename V::Real;
     for (Size i = 0; i < width; i += V::lanes) {
         Size f = 0;
         const auto turn = [&](auto moved) {
-            for (; f < d; f += V::turned) {
-                if (f > d - V::turned) f = d - V::turned;  // the last ones, some of them twice
-                V column[V::turned];
+            for (; f < d; f += V::transposed_features) {
+                if (f > d - V::transposed_features)
+                    f = d - V::transposed_features;  // the last block may overlap the one before
+                V column[V::transposed_features];
                 V::columns(rows + i, f, column);
 #pragma GCC unroll 16
-                for (int l = 0; l < V::turned; ++l)
+                for (int l = 0; l < V::transposed_features; ++l)
                     moved(column[l], f + l).store(x + (f + l) * width + i);
             }
         };
-        if (d >= V::turned && shift)
+        if (d >= V::transposed_features && shift)
             turn([&](V a, Size at) { return V::sub(a, V::splat(shift[at])); });
-        else if (d >= V::turned)
+        else if (d >= V::transposed_features)
             turn([](V a, Size) { return a; });
         for (; f < d; ++f)
             for (int l = 0; l < V::lanes; ++l) {
@@ -40,11 +41,11 @@ inline void turn_rows(const typename V::Real* const* rows, Size width,
     }
 }
 
-// Scores of vectors of such rows against four neighbours in a panel, whose values spread over all
-// lanes.
+// Scores of vectors of such rows against four neighbouring centres of a panel, whose values are
+// broadcast to all lanes.
 inline constexpr int short_row_centres = 4;
 template <class V, int Vectors, class Term>
-struct ThinTileScores {
+struct ShortRowTileScores {
     using R = typename V::Real;
     static_assert(unit_width<R> % short_row_centres == 0);
     V score[short_row_centres][Vectors];
@@ -74,7 +75,7 @@ struct ThinTileScores {
     }
 };
 
-// `blocks` times so many vectors of rows against four centres of a panel.
+// `blocks` blocks of Vectors vectors of rows against four centres of a panel.
 template <class V, int Vectors, bool WithSecond, class Term>
 inline void short_row_tiles(const typename V::Real* x, Size blocks,
                             const Panels<typename V::Real>& centres,
@@ -83,7 +84,7 @@ inline void short_row_tiles(const typename V::Real* x, Size blocks,
     using R = typename V::Real;
     const Size j = panel.first + lane, d = centres.d;
     for (Size b = 0; b < blocks; ++b, best += Vectors, x += Vectors * V::lanes * d) {
-        ThinTileScores<V, Vectors, Term> tile;
+        ShortRowTileScores<V, Vectors, Term> tile;
         tile.run(x, centres.values + panel.first * d + lane, panel.width(),
                  centres.score_offset + j, d);
         V number = V::splat(R(j));
@@ -97,14 +98,15 @@ inline void short_row_tiles(const typename V::Real* x, Size blocks,
     }
 }
 
-// Whole vectors of rows: n must be a multiple of the lanes. Rows wait in a buffer that stays in the
-// first-level cache, and centres are read once for all of them.
+// n must be a multiple of the lanes. Transposed rows stay in a buffer in L1, and each centre is
+// read once for all of them.
 template <class V, bool WithSecond, class Term>
 void nearest_short_rows(const typename V::Real* const* rows, Size n, const typename V::Real* shift,
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
-    // Up to four blocks of rows, as far as they fit 6144 values, but always one of the widest.
+    // Up to four blocks of rows within 6144 values, but at least one block of the longest short
+    // rows.
     constexpr Size block = Size(V::row_vectors) * V::lanes, widest = block * short_row_features<R>,
                    room = widest < 6144 ? 6144 : widest, blocks = 4;
     alignas(64) R x[room];
@@ -116,9 +118,9 @@ void nearest_short_rows(const typename V::Real* const* rows, Size n, const typen
         const Size left = n - begin, count = left < most ? left : most;
         const Size full = count / block, rest = count % block, past = full * V::row_vectors;
         for (Size b = 0; b < full; ++b)
-            turn_rows<V>(rows + begin + b * block, block, shift, d, x + b * block * d);
+            transpose_rows<V>(rows + begin + b * block, block, shift, d, x + b * block * d);
         for (Size i = full * block; i < count; i += V::lanes)
-            turn_rows<V>(rows + begin + i, V::lanes, shift, d, x + i * d);
+            transpose_rows<V>(rows + begin + i, V::lanes, shift, d, x + i * d);
         for (Size v = 0; v < count / V::lanes; ++v) best[v] = LaneBest<V>::none();
         for (Size p = 0; p < centres.count; ++p) {
             const auto panel = centres.panel(p);

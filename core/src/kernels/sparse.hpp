@@ -1,5 +1,5 @@
-// Loops over the features that a sparse vector lists. Each term is in the stripe of its feature,
-// and terms that a list leaves out are 0, so that sums are those of vectors.hpp.
+// Loops over the stored features of sparse vectors. Each term goes to the stripe of its feature and
+// all other terms are 0, so sums equal those of vectors.hpp bit for bit.
 #pragma once
 
 #include "vectors.hpp"
@@ -46,8 +46,8 @@ double sparse_explained(const std::uint32_t* feature, const typename V::Real* ce
     });
 }
 
-// Terms are found many at a time, as vectors, and then added one by one; those of two plain sums
-// side by side, as one vector each.
+// Computes blocks of terms with vectors, then adds them one by one. The terms of the two plain sums
+// are interleaved, so that one vector addition adds both.
 template <class V>
 SparseUpdate sparse_update(const std::uint32_t* feature, const typename V::Real* from,
                            const typename V::Real* to, const double* high, const double* low,
@@ -74,7 +74,7 @@ SparseUpdate sparse_update(const std::uint32_t* feature, const typename V::Real*
             const int l = int(feature[begin + t] % stripes);
             plain_sum[2 * l] += plain[2 * t];
             plain_sum[2 * l + 1] += plain[2 * t + 1];
-            add_exactly<V>(square[t], rounded[t], sum[l], error[l]);
+            add_compensated<V>(square[t], rounded[t], sum[l], error[l]);
         }
     }
     double explained[stripes], step2[stripes];

@@ -1,6 +1,5 @@
-// The kernels of one instruction set. Every function behind it is a template over V, and each V
-// lives in an anonymous namespace, so that no code compiled for one instruction set can be linked
-// into another.
+// The kernel tables of one instruction set. Every kernel is a template over V, and each V is in an
+// anonymous namespace, so that the linker never merges code of two instruction sets.
 #pragma once
 
 #include "bounds.hpp"
@@ -26,10 +25,10 @@ constexpr ScoreKernels<typename V::Real> score_table() {
             .scores_dense = &scores_dense<V, Product<V>>,
             .scores_csr = &scores_csr<V, Product<V>>,
             .lowest_two = &lowest_two<V>,
-            .nearest_dense_l1 = &nearest_dense_rows<V, false, Gap<V>>,
-            .nearest_csr_l1 = &nearest_csr_rows<V, false, StoredGap<V>>,
-            .scores_dense_l1 = &scores_dense<V, Gap<V>>,
-            .scores_csr_l1 = &scores_csr<V, StoredGap<V>>,
+            .nearest_dense_l1 = &nearest_dense_rows<V, false, AbsoluteDifference<V>>,
+            .nearest_csr_l1 = &nearest_csr_rows<V, false, StoredAbsoluteDifference<V>>,
+            .scores_dense_l1 = &scores_dense<V, AbsoluteDifference<V>>,
+            .scores_csr_l1 = &scores_csr<V, StoredAbsoluteDifference<V>>,
             .upper_bounds = &score_bounds<V, true>,
             .lower_bounds = &score_bounds<V, false>};
 }
@@ -56,7 +55,7 @@ constexpr VectorKernels<typename V::Real> vector_table() {
             .mean = &mean<V>};
 }
 
-// Everything that vectors of float32 and of float64 have.
+// All tables, for vectors of float32 and of float64.
 template <class Single, class Double>
 struct Tables {
     static constexpr ScoreKernels<float> single_scores = score_table<Single>();

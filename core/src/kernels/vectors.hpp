@@ -1,7 +1,6 @@
-// Loops over the features of one vector: norms, movements, means, sums. They are plain C++ that the
-// compiler turns into vectors of the instruction set it compiles for; the order of all additions is
-// written down (eight stripes), so every instruction set gives the same bits. V only keeps the
-// versions apart.
+// Loops over the features of one vector: norms, movements, means, sums. The compiler vectorises the
+// plain C++ for each instruction set. The order of all additions is fixed (eight stripes), so every
+// instruction set gives the same bits. V only keeps the instantiations apart.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +27,14 @@ inline void two_sum(double a, double b, double& sum, double& error) {
 }
 
 template <class V, bool Shifted>
-inline double seen(const typename V::Real* x, const typename V::Real* shift, Size f) {
+inline double shifted_value(const typename V::Real* x, const typename V::Real* shift, Size f) {
     using R = typename V::Real;
     return Shifted ? double(R(x[f] - shift[f])) : double(x[f]);
 }
 
-// Terms of all features, each in the stripe of its feature.
+// Visits all features; the term of feature t goes to stripe t % 8.
 template <class V>
-struct All {
+struct AllFeatures {
     Size n;
     template <class Add>
     void operator()(Add add) const {
@@ -44,7 +43,8 @@ struct All {
             for (int l = 0; l < stripes; ++l) add(t + l, l);
         for (int l = 0; t + l < n; ++l) add(t + l, l);
     }
-    // The same for terms of many steps, which GCC only makes vectors of if stripes stay a loop.
+    // The same for longer terms, which GCC vectorises only if the loop over stripes is not
+    // unrolled.
     template <class Add>
     void rolled(Add add) const {
         Size t = 0;
@@ -63,7 +63,7 @@ inline double striped(Each each, Term term) {
     return stripes_total<V>(part);
 }
 
-// Of compensated sums.
+// The total of compensated stripes.
 template <class V>
 inline SquareSum striped_total(const double* sum, const double* error) {
     double high = 0, low = 0;
@@ -76,16 +76,17 @@ inline SquareSum striped_total(const double* sum, const double* error) {
     return {high, low + stripes_total<V>(error)};
 }
 
-// Likewise, compensated: add(t, sum, error) adds a term to the one and what got lost to the other.
+// The compensated sum: add(t, sum, error) adds a term to the sum and its rounding error to the
+// error.
 template <class V, class Each, class Add>
-inline SquareSum striped_exactly(Each each, Add add) {
+inline SquareSum striped_compensated(Each each, Add add) {
     double sum[stripes] = {}, error[stripes] = {};
     each.rolled([&](Size t, int l) { add(t, sum[l], error[l]); });
     return striped_total<V>(sum, error);
 }
-// Adds a term and what it was rounded by.
+// Adds a term with a known rounding error.
 template <class V>
-inline void add_exactly(double term, double rounded, double& sum, double& error) {
+inline void add_compensated(double term, double rounded, double& sum, double& error) {
     double total, lost;
     two_sum<V>(sum, term, total, lost);
     sum = total;
@@ -94,9 +95,9 @@ inline void add_exactly(double term, double rounded, double& sum, double& error)
 // The sum of a(t) b(t).
 template <class V, class Each, class A, class B>
 inline SquareSum striped_products(Each each, A a, B b) {
-    return striped_exactly<V>(each, [&](Size t, double& sum, double& error) {
+    return striped_compensated<V>(each, [&](Size t, double& sum, double& error) {
         const double left = a(t), right = b(t), term = left * right;
-        add_exactly<V>(term, __builtin_fma(left, right, -term), sum, error);
+        add_compensated<V>(term, __builtin_fma(left, right, -term), sum, error);
     });
 }
 template <class V, class Each, class Value>
@@ -107,9 +108,9 @@ inline SquareSum striped_squares(Each each, Value value) {
 template <class V>
 bool sizes(const typename V::Real* x, Size d, double factor, double& largest, double* bounds) {
     double top[stripes] = {}, off[stripes] = {};
-    // The next row, probably: else the loop waits for memory more often than it reads ahead.
+    // Prefetches the row that probably comes next; the hardware prefetcher starts too late.
     for (Size f = 0; f < d; f += Size(64 / sizeof(*x))) __builtin_prefetch(x + d + f);
-    All<V>{d}.rolled([&](Size f, int l) {
+    AllFeatures<V>{d}.rolled([&](Size f, int l) {
         const double size = __builtin_fabs(double(x[f])), scaled = size * factor;
         off[l] += size - size;  // 0 for finite x, NaN otherwise
         top[l] = size > top[l] ? size : top[l];
@@ -122,24 +123,26 @@ bool sizes(const typename V::Real* x, Size d, double factor, double& largest, do
 template <class V>
 SquareSum square_sum(const typename V::Real* x, const typename V::Real* shift, Size d,
                      double scale) {
-    const All<V> all{d};
+    const AllFeatures<V> all{d};
     if (shift)
-        return striped_squares<V>(all, [&](Size f) { return seen<V, true>(x, shift, f) * scale; });
-    return striped_squares<V>(all, [&](Size f) { return seen<V, false>(x, shift, f) * scale; });
+        return striped_squares<V>(
+            all, [&](Size f) { return shifted_value<V, true>(x, shift, f) * scale; });
+    return striped_squares<V>(all,
+                              [&](Size f) { return shifted_value<V, false>(x, shift, f) * scale; });
 }
 
 template <class V, class C>
 double distance2(const typename V::Real* x, const C* c, Size d, double scale) {
-    return striped_squares<V>(All<V>{d},
+    return striped_squares<V>(AllFeatures<V>{d},
                               [&](Size f) { return double(x[f]) * scale - double(c[f]) * scale; })
         .value();
 }
 
-// The stored part of |x - c|^2 - |c|^2 of a CSR row: sum of (x - c)^2 - c^2; c has the centre's
-// values for the row's features.
+// The part of |x - c|^2 - |c|^2 from the stored entries of a CSR row: sum of (x - c)^2 - c^2. c has
+// the values of the centre at these features.
 template <class V>
 SquareSum stored_distance2(const typename V::Real* x, const double* c, Size n, double scale) {
-    return striped_exactly<V>(All<V>{n}, [&](Size t, double& sum, double& error) {
+    return striped_compensated<V>(AllFeatures<V>{n}, [&](Size t, double& sum, double& error) {
         const double centre = c[t] * scale, step = double(x[t]) * scale - centre;
         const double plus = step * step, minus = centre * centre;
         double total, lost, total2, lost2;
@@ -155,7 +158,8 @@ SquareSum stored_distance2(const typename V::Real* x, const double* c, Size n, d
 template <class V>
 SquareSum product(const typename V::Real* x, const double* c, Size n, double scale) {
     return striped_products<V>(
-        All<V>{n}, [&](Size t) { return double(x[t]) * scale; }, [&](Size t) { return c[t]; });
+        AllFeatures<V>{n}, [&](Size t) { return double(x[t]) * scale; },
+        [&](Size t) { return c[t]; });
 }
 
 template <class V>
@@ -183,8 +187,10 @@ bool fits_bins(const typename V::Real* x, const double* magic, Size columns, int
 template <class V, bool Shifted>
 inline double step2_of(const typename V::Real* a, const typename V::Real* b,
                        const typename V::Real* shift, Size d, double scale) {
-    return striped<V>(All<V>{d}, [&](Size f) {
-        const double step = (seen<V, Shifted>(a, shift, f) - seen<V, Shifted>(b, shift, f)) * scale;
+    return striped<V>(AllFeatures<V>{d}, [&](Size f) {
+        const double step =
+            (shifted_value<V, Shifted>(a, shift, f) - shifted_value<V, Shifted>(b, shift, f)) *
+            scale;
         return step * step;
     });
 }
@@ -196,7 +202,8 @@ double step2(const typename V::Real* a, const typename V::Real* b, const typenam
                  : step2_of<V, false>(a, b, shift, d, scale);
 }
 
-// What a feature explains: s = the sum of its values about the origin, c the centre's place.
+// The scatter that a feature explains: s is the sum of its values and c the centre, both relative
+// to the origin.
 template <class V>
 inline double explained_term(double c, double s, double weight) {
     return c * (2 * s - weight * c);
@@ -205,9 +212,9 @@ inline double explained_term(double c, double s, double weight) {
 template <class V>
 double explained(const typename V::Real* centre, const double* high, const double* low,
                  const double* origin, Size d, double weight, double scale, double sum_scale) {
-    return striped<V>(All<V>{d}, [&](Size f) {
+    return striped<V>(AllFeatures<V>{d}, [&](Size f) {
         const double o = origin[f] * scale, c = double(centre[f]) * scale - o;
-        // Far from 0, the sum and weight * o nearly cancel.
+        // Far from 0, the sum and weight * o nearly cancel, so the product is fused.
         const double about =
             __builtin_fma(-weight, o, high[f] * sum_scale) + (low ? low[f] * sum_scale : 0.0);
         return explained_term<V>(c, about, weight);
@@ -233,14 +240,14 @@ void add_row2(double* high, double* low, const typename V::Real* x, const double
         for (Size f = 0; f < d; ++f) add(f, magic[0]);
 }
 
-// high + low over weight + weight_error, then times `back` (a power of two). Correctly rounded but
-// for exact means within 2^-100 of a rounding boundary: a quotient, then one correction by its
-// remainder.
 template <class V>
 void to_float32(const typename V::Real* x, Size n, float* out) {
     for (Size t = 0; t < n; ++t) out[t] = float(x[t]);
 }
 
+// (high + low) / (weight + weight_error), then times `back` (a power of two): a quotient and one
+// correction by its remainder. Correctly rounded, except for exact means within 2^-100 of a
+// rounding boundary.
 template <class V>
 void mean(const double* high, const double* low, double weight, double weight_error, double back,
           Size d, typename V::Real* out) {
@@ -271,12 +278,12 @@ void mean(const double* high, const double* low, double weight, double weight_er
             }
         }
         if constexpr (sizeof(R) < sizeof(double)) {
-            // A float64 mean in the very middle between two float32 values is rounded by what was
-            // left of it.
+            // A float64 mean exactly halfway between two float32 values is rounded by the sign of
+            // its remainder.
             for (Size f = 0; f < n; ++f) {
                 std::int64_t bits;
                 std::memcpy(&bits, &quotient[f], sizeof bits);
-                // Not a branch: GCC would not make vectors of this.
+                // Branch-free, so that GCC vectorises the loop.
                 const bool middle = ((bits & 0x0fffffff) == 0) & (rest[f] != 0);
                 const std::int64_t step = (rest[f] > 0) == (quotient[f] > 0) ? 1 : -1;
                 bits += middle ? step : 0;

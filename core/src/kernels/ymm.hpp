@@ -1,5 +1,5 @@
-// Vectors of 32 bytes, for x86-64 with AVX2 and FMA. Each file that includes this has types of its
-// own, compiled with its own flags.
+// 32-byte vectors for x86-64 with AVX2 and FMA. Each file that includes this header gets its own
+// types, compiled with its own flags.
 #pragma once
 
 #include <immintrin.h>
@@ -12,7 +12,7 @@ namespace {
 
 struct Shorts16 {
     static constexpr int lanes = 16;
-    static constexpr int units = 3;  // of a panel that are added up at a time
+    static constexpr int units = 3;  // of a panel that are summed at a time
 
     __m256i v;
 
@@ -20,10 +20,10 @@ struct Shorts16 {
         return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))};
     }
     static Shorts16 splat(std::int16_t x) { return {_mm256_set1_epi16(x)}; }
-    // The low bytes, moved up.
-    static Shorts16 raised(Shorts16 a) { return {_mm256_slli_epi16(a.v, 8)}; }
+    // The low bytes, shifted up.
+    static Shorts16 low_bytes_shifted_up(Shorts16 a) { return {_mm256_slli_epi16(a.v, 8)}; }
     static Shorts16 add(Shorts16 a, Shorts16 b) { return {_mm256_add_epi16(a.v, b.v)}; }
-    // a b / 2^15, to the nearest, and up if there are two.
+    // a b / 2^15 rounded to nearest, ties up.
     static Shorts16 product(Shorts16 a, Shorts16 b) { return {_mm256_mulhrs_epi16(a.v, b.v)}; }
     void store(std::int16_t* to) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), v); }
 };
@@ -31,17 +31,18 @@ struct Shorts16 {
 struct Float8 {
     using Real = float;
     using Shorts = Shorts16;
-    using UpTo8Lanes = Float8;  // of eight lanes at most
+    using UpTo8Lanes = Float8;
     static constexpr int lanes = 8;
-    // 12 to 14 of the 16 registers accumulate.
+    // 12 to 14 of the 16 registers are accumulators.
     static constexpr int tile_panels = 1;
     static constexpr int tile_rows[3] = {12, 6, 4};  // by units in a panel
     static constexpr int short_row_vectors = 4;
-    static constexpr int row_vectors = 3;  // by four centres
-    static constexpr int turned = lanes;   // features at a time
+    static constexpr int row_vectors = 3;              // rows in vectors, against four centres
+    static constexpr int transposed_features = lanes;  // features per call of columns()
 
     __m256 v;
-    // Compared and selected by operators: of the intrinsics GCC makes twice as many instructions.
+    // Operators for comparison and selection: GCC generates twice as many instructions for the
+    // intrinsics.
     using Mask = decltype(v < v);
 
     static Float8 load(const float* from) { return {_mm256_loadu_ps(from)}; }
@@ -49,21 +50,21 @@ struct Float8 {
         return {_mm256_cvtepi32_ps(
             _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))))};
     }
-    // First halves of float32s.
+    // Expands upper halves of float32 values.
     static Float8 load_halves(const std::uint16_t* from) {
         return {_mm256_castsi256_ps(_mm256_slli_epi32(
             _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))), 16))};
     }
     static Float8 splat(float x) { return {_mm256_set1_ps(x)}; }
     void store(float* to) const { _mm256_storeu_ps(to, v); }
-    // To the nearest whole numbers.
+    // Rounds to the nearest integers.
     void store_rounded(std::int16_t* to) const {
         const __m256i numbers = _mm256_cvtps_epi32(v);
         _mm_storeu_si128(
             reinterpret_cast<__m128i*>(to),
             _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1)));
     }
-    // One by one: AMD's instruction that gathers takes longer.
+    // Single loads, because the gather instruction of AMD CPUs is slower.
     static Float8 gather(const float* from, const std::uint32_t* at) {
         const auto four = [&](const std::uint32_t* own) {
             __m128 out = _mm_load_ss(from + own[0]);
@@ -73,12 +74,12 @@ struct Float8 {
         };
         return {_mm256_set_m128(four(at + 4), four(at))};
     }
-    // The low halves of words, moved up.
+    // The lower halves of the 32-bit lanes, shifted up.
     static Float8 low_half(Float8 a) {
         return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.v), 16))};
     }
-    // Features from f on of eight rows, one in each. Halves meet where they are loaded: that is not
-    // a shuffle.
+    // Transposes features from f on of eight rows: each vector has one feature. Halves are combined
+    // by loads instead of shuffles.
     static void columns(const float* const* rows, Size f, Float8* to) {
         for (int half = 0; half < 8; half += 4) {
             const auto both = [&](int r) {
@@ -111,13 +112,13 @@ struct Float8 {
         m = _mm_min_ps(m, _mm_movehl_ps(m, m));
         return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
     }
-    // The sum of all lanes, by halves.
+    // The sum of all lanes, by repeated halving.
     static float total(Float8 a) {
         __m128 m = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
         m = _mm_add_ps(m, _mm_movehl_ps(m, m));
         return _mm_cvtss_f32(_mm_add_ss(m, _mm_movehdup_ps(m)));
     }
-    // The lowest of each of eight: lanes are put side by side while they are reduced.
+    // The minimum of each of eight vectors; the reduction interleaves their lanes.
     static Float8 lowest_of(const Float8* a) {
         const auto two = [](Float8 b, Float8 c) {
             return _mm256_min_ps(_mm256_unpacklo_ps(b.v, c.v), _mm256_unpackhi_ps(b.v, c.v));
@@ -139,7 +140,7 @@ struct Double4 {
     static constexpr int tile_rows[3] = {12, 6, 4};
     static constexpr int short_row_vectors = 4;
     static constexpr int row_vectors = 3;
-    static constexpr int turned = lanes;
+    static constexpr int transposed_features = lanes;
 
     __m256d v;
     using Mask = decltype(v < v);
@@ -190,7 +191,7 @@ struct Double4 {
     }
 };
 
-// Eight pairs of 16-bit numbers, or as many sums.
+// Eight pairs of 16-bit integers, or eight sums of their products.
 struct Pairs8 {
     static constexpr int lanes = 8;
     __m256i v;
