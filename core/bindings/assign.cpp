@@ -14,9 +14,9 @@ AnyCentres with_packed_columns(std::unique_ptr<Centres<R>> centroids,
                                const PackedColumns& packed_columns) {
     const Size d = centroids->d();
     require(!packed_columns || Size(packed_columns->shape(0)) == d,
-            "there must be one slot per feature");
+            "there must be one packed column per feature");
     for (Size f = 0; packed_columns && f < d; ++f)
-        require(Size(packed_columns->data()[f]) < d, "a slot is out of range");
+        require(Size(packed_columns->data()[f]) < d, "a packed column is out of range");
     if (packed_columns)
         centroids->set_packed_columns(
             std::vector<std::uint32_t>(packed_columns->data(), packed_columns->data() + d));
@@ -92,7 +92,7 @@ void set_norms(AnyCentres& any, const Array<const double, 1>& norms2, Size terms
     });
 }
 
-// What set_norms was last told, while it holds.
+// The last argument of set_norms, while it is in effect.
 nb::object given_norms2(AnyCentres& any) {
     return any.visit([](auto& c) -> nb::object {
         if (!c.norms_given()) return nb::none();
@@ -102,7 +102,7 @@ nb::object given_norms2(AnyCentres& any) {
     });
 }
 
-// An array, or the values, indices and offsets of a CSR matrix.
+// A dense array, or the values, indices and offsets of a CSR matrix.
 nb::object centres_of(AnyCentres& any) {
     return any.visit([](auto& c) -> nb::object {
         using R = std::decay_t<decltype(*c.master())>;
@@ -125,30 +125,30 @@ nb::object centres_of(AnyCentres& any) {
     });
 }
 
-// What algorithms keep beside the rows of a block, in one dtype.
+// The state of an algorithm for the rows of a block, in one dtype.
 template <class R>
-struct Beside {
+struct AssignerState {
     std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>();
     std::unique_ptr<Assigner<R>> assigner{};
 
     void use(const std::string& name, Size n, Size k) {
-        assigner.reset();  // its bounds go before others are made
+        assigner.reset();  // frees its bounds before the next ones are allocated
         assigner = make_assigner<R>(name, n, k, slacks);
     }
 };
 
 struct AnyAssigner {
-    std::variant<Beside<float>, Beside<double>> of;
+    std::variant<AssignerState<float>, AssignerState<double>> of;
     Size n, k;
-    Size doubtful = 0;  // rows of the last pass
+    Size doubtful = 0;  // doubtful rows of the last pass
 
     AnyAssigner(const std::string& name, bool single, Size rows, Size centres)
         : n(rows), k(centres) {
-        if (!single) of = Beside<double>{};
+        if (!single) of = AssignerState<double>{};
         use(name);
     }
     void use(const std::string& name) {
-        std::visit([&](auto& beside) { beside.use(name, n, k); }, of);
+        std::visit([&](auto& state) { state.use(name, n, k); }, of);
     }
 };
 
@@ -172,24 +172,22 @@ std::tuple<Size, Size, Size> assign(AnyAssigner& any, const Block& block, AnyCen
                                     const Labels& labels, int n_jobs) {
     require(row_count(block.rows) == any.n && Size(labels.shape(0)) == any.n,
             "the block has another length");
-    const AssignStats tally = std::visit(
-        [&](auto& beside) {
-            return assign_with(*beside.assigner, block, centroids, labels, n_jobs);
-        },
+    const AssignStats stats = std::visit(
+        [&](auto& state) { return assign_with(*state.assigner, block, centroids, labels, n_jobs); },
         any.of);
-    any.doubtful = tally.doubtful;
-    return {tally.changed, tally.distances, tally.skipped};
+    any.doubtful = stats.doubtful;
+    return {stats.changed, stats.distances, stats.skipped};
 }
 
 bool settled(AnyAssigner& any, AnyCentres& centroids, const Labels& labels, int n_jobs) {
     require(Size(labels.shape(0)) == any.n, "the block has another length");
     return std::visit(
-        [&]<class R>(Beside<R>& beside) {
+        [&]<class R>(AssignerState<R>& state) {
             auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&centroids.of);
             require(own && (*own)->k() == any.k,
                     "the assigner and the centres must have the same dtype and number");
             return unlocked(n_jobs, [&](const Threads& threads) {
-                return beside.assigner->labels_certain(**own, labels.data(), threads);
+                return state.assigner->labels_certain(**own, labels.data(), threads);
             });
         },
         any.of);
@@ -241,7 +239,7 @@ void bind_assign(nb::module_& m) {
              [](AnyCentres& any, Size bytes) { any.visit([&](auto& c) { c.set_room(bytes); }); })
         .def("has_lists",
              [](AnyCentres& any) {
-                 // Whoever holds the lock of the layouts may wait for the interpreter's.
+                 // Without the GIL, because the holder of the layout lock may wait for it.
                  return unlocked(1, [&](const Threads& threads) {
                      return any.visit([&](const auto& c) {
                          return c.panels(false, threads).postings != nullptr;
@@ -265,7 +263,7 @@ void bind_assign(nb::module_& m) {
         .def_ro("doubtful", &AnyAssigner::doubtful)
         .def("settled", &settled, nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
         .def("moved", [](AnyAssigner& any, const Movement& movement) {
-            std::visit([&](auto& beside) { beside.assigner->moved(movement); }, any.of);
+            std::visit([&](auto& state) { state.assigner->moved(movement); }, any.of);
         });
 
     m.def("algorithms", &algorithms);

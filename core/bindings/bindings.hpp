@@ -1,4 +1,4 @@
-// What the binding files share. Only files in this folder know Python.
+// Shared parts of the bindings. Only files in this folder depend on Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -25,8 +25,8 @@ template <class T, int N>
 using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 using Labels = Array<std::int32_t, 1>;
 
-// Runs fn(threads) without the interpreter lock, with the arithmetic the contract needs, polling
-// for Ctrl-C.
+// Runs fn(threads) without the GIL, with the floating-point mode of docs/numerics.md, polling for
+// Ctrl-C.
 template <class Fn>
 auto unlocked(int n_jobs, Fn&& fn) {
     auto poll = [] {
@@ -39,14 +39,14 @@ auto unlocked(int n_jobs, Fn&& fn) {
     return fn(Threads{n_jobs, poll});
 }
 
-// A block of rows, and the arrays it looks into.
+// A block of rows, and the Python arrays that own its memory.
 struct Block {
     AnyRows rows;
     std::vector<nb::object> owners;
     Metric metric = Metric::euclidean;
 };
 
-// Centres in the compute dtype; the pointers keep Python objects small and addresses stable.
+// Centres in the compute dtype; pointers keep the Python object small and addresses stable.
 struct AnyCentres {
     std::variant<std::unique_ptr<Centres<float>>, std::unique_ptr<Centres<double>>> of;
 
@@ -56,7 +56,7 @@ struct AnyCentres {
     }
 };
 
-// Centres that are not spelled out.
+// Centres as sparse vectors.
 struct SparseCentres {
     std::variant<std::vector<SparseVector<float>>, std::vector<SparseVector<double>>> of;
     Size d;
@@ -79,8 +79,8 @@ inline void require(bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
 }
 
-// Are all labels in [0, k)? Labels are checked in every iteration, so without a branch: one outside
-// leaves a sign.
+// Throws unless all labels are in [0, k). Labels are checked in every iteration, so the loop is
+// branch-free: a label out of range sets the sign bit.
 inline void require_labels(const std::int32_t* labels, Size n, Size k) {
     const auto high = std::uint32_t(std::min(k, largest_k) - 1);
     std::uint32_t signs = 0;

@@ -54,36 +54,38 @@ std::pair<AnyRows, bool> csr_rows(const AnyVector& data, const AnyVector& indice
     return {rows, ascending};
 }
 
-// Returns the rows and whether they are in canonical form; refuses what would be read out of
+// Returns the rows and whether they are in canonical form; throws if they would be read out of
 // bounds.
 std::pair<Block, bool> make_csr(const AnyVector& data, const AnyVector& indices,
                                 const AnyVector& indptr, Size d, const Weights& weights) {
     const Size n = Size(indptr.shape(0)) - 1;
     require(n >= 0, "X.indptr must not be empty");
-    const bool narrow = indptr.dtype() == nb::dtype<std::int32_t>();
-    require(narrow || indptr.dtype() == nb::dtype<std::int64_t>(),
+    const bool offsets_are_32_bit = indptr.dtype() == nb::dtype<std::int32_t>();
+    require(offsets_are_32_bit || indptr.dtype() == nb::dtype<std::int64_t>(),
             "X.indptr must be int32 or int64");
-    const bool narrow_index = indices.dtype() == nb::dtype<std::int32_t>();
-    require(narrow_index || indices.dtype() == nb::dtype<std::int64_t>(),
+    const bool indices_are_32_bit = indices.dtype() == nb::dtype<std::int32_t>();
+    require(indices_are_32_bit || indices.dtype() == nb::dtype<std::int64_t>(),
             "X.indices must be int32 or int64");
     const bool single = data.dtype() == nb::dtype<float>();
     require(single || data.dtype() == nb::dtype<double>(), "rows must be float32 or float64");
     Offsets offsets;
-    if (narrow)
+    if (offsets_are_32_bit)
         offsets.offsets32 = static_cast<const std::int32_t*>(indptr.data());
     else
         offsets.offsets64 = static_cast<const std::int64_t*>(indptr.data());
     const double* w = weights_of(weights, n);
     const auto make =
-        single ? (narrow_index ? &csr_rows<float, std::int32_t> : &csr_rows<float, std::int64_t>)
-               : (narrow_index ? &csr_rows<double, std::int32_t> : &csr_rows<double, std::int64_t>);
+        single
+            ? (indices_are_32_bit ? &csr_rows<float, std::int32_t> : &csr_rows<float, std::int64_t>)
+            : (indices_are_32_bit ? &csr_rows<double, std::int32_t>
+                                  : &csr_rows<double, std::int64_t>);
     auto [rows, ascending] = make(data, indices, offsets, n, d, w);
     std::vector<nb::object> owners{nb::cast(data), nb::cast(indices), nb::cast(indptr)};
     if (weights) owners.push_back(nb::cast(*weights));
     return {Block{rows, std::move(owners)}, ascending};
 }
 
-// The same rows with another metric, with their lengths if only directions count.
+// The same rows with another metric, and with their lengths for spherical metrics.
 Block with_metric(const Block& block, const std::string& metric, const Weights& weights,
                   const Weights& norms) {
     Block out = block;
@@ -140,48 +142,52 @@ void lengths(const Block& block, const Array<double, 1>& out, int n_jobs) {
     });
 }
 
-// The kinds of rows of a block, and the first of each kind as rows of their own.
-struct Kinds {
+// The groups of duplicate rows of a block, and the first row of each group as a block. Python:
+// DuplicateRows.
+struct DuplicateRows {
     std::unique_ptr<DistinctRows> distinct;
     Block rows;
 };
 
-// None where merging would not pay. Only labels depend on the rows that come out of it: they have
-// no weights.
-std::optional<Kinds> kinds_of(const Block& block, int n_jobs) {
-    Kinds kinds{nullptr, block};
-    kinds.distinct = on_rows(
+// None if deduplication does not pay. The resulting rows have no weights, because only labels are
+// computed from them.
+std::optional<DuplicateRows> find_duplicates(const Block& block, int n_jobs) {
+    DuplicateRows duplicates{nullptr, block};
+    duplicates.distinct = on_rows(
         block, n_jobs, [](const auto& x, const Threads& threads) -> std::unique_ptr<DistinctRows> {
             using Rows = std::decay_t<decltype(x)>;
             if constexpr (is_dense<Rows>) {
-                // Lengths are looked up by row.
+                // Rows with lengths (spherical metrics) cannot be picked, because lengths are
+                // indexed by row.
                 if (!x.norms) return RowDedup<typename Rows::Real>(x).find(threads);
             }
             return nullptr;
         });
-    if (!kinds.distinct) return std::nullopt;
+    if (!duplicates.distinct) return std::nullopt;
     std::visit(
         [&](auto& x) {
             if constexpr (is_dense<std::decay_t<decltype(x)>>) {
-                x.picks = kinds.distinct->first.data();
-                x.n = Size(kinds.distinct->first.size());
+                x.picks = duplicates.distinct->first.data();
+                x.n = Size(duplicates.distinct->first.size());
                 x.weights = nullptr;
             }
         },
-        kinds.rows.rows);
-    return kinds;
+        duplicates.rows.rows);
+    return duplicates;
 }
 
-Size spread(const Kinds& kinds, const Labels& by_kind, const Labels& labels, int n_jobs) {
-    const DistinctRows& distinct = *kinds.distinct;
-    require(by_kind.shape(0) == distinct.first.size(), "there must be one label per kind");
+Size copy_labels(const DuplicateRows& duplicates, const Labels& by_group, const Labels& labels,
+                 int n_jobs) {
+    const DistinctRows& distinct = *duplicates.distinct;
+    require(by_group.shape(0) == distinct.first.size(),
+            "there must be one label per group of duplicates");
     require(labels.shape(0) == distinct.group.size(), "there must be one label per row");
     return unlocked(n_jobs, [&](const Threads& threads) {
-        return distinct.copy_labels(by_kind.data(), labels.data(), threads);
+        return distinct.copy_labels(by_group.data(), labels.data(), threads);
     });
 }
 
-// Vectors values[offsets[j]] ... divided by their lengths; those of length 0 stay as they are.
+// Divides the vectors values[offsets[j]] ... by their lengths; vectors of length 0 are unchanged.
 template <class R>
 void normalise(const Array<R, 1>& values, const Array<const std::int64_t, 1>& offsets) {
     const FloatEnvironment arithmetic;
@@ -195,7 +201,7 @@ void normalise(const Array<R, 1>& values, const Array<const std::int64_t, 1>& of
     }
 }
 
-// Calls fn(points) for centres of any kind.
+// Calls fn(points) for dense or sparse centres.
 template <class C, class Fn>
 auto on_points(const Array<const C, 2>& centres, const Block& block, int exponent, Fn fn) {
     const Size d = column_count(block.rows);
@@ -212,8 +218,7 @@ auto on_points(const SparseCentres& centres, const Block& block, int exponent, F
         centres.of);
 }
 
-// Squared distances about given points are wanted in float64 (means) and in the data's own dtype
-// (centres).
+// Squared distances from points in float64 (means) or in the dtype of the data (centres).
 template <class Centres>
 std::pair<ExactSum, ExactSum> scatter_of(const Block& block, const Centres& centres,
                                          const std::optional<Labels>& labels, int exponent,
@@ -283,16 +288,16 @@ SparseCentres make_sparse_centres(const Array<const R, 1>& data, const AnyVector
     return {std::move(centres), d};
 }
 
-// What travels between processes: sums and surveys of other rows.
+// The pickled forms of exact sums and surveys.
 using SurveyState = std::tuple<std::vector<double>, double, double, Size, bool>;
 
-std::vector<std::int64_t> words_of_sum(const ExactSum& sum) {
-    ExactSum settled;
-    settled.add(sum);
-    return {settled.words().begin(), settled.words().end()};
+std::vector<std::int64_t> get_exact_sum_state(const ExactSum& sum) {
+    ExactSum normalised;
+    normalised.add(sum);
+    return {normalised.words().begin(), normalised.words().end()};
 }
 
-void set_words_of_sum(ExactSum& sum, const std::vector<std::int64_t>& words) {
+void set_exact_sum_state(ExactSum& sum, const std::vector<std::int64_t>& words) {
     require(words.size() == std::size_t(ExactSum::digits), "an exact sum has more words");
     new (&sum) ExactSum();
     std::copy(words.begin(), words.end(), sum.words().begin());
@@ -306,8 +311,8 @@ void bind_rows(nb::module_& m) {
         .def("add", nb::overload_cast<double>(&ExactSum::add))
         .def("add", nb::overload_cast<const ExactSum&>(&ExactSum::add))
         .def_prop_ro("value", &ExactSum::value, nb::call_guard<FloatEnvironment>())
-        .def("__getstate__", &words_of_sum)
-        .def("__setstate__", &set_words_of_sum);
+        .def("__getstate__", &get_exact_sum_state)
+        .def("__setstate__", &set_exact_sum_state);
 
     nb::class_<Survey>(m, "Survey")
         .def(nb::init<Size>(), nb::arg("columns"))
@@ -337,7 +342,7 @@ void bind_rows(nb::module_& m) {
         .def_prop_ro("d", [](const Block& b) { return column_count(b.rows); })
         .def("with_metric", &with_metric, nb::arg("metric"), nb::arg("weights").none(),
              nb::arg("norms").none())
-        .def("kinds", &kinds_of, nb::arg("n_jobs"))
+        .def("kinds", &find_duplicates, nb::arg("n_jobs"))
         .def("lengths", &lengths, nb::arg("out"), nb::arg("n_jobs"))
         .def("survey",
              [](const Block& b, int n_jobs) {
@@ -369,15 +374,16 @@ void bind_rows(nb::module_& m) {
         .def("transform", &transform_rows<double, SparseCentres>, nb::arg("centres"),
              nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"));
 
-    nb::class_<Kinds>(m, "Kinds")
+    nb::class_<DuplicateRows>(m, "Kinds")
         .def_prop_ro(
-            "rows", [](const Kinds& kinds) { return kinds.rows; }, nb::keep_alive<0, 1>())
+            "rows", [](const DuplicateRows& duplicates) { return duplicates.rows; },
+            nb::keep_alive<0, 1>())
         .def_prop_ro("first",
-                     [](const Kinds& kinds) {
-                         const auto& first = kinds.distinct->first;
+                     [](const DuplicateRows& duplicates) {
+                         const auto& first = duplicates.distinct->first;
                          return to_numpy(first, {first.size()});
                      })
-        .def("spread", &spread, nb::arg("by_kind"), nb::arg("labels"), nb::arg("n_jobs"));
+        .def("spread", &copy_labels, nb::arg("by_kind"), nb::arg("labels"), nb::arg("n_jobs"));
 
     nb::class_<SparseCentres>(m, "SparseCentres")
         .def_static("make", &make_sparse_centres<float>, nb::arg("data"), nb::arg("indices"),

@@ -11,9 +11,9 @@
 namespace exactmeans {
 namespace {
 
-using Words = std::pair<double, double>;
+using WeightBins = std::pair<double, double>;
 
-Words words(const SamplingWeight& mass) { return {mass.high, mass.low}; }
+WeightBins weight_bins(const SamplingWeight& weight) { return {weight.high, weight.low}; }
 
 using Measure = SeedBlock::Measure;
 
@@ -61,7 +61,7 @@ void stage(SeedPoints& points, const Block& block, const std::vector<Size>& ids)
         block.rows);
 }
 
-std::vector<Size> find(const SeedBlock& block, const Words& before,
+std::vector<Size> find(const SeedBlock& block, const WeightBins& before,
                        const std::vector<double>& targets) {
     std::vector<Size> rows;
     for (const double target : targets)
@@ -69,18 +69,19 @@ std::vector<Size> find(const SeedBlock& block, const Words& before,
     return rows;
 }
 
-std::vector<Words> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs) {
+std::vector<WeightBins> totals_left(SeedBlock& block, SeedPoints& points, int n_jobs) {
     must_be_attached(block);
     const auto left = unlocked(
         n_jobs, [&](const Threads& threads) { return block.totals_after(points, threads); });
-    std::vector<Words> out;
-    for (const SamplingWeight& mass : left) out.push_back(words(mass));
+    std::vector<WeightBins> out;
+    for (const SamplingWeight& weight : left) out.push_back(weight_bins(weight));
     return out;
 }
 
-// Steps of greedy k-means++ where all rows are here: of those at the shares of the total that a
-// step has, the one that leaves least becomes a seed, the first of several. Gives their numbers;
-// fewer than asked for if the total falls below `enough`.
+// Greedy k-means++ for rows that are all in memory. Each step draws candidates at the given shares
+// of the total potential; the candidate with the lowest remaining potential becomes a seed, the
+// first one on ties. Returns the chosen rows; fewer than requested if the potential falls below
+// `enough`.
 std::vector<Size> greedy(SeedBlock& block, SeedPoints& points, const Block& rows,
                          const Array<const double, 2>& shares, double enough, int n_jobs) {
     must_be_attached(block);
@@ -108,8 +109,8 @@ std::vector<Size> greedy(SeedBlock& block, SeedPoints& points, const Block& rows
     });
 }
 
-// What NumPy's RandomState.choice makes of a draw, without its list of chances: the row at which
-// the running total of chances, which are 1 / n or weight / total, is beyond `place`.
+// The draw of NumPy's RandomState.choice without its array of probabilities: the row at which the
+// cumulative probability (1 / n or weight / total each) exceeds `place`.
 Size row_at(double place, Size n, const std::optional<Array<const double, 1>>& weights,
             double total) {
     require(n > 0 && (!weights || Size(weights->shape(0)) == n),
@@ -117,11 +118,14 @@ Size row_at(double place, Size n, const std::optional<Array<const double, 1>>& w
     const double* weight = weights ? weights->data() : nullptr;
     return unlocked(1, [&](const Threads& threads) {
         constexpr Size piece = Size(1) << 20;
-        const auto chance = [&](Size i) { return weight ? weight[i] / total : 1.0 / double(n); };
-        std::vector<double> before{0.0};  // each piece; one thread takes them in order
+        const auto probability = [&](Size i) {
+            return weight ? weight[i] / total : 1.0 / double(n);
+        };
+        std::vector<double> before{
+            0.0};  // cumulative probability before each piece; one thread visits pieces in order
         threads.ranges(n, piece, [&](Size begin, Size end, int) {
             double reached = before.back();
-            for (Size i = begin; i < end; ++i) reached += chance(i);
+            for (Size i = begin; i < end; ++i) reached += probability(i);
             before.push_back(reached);
         });
         const double all = before.back();
@@ -129,13 +133,13 @@ Size row_at(double place, Size n, const std::optional<Array<const double, 1>>& w
         while (p + 2 < before.size() && before[p + 1] / all <= place) ++p;
         Size i = Size(p) * piece;
         for (double reached = before[p]; i + 1 < n; ++i)
-            if (!((reached += chance(i)) / all <= place)) break;
+            if (!((reached += probability(i)) / all <= place)) break;
         return i;
     });
 }
 
-// Coordinates along orthonormal axes from an origin, or features if there are none; origin and
-// range in the data's units.
+// Projects rows onto orthonormal axes from an origin, or onto features if there are no axes; origin
+// and range are in the units of the data.
 void project(SeedBlock& block, const Array<const double, 1>& origin,
              const Array<const double, 2>& axes, double range, int exponent, int n_jobs) {
     require(axes.shape(1) == origin.shape(0), "origin and axes differ in width");
@@ -192,10 +196,10 @@ void bind_seed(nb::module_& m) {
         .def("lay_grid",
              [](SeedBlock& block, double bound, Size n, int n_jobs) {
                  return unlocked(n_jobs, [&](const Threads& threads) {
-                     return words(block.lay_grid(bound, n, threads));
+                     return weight_bins(block.lay_grid(bound, n, threads));
                  });
              })
-        .def_prop_ro("total", [](const SeedBlock& block) { return words(block.total()); })
+        .def_prop_ro("total", [](const SeedBlock& block) { return weight_bins(block.total()); })
         .def("find", &find)
         .def("totals_left", &totals_left)
         .def("greedy", &greedy, nb::arg("points"), nb::arg("rows"), nb::arg("shares"),

@@ -45,9 +45,9 @@ void move_row(Sums& sums, const Block& block, Size i, Size cluster, bool add) {
     std::visit([&](const auto& x) { sums.move(x, i, cluster, add ? 1.0 : -1.0); }, block.rows);
 }
 
-// What was collected, for clusters where that is anything: their numbers, the offsets of their
-// features, the features, words x features, and per cluster words of weight and members. Dense
-// sums have all features, which are not listed, and clusters x words x d.
+// The sums of all nonempty clusters as arrays: cluster numbers, offsets of their features,
+// features, bins x features values, and per cluster the bins of its weight and its member count.
+// Dense sums have no feature list, and clusters x bins x d values.
 nb::object export_sums(const Sums& sums) {
     const Size bins = sums.grid().bins(), weight_bins = sums.weight_grid().bins();
     std::vector<std::int64_t> ids, offsets{0}, members;
@@ -58,7 +58,7 @@ nb::object export_sums(const Sums& sums) {
         const double* weight = sums.weight_bins().data() + j * weight_bins;
         const double* own = all.data() + j * bins * sums.d();
         const auto any = [](const double* from, Size count) {
-            return std::any_of(from, from + count, [](double word) { return word != 0; });
+            return std::any_of(from, from + count, [](double bin) { return bin != 0; });
         };
         const Size held =
             sums.sparse() ? sums.sparse_sum(j).size() : Size(any(own, bins * sums.d()));
@@ -93,7 +93,7 @@ using Exported = std::tuple<Integers, Integers, Array<const std::int32_t, 1>,
                             nb::ndarray<const double, nb::c_contig, nb::device::cpu>,
                             Array<const double, 2>, Integers>;
 
-// Adds what another Sums on the same grids has exported.
+// Adds exported sums of another Sums with the same bins.
 void absorb(Sums& sums, const Exported& exported) {
     const auto& [ids, offsets, features, values, weights, members] = exported;
     const Size count = Size(ids.shape(0)), bins = sums.grid().bins(),
@@ -147,7 +147,7 @@ void average(const Sums& sums, const Array<R, 2>& centres) {
     sums.average(centres.data());
 }
 
-// fn(x) for rows of the dtype of `centres`, once it is known that all fits together.
+// Calls fn(x) for rows of the dtype of `centres`, after checking shapes and labels.
 template <class R, class Fn>
 auto on_clusters(const Block& block, const Labels& labels, const Array<R, 2>& centres, Fn fn) {
     const Size n = row_count(block.rows), k = Size(centres.shape(0));
@@ -187,7 +187,7 @@ double move_to_karcher(const Block& block, const Labels& labels, const Array<R, 
     });
 }
 
-// An Advance of either precision, and the origin that scatter is measured about.
+// An Advance in either precision, and the origin of the scatter.
 struct AnyAdvance {
     std::variant<CentreUpdate<float>, CentreUpdate<double>> of;
     std::vector<double> origin;

@@ -31,7 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto poll_period = std::chrono::milliseconds(50);
 
-// Per thread, not per call: a loop of calls shorter than the period must be interruptible too.
+// Per thread, not per call, so that a loop of calls shorter than the period can be interrupted too.
 thread_local Clock::time_point next_poll{};
 thread_local bool inside_body = false;
 
@@ -43,8 +43,8 @@ public:
     InsideBody& operator=(const InsideBody&) = delete;
 };
 
-// Waits a little without sleeping: the calls of a loop follow each other within microseconds, and
-// being woken takes longer than a small one lasts.
+// Spins for up to 50 µs before sleeping: calls in a loop follow each other within microseconds, and
+// waking a thread takes longer than a small call.
 template <class Done>
 void spin_until(Done done) noexcept {
     const auto end = Clock::now() + std::chrono::microseconds(50);
@@ -59,7 +59,7 @@ void spin_until(Done done) noexcept {
     }
 }
 
-// One call of parallel_for; lives on the caller's stack.
+// One call of parallel_for, on the stack of the caller.
 class Job {
 public:
     Job(std::ptrdiff_t n_chunks, Body body, Poll poll) noexcept
@@ -72,7 +72,7 @@ public:
             if (has_chunks()) poll_if_due();
     }
 
-    // A guard per job, not per thread: an earlier body may have left flush-to-zero on.
+    // A guard per job, not per thread, because an earlier body may have left flush-to-zero on.
     void run_as_helper(int worker) noexcept {
         const FloatEnvironment float_environment;
         const InsideBody inside;
@@ -80,8 +80,8 @@ public:
         }
     }
 
-    // Only for the calling thread, and without any lock held: poll may run foreign code that itself
-    // waits for a thread that is inside parallel_for.
+    // Called by the calling thread only, without any lock: poll may run foreign code that waits for
+    // a thread inside parallel_for.
     void poll_if_due() noexcept {
         if (!polls() || Clock::now() < next_poll) return;
         try {
@@ -97,16 +97,16 @@ public:
 
     bool has_chunks() const noexcept { return next_.load(std::memory_order_relaxed) < n_chunks_; }
 
-    // Only after every helper has left.
+    // Called after every helper has left.
     void rethrow() const {
         if (interruption_) std::rethrow_exception(interruption_);
         if (error_) std::rethrow_exception(error_);
     }
 
-    // Guarded by the pool's mutex.
+    // Guarded by the mutex of the pool.
     int wanted = 0;              // helpers that may still join
-    int joined = 0;              // helpers that ever joined: the last one's worker number
-    std::atomic<int> active{0};  // helpers inside; read without the mutex, too
+    int joined = 0;              // helpers that joined so far: the worker number of the last one
+    std::atomic<int> active{0};  // helpers inside; also read without the mutex
     std::condition_variable all_left;
 
 private:
@@ -124,15 +124,15 @@ private:
 
     void cancel() noexcept { next_.store(n_chunks_, std::memory_order_relaxed); }
 
-    // Relaxed everywhere: whatever chunks write reaches the caller through the pool's mutex, which
-    // each helper takes to join and to leave.
+    // Relaxed order is enough: the writes of chunks reach the caller through the mutex of the pool,
+    // which each helper locks to join and to leave.
     std::atomic<std::ptrdiff_t> next_{0};
     std::atomic_flag failed_ = ATOMIC_FLAG_INIT;
     const std::ptrdiff_t n_chunks_;
     const Body body_;
     const Poll poll_;
-    std::exception_ptr error_;         // written by whoever sets failed_
-    std::exception_ptr interruption_;  // written by the caller only
+    std::exception_ptr error_;         // written by the thread that sets failed_
+    std::exception_ptr interruption_;  // written by the calling thread only
 };
 
 class Pool {
@@ -176,7 +176,8 @@ private:
         try {
             for (; n_threads_ < helpers; ++n_threads_) std::thread([this] { help(); }).detach();
         } catch (const std::system_error&) {
-            // No more threads to be had; the caller takes part, so fewer only means slower.
+            // The system has no more threads; the caller runs chunks itself, so this call is only
+            // slower.
         }
     }
 
@@ -197,7 +198,7 @@ private:
             lock.unlock();
             job->run_as_helper(worker);
             lock.lock();
-            // Under the lock: as soon as it is released the caller may destroy the job.
+            // Under the lock, because the caller may destroy the job as soon as it is released.
             if (--job->active == 0) job->all_left.notify_one();
         }
     }
@@ -216,8 +217,8 @@ private:
     int n_threads_ = 0;
 };
 
-// Never destroyed: helpers stay parked in it until the process ends, and nothing has to be waited
-// for at exit. No lock guards it, since a lock could be held by another thread at a fork.
+// Never destroyed: helpers stay parked until the process ends, and nothing is joined at exit. No
+// lock guards the pointer, because another thread could hold it during a fork.
 constinit std::atomic<Pool*> current_pool{nullptr};
 
 Pool& Pool::instance() {
@@ -232,9 +233,8 @@ Pool& Pool::instance() {
 }
 
 #if !defined(_WIN32)
-// The child of a fork has none of the helpers and perhaps a locked mutex: it forgets the pool and
-// makes its own on first use. Registered when the library is loaded, so that no fork can come
-// first.
+// The child of a fork has no helpers and perhaps a locked mutex, so it drops the pool and creates
+// its own on first use. Registered when the library is loaded, before any fork.
 [[maybe_unused]] const int fork_handler = pthread_atfork(
     nullptr, nullptr, [] { current_pool.store(nullptr, std::memory_order_relaxed); });
 #endif
@@ -288,7 +288,7 @@ FloatEnvironment::~FloatEnvironment() { write_control(saved_); }
 
 namespace {
 
-// The whole of `text` as a positive number, else 0.
+// All of `text` as a positive number, else 0.
 long long positive(std::string_view text) {
     long long value = 0;
     const char* const end = text.data() + text.size();
@@ -303,7 +303,7 @@ long long read_positive(std::istream& file) {
     return positive(word);
 }
 
-// Quota of one control group in cores, rounded up; 0 when it has none ("max", -1, or no such file).
+// The quota of one cgroup in cores, rounded up; 0 if it has none ("max", -1, or no such file).
 long long group_quota(const std::string& group, bool v2) {
     std::ifstream quota_file(group + (v2 ? "/cpu.max" : "/cpu.cfs_quota_us"));
     std::ifstream period_file(v2 ? "" : group + "/cpu.cfs_period_us");
@@ -323,8 +323,8 @@ int affinity_cores() {
 
 }  // namespace
 
-// A limit may stand at any ancestor. Inside a container the path may be the host's, of which only
-// the root exists here; groups that are missing simply set no limit.
+// Every ancestor may set a limit. Inside a container the path may be the path on the host, of which
+// only the root exists here; missing groups set no limit.
 int detail::quota_cores([[maybe_unused]] const std::string& prefix) {
     long long cores = 0;
 #if defined(__linux__)
@@ -336,7 +336,7 @@ int detail::quota_cores([[maybe_unused]] const std::string& prefix) {
         const std::string names = line.substr(colon + 1, path_colon - colon - 1);
         const bool v2 = names.empty();
         if (!v2 && ("," + names + ",").find(",cpu,") == std::string::npos) continue;
-        // The directory (v1: or link) of that name is there whatever else shares the hierarchy.
+        // This directory (v1: or link) exists whatever else shares the hierarchy.
         const std::string mount = prefix + "/sys/fs/cgroup" + (v2 ? "" : "/cpu");
         std::string group = line.substr(path_colon + 1);
         for (;;) {
@@ -358,8 +358,7 @@ int usable_cores() {
     long long cores = variable("EXACTMEANS_NUM_THREADS");
     if (cores == 0) {
         cores = affinity_cores();
-        // Read once: it takes longer than a small fit, and hardly ever changes while a process
-        // lives.
+        // Read once, because it takes longer than a small fit and rarely changes.
         static const int quota = detail::quota_cores();
         if (quota > 0) cores = std::min<long long>(cores, quota);
         // How joblib is told to leave cores to others.
