@@ -67,8 +67,8 @@ Calls = dict[str, Callable[[], Any]]
 
 def ours(X: Any, C: Any, labels: Any, threads: int) -> Calls:
     """The operations of a fit that contain each product."""
-    from exactmeans._problem import analyse
-    from exactmeans.engines.local import LocalEngine
+    from exactmeans.engine.local.engine import LocalEngine
+    from exactmeans.fit.problem import analyse
 
     def engine_of(rows: Any, own: Any) -> LocalEngine:
         engine = LocalEngine([rows], None, threads)

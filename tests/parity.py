@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import oracle
-from exactmeans._fit import first_centroids
-from exactmeans._problem import analyse
-from exactmeans.engines.local import LocalEngine
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.fit.loop import first_centroids
+from exactmeans.fit.problem import analyse
 from oracle import FloatArray, Rows, U, is_sparse
 
 

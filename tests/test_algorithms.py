@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 import cases
 import datasets
 from cases import bits, fit
-from exactmeans import KMeans, _algorithms
-from exactmeans._algorithms import Choice, Policy, Workload
-from exactmeans.engines.engine import Tally
-from exactmeans.engines.local import farthest_first
+from exactmeans import KMeans
+from exactmeans.engine.local.engine import farthest_first
+from exactmeans.engine.protocol import Tally
+from exactmeans.fit import policy as policies
+from exactmeans.fit.cost_model import SPARE, Workload
+from exactmeans.fit.policy import Choice, Policy, choose_algorithm, may_merge
 
 WIDE = Workload(n=100_000, d=50, k=100, sparse=False, itemsize=4, width=50.0)
 SPARSE = Workload(n=100_000, d=9_000, k=100, sparse=True, itemsize=4, width=30.0)
@@ -27,7 +29,7 @@ FEWER = replace(SPARSE, k=30)
 
 
 def auto(work: Workload, memory_limit: int | None = None) -> Choice:
-    return _algorithms.choose("auto", work, memory_limit)
+    return choose_algorithm("auto", work, memory_limit)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +64,10 @@ def test_auto_uses_what_fits() -> None:
 @pytest.mark.parametrize("name", [name for name in cases.ABLE["dense"] if name != "lloyd"])
 def test_an_explicit_algorithm_that_does_not_fit_is_refused(name: str) -> None:
     needed = WIDE.bytes_needed(name)
-    assert _algorithms.choose(name, WIDE, needed).algorithm == name
+    assert choose_algorithm(name, WIDE, needed).algorithm == name
     message = f"memory_limit must be at least {needed:,} bytes for algorithm='{name}'"
     with pytest.raises(ValueError, match=message):
-        _algorithms.choose(name, WIDE, needed - 1)
+        choose_algorithm(name, WIDE, needed - 1)
 
 
 def test_an_algorithm_for_dense_rows_refuses_sparse_ones() -> None:
@@ -112,7 +114,7 @@ def test_bounds_wait_until_their_first_pass_costs_little_beside_those_before() -
     seen = course(WIDE, [FEW] * 60)
     begun = seen.index("yinyang")
     first = WIDE.first_cost("yinyang", WIDE.n * WIDE.k) / WIDE.plain_cost()
-    assert 5 < begun == math.ceil((first - 1) / _algorithms.SPARE)
+    assert 5 < begun == math.ceil((first - 1) / SPARE)
     assert seen == ["lloyd"] * begun + ["yinyang"] * (61 - begun)
     # Not while many labels change, nor where too few passes are left.
     assert set(course(WIDE, [ALL] * 60)) == {"lloyd"}
@@ -175,8 +177,8 @@ def test_few_passes_are_not_worth_a_probe(work: Workload, monkeypatch: pytest.Mo
         probed.add(max_iter)
         return 0.1
 
-    monkeypatch.setattr(_algorithms, "share_left", share_left)
-    monkeypatch.setattr(_algorithms, "share_near", lambda *_: 1.0)
+    monkeypatch.setattr(policies, "share_left", share_left)
+    monkeypatch.setattr(policies, "share_near", lambda *_: 1.0)
     for max_iter in (1, 2, 5, 10, 50, 300):
         policy = Policy(auto(work), work, max_iter)
         policy.begin(None, None)  # type: ignore[arg-type]
@@ -352,7 +354,7 @@ def test_gaps_between_centres_leave_their_bounds_behind(dtype: str) -> None:
 
 
 def test_a_given_algorithm_stays() -> None:
-    policy = Policy(_algorithms.choose("yinyang", WIDE, None), WIDE, 300)
+    policy = Policy(choose_algorithm("yinyang", WIDE, None), WIDE, 300)
     for iteration in range(1, 9):
         policy.after(iteration, ALL)
     assert policy.algorithm == "yinyang"
@@ -382,7 +384,7 @@ COPIED = {"duplicates", "few_distinct", "lattice"}
 def test_one_row_is_compared_for_all_its_copies(
     case: cases.Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_algorithms, "SHORT_PASS", 0)  # or it would not be worth a look
+    monkeypatch.setattr(policies, "SHORT_PASS", 0)  # or it would not be worth a look
     plain = case.fit()
     n, distinct = case.X.shape[0], len(np.unique(cases.dense(case.X), axis=0))
     merged = case.family == "dense" and 4 * distinct <= 3 * n
@@ -400,10 +402,10 @@ def test_one_row_is_compared_for_all_its_copies(
 
 def test_a_memory_limit_may_not_leave_room_for_merging_copies() -> None:
     needed = WIDE.bytes_needed("lloyd")
-    assert _algorithms.may_merge("auto", WIDE, None)
-    assert _algorithms.may_merge("auto", WIDE, needed + 24 * WIDE.n)
-    assert not _algorithms.may_merge("auto", WIDE, needed + 24 * WIDE.n - 1)
-    assert not _algorithms.may_merge("lloyd", WIDE, None)
+    assert may_merge("auto", WIDE, None)
+    assert may_merge("auto", WIDE, needed + 24 * WIDE.n)
+    assert not may_merge("auto", WIDE, needed + 24 * WIDE.n - 1)
+    assert not may_merge("lloyd", WIDE, None)
     for name in cases.ALGORITHMS:
         merged = replace(WIDE, kinds=WIDE.n // 2)
         assert merged.bytes_needed(name) <= max(WIDE.bytes_needed(name), needed + 24 * WIDE.n)

@@ -24,10 +24,10 @@ import scipy.sparse as sp
 import zarr
 from numpy.typing import NDArray
 
-import exactmeans.blocks._lines
-import exactmeans.blocks._source
-import exactmeans.blocks._svmlight
-import exactmeans.blocks._text
+import exactmeans.data.lines
+import exactmeans.data.source
+import exactmeans.data.svmlight
+import exactmeans.data.text
 from cases import dense
 from exactmeans import BlockSource, KMeans, MiniBatchKMeans, kmeans_plusplus, open_blocks
 
@@ -227,9 +227,9 @@ def test_dtypes_are_kept(dtype: str, tmp_path: Path) -> None:
 
 
 def test_default_blocks_are_of_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactmeans.blocks._source, "BLOCK_BYTES", 800)
-    monkeypatch.setattr(exactmeans.blocks._text, "BLOCK_BYTES", 800)
-    monkeypatch.setattr(exactmeans.blocks._svmlight, "BLOCK_BYTES", 800)
+    monkeypatch.setattr(exactmeans.data.source, "BLOCK_BYTES", 800)
+    monkeypatch.setattr(exactmeans.data.text, "BLOCK_BYTES", 800)
+    monkeypatch.setattr(exactmeans.data.svmlight, "BLOCK_BYTES", 800)
     for kind in ("npy", "csv", "parquet", "h5py", "array", "memmap"):
         source: Any = open_blocks(FORMATS[kind](tmp_path, numbers()))
         sizes = [source.read(b).nbytes for b in range(len(source))]
@@ -245,7 +245,7 @@ def test_default_blocks_are_of_a_size(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_text_in_small_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are put together from chunks wherever those end."""
     for chunk in (1, 7, 64):
-        monkeypatch.setattr(exactmeans.blocks._lines, "_CHUNK", chunk)
+        monkeypatch.setattr(exactmeans.data.lines, "_CHUNK", chunk)
         for kind in ("csv", "csv-semicolons", "svmlight-csr", "mtx-csr"):
             thing = FORMATS[kind](tmp_path, data_of(kind))
             source = open_blocks(thing, block_rows=9, **options_of(kind))
@@ -797,11 +797,11 @@ def test_a_deflated_member_that_ends_early_is_noticed(tmp_path: Path) -> None:
 def test_blocks_of_more_than_two_gigabytes_of_entries() -> None:
     """200 million entries of 12 bytes: more than int32 holds."""
     indptr = np.linspace(0, 200_000_000, 1001).astype(np.int32)
-    edges = exactmeans.blocks._source.edges_by_entries(indptr, 12, None)
+    edges = exactmeans.data.source.edges_by_entries(indptr, 12, None)
     sizes = np.diff(indptr[edges].astype(np.int64)) * 12
     assert len(edges) > 250
-    assert sizes.max() <= exactmeans.blocks._source.BLOCK_BYTES
-    wide = exactmeans.blocks._source.edges_by_entries(indptr.astype(np.int64), 12, None)
+    assert sizes.max() <= exactmeans.data.source.BLOCK_BYTES
+    wide = exactmeans.data.source.edges_by_entries(indptr.astype(np.int64), 12, None)
     np.testing.assert_array_equal(edges, wide)
 
 

@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 import datasets
 from exactmeans import KMeans, MiniBatchKMeans, _core, load
-from exactmeans._problem import Frame
+from exactmeans.engine.frame import Frame
 from models import fitted, read_only
 
 KINDS: dict[str, Callable[[Any], Any]] = {"dense": np.asarray, "csr": sp.csr_matrix}
@@ -218,7 +218,7 @@ def test_a_forked_child_builds_its_own(built: list[Frame], monkeypatch: pytest.M
     model = fitted(rows(), 9)
     model.predict(rows())
     built.clear()
-    monkeypatch.setattr("exactmeans._centroids_cache.os.getpid", lambda: -1)
+    monkeypatch.setattr("exactmeans.fit.centres_cache.os.getpid", lambda: -1)
     np.testing.assert_array_equal(model.predict(rows()), model.labels_)
     assert len(built) == 1
 

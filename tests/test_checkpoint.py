@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 import cases
 import datasets
 from cases import Case, bits
-from exactmeans import Iteration, KMeans, _checkpoint, open_blocks, persistence
+from exactmeans import Iteration, KMeans, open_blocks
+from exactmeans.io import checkpoint as checkpoints
+from exactmeans.io import model_file
 from metric_oracle import FORMS, OTHERS, some_rows, some_weights
 
 
@@ -39,7 +41,7 @@ def kill_at(run: int, iteration: int) -> Any:
 
 @pytest.fixture(autouse=True)
 def _every_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
     monkeypatch.setattr(os, "fsync", lambda file: None)  # it waits for the disk
 
 
@@ -177,7 +179,7 @@ def test_sparse_centres_are_not_made_dense_to_be_known() -> None:
     k, d = 40, 200_000
     init = sp.random_array((k, d), density=1e-4, random_state=0, format="csr")
     tracemalloc.start()
-    _checkpoint.describe({"init": init})
+    checkpoints.describe({"init": init})
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < k * d  # bytes; an array of float64 has eight times as many
@@ -208,7 +210,7 @@ def test_a_run_that_a_callback_stopped_stays_stopped(
     params: dict[str, Any] = {"init": "random", "n_init": 2, "tol": 0, "metric": metric}
     params["callbacks"] = lambda record: record.iteration == (last[1] if record.run == 0 else 3)
     whole = KMeans(8, random_state=1, **params).fit(blobs())
-    keep = _checkpoint.Checkpoint.keep
+    keep = checkpoints.Checkpoint.keep
 
     def keep_and_die(self: Any, centres: Any, history: list[Iteration], **options: Any) -> None:
         keep(self, centres, history, **options)
@@ -216,10 +218,10 @@ def test_a_run_that_a_callback_stopped_stays_stopped(
             raise Killed
 
     model = KMeans(8, random_state=1, checkpoint=tmp_path / "fit", **params)
-    monkeypatch.setattr(_checkpoint.Checkpoint, "keep", keep_and_die)
+    monkeypatch.setattr(checkpoints.Checkpoint, "keep", keep_and_die)
     with pytest.raises(Killed):
         model.fit(blobs())
-    monkeypatch.setattr(_checkpoint.Checkpoint, "keep", keep)
+    monkeypatch.setattr(checkpoints.Checkpoint, "keep", keep)
     assert bits(model.fit(blobs())) == bits(whole)
     assert model.n_iter_ == whole.n_iter_
     assert model.explain().splitlines()[3:] == whole.explain().splitlines()[3:]
@@ -239,19 +241,19 @@ def test_a_finished_fit_returns_at_once(tmp_path: Path) -> None:
 
 
 def test_files_are_written_at_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_checkpoint, "INTERVAL", 1e9)
+    monkeypatch.setattr(checkpoints, "INTERVAL", 1e9)
     writes = []
-    write = persistence.write
+    write = model_file.write
 
     def noted(*arguments: Any) -> None:
         writes.append(arguments[2]["finished"])
         write(*arguments)
 
-    monkeypatch.setattr(persistence, "write", noted)
+    monkeypatch.setattr(model_file, "write", noted)
     model = KMeans(8, random_state=0, tol=0, checkpoint=tmp_path / "fit").fit(blobs())
     assert model.n_iter_ > 3
     assert writes == [False, True]  # after seeding, and the end
-    monkeypatch.setattr(_checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
     writes.clear()
     model.set_params(checkpoint=tmp_path / "other").fit(blobs())
     assert len(writes) == model.n_iter_ + 2
@@ -262,8 +264,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(_checkpoint, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(_checkpoint, "INTERVAL", 5.0)
+        monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(checkpoints, "INTERVAL", 5.0)
 
     def life(self, seconds: float) -> Any:
         """A callback: every iteration takes a second, and the process is killed after a few."""
@@ -299,25 +301,25 @@ def test_the_first_file_of_a_resumed_fit_waits_until_it_is_cheap(
     """Reading took 3 s, so 2 % of the time since the start must be as much; the next ones wait."""
     started(tmp_path)
     clock = Clock(monkeypatch)
-    monkeypatch.setattr(_checkpoint, "INTERVAL", 1000.0)
-    read = persistence.read
+    monkeypatch.setattr(checkpoints, "INTERVAL", 1000.0)
+    read = model_file.read
 
     def slowly(*arguments: Any) -> Any:
         clock.now += 3
         return read(*arguments)
 
-    kept: list[_checkpoint.Checkpoint] = []
-    resume = _checkpoint.Checkpoint.resume
+    kept: list[checkpoints.Checkpoint] = []
+    resume = checkpoints.Checkpoint.resume
 
     def noted(self: Any, place: Any) -> None:
         resume(self, place)
         kept.append(self)
 
-    monkeypatch.setattr(persistence, "read", slowly)
-    monkeypatch.setattr(_checkpoint.Checkpoint, "resume", noted)
+    monkeypatch.setattr(model_file, "read", slowly)
+    monkeypatch.setattr(checkpoints.Checkpoint, "resume", noted)
     killed(KMeans(8, random_state=0, checkpoint=tmp_path / "fit"), blobs(), (0, 3))
     (checkpoint,) = kept
-    assert isinstance(checkpoint.found, _checkpoint.Place)
+    assert isinstance(checkpoint.found, checkpoints.Place)
     for later, due in ((0, False), (100, False), (46.9, False), (0.2, True)):
         clock.now += later
         assert checkpoint.due == due
@@ -406,7 +408,7 @@ def test_torn_and_foreign_files_are_refused(tmp_path: Path) -> None:
     KMeans(8, random_state=0).fit(blobs()).save(path)
     with pytest.raises(ValueError, match="holds a model, not a checkpoint"):
         model.fit(blobs())
-    persistence.write(path, "checkpoint", {"finished": False}, {})
+    model_file.write(path, "checkpoint", {"finished": False}, {})
     with pytest.raises(ValueError, match="checkpoint cannot be resumed"):
         model.fit(blobs())
 
@@ -429,16 +431,16 @@ def test_centres_of_altered_files_are_refused(finished: bool, tmp_path: Path) ->
         (1, 0, 2**30, "checkpoint cannot be resumed: .* well-formed"),
         (3, 1, 2 * d, rf"centres of checkpoint {path} must have shape \(4, {d}\)"),
     ):
-        content, tensors = persistence.read(path, "checkpoint")
+        content, tensors = model_file.read(path, "checkpoint")
         changed = tensors[f"{name}.{part}"].copy()
         changed[at] = value
-        persistence.write(path, "checkpoint", content, {**tensors, f"{name}.{part}": changed})
+        model_file.write(path, "checkpoint", content, {**tensors, f"{name}.{part}": changed})
         with pytest.raises(ValueError, match=says):
             model.fit(X)
         path.write_bytes(whole)
-    content, tensors = persistence.read(path, "checkpoint")
+    content, tensors = model_file.read(path, "checkpoint")
     single = tensors[f"{name}.0"].astype(np.float32)
-    persistence.write(path, "checkpoint", content, {**tensors, f"{name}.0": single})
+    model_file.write(path, "checkpoint", content, {**tensors, f"{name}.0": single})
     with pytest.raises(ValueError, match=f"checkpoint {path} must have centres of float64"):
         model.fit(X)
 
@@ -468,7 +470,7 @@ _KILLS = """
     import datasets
     from cases import bits
     from exactmeans import KMeans, _checkpoint
-    _checkpoint.INTERVAL = 0.0
+    checkpoints.INTERVAL = 0.0
     X = datasets.blobs(6000, 6, 40, spread=6.0, seed=5)
     def fit(path):
         model = KMeans(40, init="random", n_init=2, random_state=3, tol=0, n_jobs=2, max_iter=60,
@@ -515,8 +517,10 @@ _IN_THE_ACT = """
     import os, signal, sys
     import datasets
     from cases import bits
-    from exactmeans import KMeans, _checkpoint, persistence
-    _checkpoint.INTERVAL = 0.0
+    from exactmeans import KMeans
+    from exactmeans.io import checkpoint as checkpoints
+    from exactmeans.io import model_file
+    checkpoints.INTERVAL = 0.0
     X = datasets.blobs(400, 4, 8, spread=6.0, seed=5)
     def fit(path):
         return KMeans(8, random_state=3, tol=0, checkpoint=path).fit(X)
@@ -526,13 +530,13 @@ _IN_THE_ACT = """
         for call in (1, 2, 3, 5):
             child = os.fork()
             if not child:
-                real, calls = getattr(persistence.os, name), [0]
+                real, calls = getattr(model_file.os, name), [0]
                 def deadly(*arguments, **options):
                     calls[0] += 1
                     if calls[0] == call:
                         os.kill(os.getpid(), signal.SIGKILL)
                     return real(*arguments, **options)
-                setattr(persistence.os, name, deadly)
+                setattr(model_file.os, name, deadly)
                 fit(sys.argv[1] + "/cut")
                 os._exit(0)
             died += os.WIFSIGNALED(os.waitpid(child, 0)[1])

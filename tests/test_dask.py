@@ -27,22 +27,40 @@ from numpy.typing import NDArray
 
 import cases
 import exactmeans
-from exactmeans import _algorithms, _core, seeding
-from exactmeans._metrics import METRICS
+from exactmeans import _core
+from exactmeans.metrics import METRICS
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
 from exactmeans.dask import KMeans  # noqa: E402
-from exactmeans.engines import site, sites  # noqa: E402
-from exactmeans.engines.dask_seeding import DaskSeeding  # noqa: E402
-from exactmeans.engines.line import TOKEN_BYTES, Line, listen  # noqa: E402
-from exactmeans.engines.local import LocalEngine  # noqa: E402
-from exactmeans.engines.merge import merged  # noqa: E402
-from exactmeans.engines.seeding import LocalSeeding, Seeding  # noqa: E402
-from exactmeans.engines.site import Centres, Reply, put  # noqa: E402
-from exactmeans.engines.sites import FAN_IN, Sites, _by_worker  # noqa: E402
+from exactmeans.engine.cluster import (  # noqa: E402
+    worker_engine,
+    workers,
+)
+from exactmeans.engine.cluster.channel import (  # noqa: E402
+    TOKEN_BYTES,
+    Line,
+    listen,
+)
+from exactmeans.engine.cluster.reduce import merged  # noqa: E402
+from exactmeans.engine.cluster.seeding import DaskSeeding  # noqa: E402
+from exactmeans.engine.cluster.worker_engine import (  # noqa: E402
+    Centres,
+    Reply,
+    put,
+)
+from exactmeans.engine.cluster.workers import (  # noqa: E402
+    FAN_IN,
+    Sites,
+    _by_worker,
+)
+from exactmeans.engine.local.engine import LocalEngine  # noqa: E402
+from exactmeans.engine.local.seeding import LocalSeeding  # noqa: E402
+from exactmeans.engine.protocol import Seeding  # noqa: E402
+from exactmeans.fit.policy import ALGORITHM_NAMES  # noqa: E402
+from exactmeans.seeding.init import INIT_NAMES  # noqa: E402
 
 K = 12
 
@@ -133,7 +151,7 @@ def same(model: KMeans, local: exactmeans.KMeans) -> None:
 # the same bits ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", _algorithms.NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bits_of_the_local_estimator(client: Any, algorithm: Any, dtype: str) -> None:
     X = rows(dtype=dtype)
@@ -158,7 +176,7 @@ def test_sparse_chunks(client: Any, lengths: tuple[int, ...]) -> None:
     assert model.labels_.chunks == (lengths,)
 
 
-@pytest.mark.parametrize("algorithm", _algorithms.NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)
 def test_sparse_bits_of_the_local_estimator(client: Any, algorithm: Any) -> None:
     X = texts()
     if algorithm not in (*cases.able(X), "auto"):
@@ -169,7 +187,7 @@ def test_sparse_bits_of_the_local_estimator(client: Any, algorithm: Any) -> None
     same(KMeans(K, random_state=3, algorithm=algorithm).fit(in_chunks(X, 500, 400)), local)
 
 
-INITS = [*seeding.NAMES, *(("d", alpha) for alpha in (0, 1, 1.5, 2, math.inf))]
+INITS = [*INIT_NAMES, *(("d", alpha) for alpha in (0, 1, 1.5, 2, math.inf))]
 SUMMED = [metric.name for metric in METRICS.values() if metric.summed]
 
 
@@ -218,7 +236,7 @@ def test_saved_models_are_local_ones(client: Any, tmp_path: Path) -> None:
 
 
 def test_empty_clusters(client: Any) -> None:
-    """Rows are lent to them, the farthest of all sites."""
+    """Rows are lent to them, the farthest of all workers."""
     X = rows()
     init = np.vstack([X[:4], np.full((3, 5), 1e3)])
     local = exactmeans.KMeans(7, init=init).fit(X)
@@ -379,7 +397,7 @@ def test_threads_are_those_of_the_worker(
             used.append(n_jobs)
             super().__init__(blocks, weights, n_jobs, metric)
 
-    monkeypatch.setattr(site, "LocalEngine", Spied)
+    monkeypatch.setattr(worker_engine, "LocalEngine", Spied)
     with in_this_process(1, threads=3) as one, one.as_current():
         X = rows(90)
         KMeans(3, init=X[:3], n_jobs=n_jobs).fit(da.from_array(X, chunks=(30, 5)))
@@ -597,7 +615,7 @@ def test_sites_that_cannot_be_called(client: Any, monkeypatch: pytest.MonkeyPatc
 
     X, weights = rows(), np.random.default_rng(0).random(1500)
     local = exactmeans.KMeans(K, init=X[:K]).fit(X, sample_weight=weights)
-    monkeypatch.setattr(sites, "Line", refuse)
+    monkeypatch.setattr(workers, "Line", refuse)
     model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
     same(model, local)
 

@@ -32,7 +32,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import datasets
-from exactmeans import Iteration, KMeans, _validation, kmeans_plusplus, open_blocks
+from exactmeans import Iteration, KMeans, kmeans_plusplus, open_blocks
+from exactmeans.memory import check_memory_limit
 from models import (
     assert_same_model,
     blobs,
@@ -699,7 +700,7 @@ def test_memory_limit_refuses_with_what_it_needs(limit: Any, shown: str) -> None
     [("512m", 512 * 10**6), ("1Gi", 2**30), ("1GiB", 2**30), ("2G", 2 * 10**9), ("7B", 7)],
 )
 def test_units_of_memory_limit(limit: str, bytes_: int) -> None:
-    assert _validation.check_memory_limit(limit) == bytes_
+    assert check_memory_limit(limit) == bytes_
 
 
 def test_memory_limit_is_as_exact_as_its_message() -> None:

@@ -13,7 +13,8 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from exactmeans import KMeans, MiniBatchKMeans, _core
-from exactmeans import _validation as check
+from exactmeans.memory import known_memory, memory_of_machine
+from exactmeans.parameters import check_n_jobs
 from models import assert_same_model, blobs, fitted
 
 # Memory -------------------------------------------------------------------------------------------
@@ -22,14 +23,14 @@ from models import assert_same_model, blobs, fitted
 @pytest.fixture
 def no_sysconf(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As on Windows."""
-    check.known_memory.cache_clear()
+    known_memory.cache_clear()
     expected = fitted(blobs())
-    check.known_memory.cache_clear()
+    known_memory.cache_clear()
     monkeypatch.delattr(os, "sysconf")
     monkeypatch.setattr("builtins.open", _missing)
     assert_same_model(fitted(blobs()), expected)
     yield
-    check.known_memory.cache_clear()
+    known_memory.cache_clear()
 
 
 def _missing(*_: Any, **__: Any) -> Any:
@@ -56,8 +57,8 @@ class _Windows:
 
 @pytest.mark.usefixtures("no_sysconf")
 def test_a_system_that_does_not_tell_its_memory() -> None:
-    assert check.known_memory() is None
-    assert check.memory_of_machine() == 4 * 2**30
+    assert known_memory() is None
+    assert memory_of_machine() == 4 * 2**30
     MiniBatchKMeans(2, random_state=0).fit(blobs())
     with pytest.raises(ValueError, match=r"memory_limit must be in bytes where .* but it is 0.5"):
         fitted(blobs(), memory_limit=0.5)
@@ -68,9 +69,9 @@ def test_a_system_that_does_not_tell_its_memory() -> None:
 def test_the_memory_of_windows(
     installed: int, known: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check.known_memory.cache_clear()
+    known_memory.cache_clear()
     monkeypatch.setattr(ctypes, "windll", _Windows(installed), raising=False)
-    assert check.known_memory() == known
+    assert known_memory() == known
 
 
 @pytest.mark.parametrize("error", [ValueError, OSError])
@@ -80,13 +81,13 @@ def test_a_name_that_sysconf_does_not_know(
     def sysconf(name: str) -> int:
         raise error(name)
 
-    check.known_memory.cache_clear()
+    known_memory.cache_clear()
     monkeypatch.setattr(os, "sysconf", sysconf)
     monkeypatch.setattr("builtins.open", _missing)
     try:
-        assert check.known_memory() is None
+        assert known_memory() is None
     finally:
-        check.known_memory.cache_clear()
+        known_memory.cache_clear()
 
 
 # Cores --------------------------------------------------------------------------------------------
@@ -102,14 +103,14 @@ def eight(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("eight")
 def test_n_jobs_none_takes_all_cores_outside_joblib() -> None:
-    assert [check.check_n_jobs(n_jobs) for n_jobs in (None, -1, -2, 3)] == [8, 8, 7, 3]
+    assert [check_n_jobs(n_jobs) for n_jobs in (None, -1, -2, 3)] == [8, 8, 7, 3]
 
 
 @pytest.mark.usefixtures("eight")
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_n_jobs_none_takes_what_a_joblib_context_says(backend: str) -> None:
     with joblib.parallel_config(backend=backend, n_jobs=3):
-        assert [check.check_n_jobs(n_jobs) for n_jobs in (None, -1, 5)] == [3, 8, 5]
+        assert [check_n_jobs(n_jobs) for n_jobs in (None, -1, 5)] == [3, 8, 5]
 
 
 @pytest.mark.usefixtures("eight")
@@ -119,7 +120,7 @@ def test_tasks_that_are_threads_have_one_each(monkeypatch: pytest.MonkeyPatch) -
         return list(run(joblib.delayed(some)() for _ in range(2)))
 
     def some() -> list[int]:
-        return [check.check_n_jobs(n_jobs) for n_jobs in (None, -1, 3)]
+        return [check_n_jobs(n_jobs) for n_jobs in (None, -1, 3)]
 
     assert tasks() == [[1, 8, 3]] * 2
     monkeypatch.setenv("OMP_NUM_THREADS", "4")  # of this process, not of a task
@@ -129,7 +130,7 @@ def test_tasks_that_are_threads_have_one_each(monkeypatch: pytest.MonkeyPatch) -
 
 
 def _threads_in_a_process() -> tuple[int, int]:
-    return check.check_n_jobs(None), _core.usable_cores()
+    return check_n_jobs(None), _core.usable_cores()
 
 
 @pytest.mark.parametrize("inner", [1, 2, 64])
@@ -165,9 +166,9 @@ def test_a_grid_search_does_not_use_cores_twice(monkeypatch: pytest.MonkeyPatch)
 def test_loky_max_cpu_count(text: str, limits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EXACTMEANS_NUM_THREADS", raising=False)
     monkeypatch.delenv("LOKY_MAX_CPU_COUNT", raising=False)
-    cores = 1 if limits else check.check_n_jobs(-1)
+    cores = 1 if limits else check_n_jobs(-1)
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", text)
-    assert check.check_n_jobs(None) == check.check_n_jobs(-1) == cores
+    assert check_n_jobs(None) == check_n_jobs(-1) == cores
 
 
 def test_exactmeans_num_threads_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +176,7 @@ def test_exactmeans_num_threads_comes_first(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
 
     def some() -> list[int]:
-        return [check.check_n_jobs(n_jobs) for n_jobs in (None, -1, -2, 3)]
+        return [check_n_jobs(n_jobs) for n_jobs in (None, -1, -2, 3)]
 
     assert some() == [5, 5, 4, 3]
     tasks = joblib.Parallel(n_jobs=2, backend="threading")(joblib.delayed(some)() for _ in range(2))

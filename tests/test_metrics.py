@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from cases import bits, dense
-from exactmeans import KMeans, _algorithms, open_blocks
-from exactmeans._algorithms import FRUGAL, Workload, able
-from exactmeans.engines.dask import _renaming
+from exactmeans import KMeans, open_blocks
+from exactmeans.engine.cluster.engine import _renaming
+from exactmeans.fit.cost_model import Workload
+from exactmeans.fit.policy import ALGORITHM_NAMES, FRUGAL, able
 from metric_oracle import (
     DIRECTED,
     FORMS,
@@ -498,7 +499,7 @@ def test_capabilities_are_data(sparse: bool) -> None:
         able_ones = able(Workload(1, 1, 1, sparse, 8, 1.0, metric=metric))
         assert "lloyd" in able_ones
         assert fit(metric, X, algorithm="auto").algorithm_ in able_ones
-        for algorithm in set(_algorithms.NAMES[1:]) - set(able_ones):
+        for algorithm in set(ALGORITHM_NAMES[1:]) - set(able_ones):
             with pytest.raises(ValueError, match=f"'auto', 'lloyd'.*{metric}.*{algorithm}"):
                 fit(metric, X, algorithm=algorithm)
 

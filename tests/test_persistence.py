@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 import cases
 import datasets
 import exactmeans
-from exactmeans import KMeans, MiniBatchKMeans, persistence
+from exactmeans import KMeans, MiniBatchKMeans
 from exactmeans.callbacks import Iteration
+from exactmeans.io import model_file
 
 
 def blobs() -> NDArray[np.float64]:
@@ -138,7 +139,7 @@ def test_another_process_reads_it_and_runs_nothing(tmp_path: Path) -> None:
     path = saved(model, tmp_path)
     code = """
 import sys, exactmeans, safetensors.numpy
-exactmeans.KMeans, exactmeans.persistence
+exactmeans.KMeans, exactmeans.io.model_file
 from exactmeans.kmeans import KMeans
 seen = []
 sys.addaudithook(lambda event, arguments: seen.append((event, str(arguments)[:200])))
@@ -190,7 +191,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     safetensors.numpy.save_file({"w": np.zeros(3)}, path)
     with pytest.raises(ValueError, match=r"was not written by exactmeans\.$"):
         exactmeans.load(path)
-    persistence.write(path, "checkpoint", {}, {})
+    model_file.write(path, "checkpoint", {}, {})
     with pytest.raises(ValueError, match="holds a checkpoint, not a model"):
         exactmeans.load(path)
     with pytest.raises(FileNotFoundError):
@@ -212,8 +213,8 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 )
 def test_altered_content_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     path = saved(KMeans(4, random_state=0).fit(blobs()), tmp_path)
-    content, tensors = persistence.read(path, "model")
-    persistence.write(path, "model", {**content, **change}, tensors)
+    content, tensors = model_file.read(path, "model")
+    model_file.write(path, "model", {**content, **change}, tensors)
     with pytest.raises(ValueError, match="is not a model that can be read"):
         exactmeans.load(path)
 
@@ -243,9 +244,9 @@ def test_sparse_centres_of_altered_files_are_refused(spoil: Any, says: str, tmp_
     X = datasets.load("sparse_random").X
     model = KMeans(4, init=X[:4], n_init=1, sparse_centers=True).fit(X)
     path = saved(model, tmp_path)
-    content, tensors = persistence.read(path, "model")
+    content, tensors = model_file.read(path, "model")
     spoil(tensors)
-    persistence.write(path, "model", content, tensors)
+    model_file.write(path, "model", content, tensors)
     with pytest.raises(ValueError, match=f"is not a model that can be read: .*{says}"):
         exactmeans.load(path)
 
@@ -254,9 +255,9 @@ def test_sparse_centres_of_altered_files_are_refused(spoil: Any, says: str, tmp_
 def test_a_shift_of_an_altered_file_is_refused(change: Any, tmp_path: Path) -> None:
     model = KMeans(4, random_state=0).fit(blobs() + 1e6)
     path = saved(model, tmp_path)
-    content, tensors = persistence.read(path, "model")
+    content, tensors = model_file.read(path, "model")
     assert "_frame.shift" in tensors
-    persistence.write(path, "model", content, {**tensors, "_frame.shift": change})
+    model_file.write(path, "model", content, {**tensors, "_frame.shift": change})
     with pytest.raises(ValueError, match=r"can be read: .*the shift must be 3 finite numbers"):
         exactmeans.load(path)
 
@@ -271,7 +272,7 @@ def test_centres_that_cannot_predict_are_not_saved(tmp_path: Path) -> None:
 
 
 def test_other_schemas_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "SCHEMA", 99)
+    monkeypatch.setattr(model_file, "SCHEMA", 99)
     path = saved(KMeans(4, random_state=0).fit(blobs()), tmp_path)
     monkeypatch.undo()
     with pytest.raises(ValueError, match=r"has schema 99, but .* reads schema 2\.$"):
@@ -286,7 +287,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("exactmeans.persistence.os.fsync", fail)
+    monkeypatch.setattr("exactmeans.io.model_file.os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         model.save(path)
     assert path.read_bytes() == before
@@ -325,7 +326,7 @@ def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not path.is_symlink()
     assert cases.bits(exactmeans.load(path)) == cases.bits(model)
 
-    monkeypatch.setattr("exactmeans.persistence.secrets.token_hex", lambda size: "0")
+    monkeypatch.setattr("exactmeans.io.model_file.secrets.token_hex", lambda size: "0")
     planted = tmp_path / "model.0.tmp"
     planted.symlink_to(victim)
     with pytest.raises(FileExistsError):

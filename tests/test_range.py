@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from cases import able, bits
 from exactmeans import KMeans, _core, open_blocks
-from exactmeans._algorithms import Workload, _best
+from exactmeans.fit.cost_model import Workload
+from exactmeans.fit.policy import _best
 
 pytestmark = pytest.mark.core
 

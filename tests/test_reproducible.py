@@ -23,7 +23,7 @@ import cases
 import datasets
 from cases import ALGORITHMS, DTYPES, Bits, able, bits, cut, dense, fit, skip_unless_able
 from exactmeans import KMeans, _core
-from exactmeans._generator import FitGenerator
+from exactmeans.fit.generator import FitGenerator
 
 pytestmark = pytest.mark.core
 

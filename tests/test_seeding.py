@@ -18,8 +18,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import datasets
 from exactmeans import KMeans, _core, kmeans_plusplus, open_blocks, seeding
-from exactmeans.engines.coordinates import Survey
-from exactmeans.engines.local import LocalEngine
+from exactmeans.engine.local.coordinates import Survey
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.seeding import draws
+from exactmeans.seeding.init import check_init, choose_seeds
 
 pytestmark = pytest.mark.core
 
@@ -129,7 +131,7 @@ def test_few_features_and_many_seeds() -> None:
 def test_more_candidates_than_a_word_has_bits() -> None:
     X = datasets.blobs(300, 3, 5, seed=5)
     few, many = (
-        seeding.plus_plus(LocalEngine([X], None, 2), 6, np.random.RandomState(1), 0, trials)
+        draws.plus_plus(LocalEngine([X], None, 2), 6, np.random.RandomState(1), 0, trials)
         for trials in (5, 70)
     )
     assert len(set(few)) == len(set(many)) == 6
@@ -196,7 +198,7 @@ def test_far_from_the_origin_distances_stay_exact() -> None:
 def _seeds(X: Any, k: int, init: Any, weights: Any = None, n_jobs: int = 2) -> Any:
     engine = LocalEngine(X if isinstance(X, list) else [X], weights, n_jobs)
     rng = np.random.RandomState(7)
-    centres, indices = seeding.choose(engine, seeding.check_init(init), k, rng, 0, {})
+    centres, indices = choose_seeds(engine, check_init(init), k, rng, 0, {})
     return as_dense(centres), indices
 
 
@@ -235,7 +237,7 @@ def test_rows_without_weight_are_never_seeds(init: Any) -> None:
     for seed in range(5):
         engine = LocalEngine([X], w, 2)
         rng = np.random.RandomState(seed)
-        _, indices = seeding.choose(engine, seeding.check_init(init), 20, rng, 0, {})
+        _, indices = choose_seeds(engine, check_init(init), 20, rng, 0, {})
         assert (w[indices[indices >= 0]] > 0).all()
 
 
@@ -362,7 +364,7 @@ def test_draws_have_the_enumerated_chances(alpha: float, by_rejection: bool, spa
     engine = LocalEngine([sp.csr_matrix(SMALL) if sparse else SMALL], WEIGHTS, 1)
     rng = np.random.RandomState(17)
     found = [
-        tuple(seeding.d_alpha(engine, 3, rng, 0, alpha, by_rejection=by_rejection).tolist())
+        tuple(draws.d_alpha(engine, 3, rng, 0, alpha, by_rejection=by_rejection).tolist())
         for _ in range(6000)
     ]
     fits(found, chances(alpha, 3))
@@ -371,7 +373,7 @@ def test_draws_have_the_enumerated_chances(alpha: float, by_rejection: bool, spa
 def test_draws_without_distances() -> None:
     engine = LocalEngine([SMALL], WEIGHTS, 1)
     rng = np.random.RandomState(18)
-    found = [tuple(seeding.d_alpha(engine, 3, rng, 0, 0).tolist()) for _ in range(6000)]
+    found = [tuple(draws.d_alpha(engine, 3, rng, 0, 0).tolist()) for _ in range(6000)]
     fits(found, chances(0, 3))
 
 
@@ -381,7 +383,7 @@ def test_rejection_looks_at_few_rows() -> None:
     run = engine.seeding(0, candidates=50)
     rng = np.random.RandomState(0)
     run.start(0)
-    assert len(set(seeding._by_rejection(run, [0], 50, rng))) == 50
+    assert len(set(draws._by_rejection(run, [0], 50, rng))) == 50
     assert run.distances() < 0.2 * 50 * len(X)
 
 
@@ -400,7 +402,7 @@ def test_guarantee_of_plain_kmeans_plusplus() -> None:
     state = np.random.RandomState(5)
     potentials = []
     for _ in range(400):
-        picks = seeding.d_alpha(engine, k, state, 0, 2)
+        picks = draws.d_alpha(engine, k, state, 0, 2)
         potentials.append(min_potential(X, X[picks]))
     assert np.mean(potentials) <= 8 * (math.log(k) + 2) * optimum
     # Sharper than the theorem, and what a broken draw would miss: uniform rows cost far more.

@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from attacks import Array, Attack, products, slackless_differs, ulps
 from cases import DTYPES, bits
 from exactmeans import KMeans
-from exactmeans._algorithms import Workload, able
+from exactmeans.fit.cost_model import Workload
+from exactmeans.fit.policy import able
 from metric_oracle import DIRECTED, unit
 
 pytestmark = pytest.mark.core

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 import cases
 import datasets
 from exactmeans import KMeans, _core, kmeans_plusplus
-from exactmeans._algorithms import Workload
-from exactmeans._centres import einsum_norms2, for_users
-from exactmeans._problem import Frame
-from exactmeans.engines.local import LocalEngine
+from exactmeans.data.centres import for_users
+from exactmeans.engine.frame import Frame
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.fit.cost_model import Workload
+from exactmeans.fit.norms import einsum_norms2
 
 pytestmark = pytest.mark.core
 

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 import cases
 import datasets
 from cases import Case, bits
-from exactmeans import KMeans, MiniBatchKMeans, _validation, kmeans_plusplus, open_blocks, seeding
-from exactmeans.blocks._source import ReusedRoom
-from exactmeans.engines.local import LocalEngine
+from exactmeans import KMeans, MiniBatchKMeans, kmeans_plusplus, open_blocks, seeding
+from exactmeans.data.source import ReusedRoom
+from exactmeans.data.stream import as_blocks
+from exactmeans.engine.local.engine import LocalEngine
 from metric_oracle import FORMS, some_rows, some_weights
 
 #: Every way to choose seeds that a source can be given to.
@@ -208,7 +209,7 @@ def test_several_runs(tmp_path: Path) -> None:
 def engine_of(source: Any) -> LocalEngine:
     from sklearn.base import BaseEstimator
 
-    blocks = _validation.as_blocks(BaseEstimator(), source, reset=True)
+    blocks = as_blocks(BaseEstimator(), source, reset=True)
     return LocalEngine(blocks, None, 2)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import oracle
 from exactmeans import _core
-from exactmeans.engines.local import LocalEngine
+from exactmeans.engine.local.engine import LocalEngine
 
 pytestmark = pytest.mark.core
 

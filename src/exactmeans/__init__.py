@@ -2,11 +2,11 @@
 
 from importlib.metadata import version as _version
 
-from exactmeans.blocks import BlockSource, open_blocks
 from exactmeans.callbacks import Iteration
+from exactmeans.data.open import BlockSource, open_blocks
+from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
 from exactmeans.minibatch import MiniBatchKMeans
-from exactmeans.persistence import load
 from exactmeans.seeding import kmeans_plusplus
 
 __all__ = [

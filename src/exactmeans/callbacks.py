@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from exactmeans._centres import for_users
-from exactmeans._validation import check_verbose
+from exactmeans.data.centres import for_users
+from exactmeans.parameters import check_verbose
 
 __all__ = ["Callback", "Iteration"]
 

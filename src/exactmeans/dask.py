@@ -24,15 +24,20 @@ from dask.highlevelgraph import HighLevelGraph
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from exactmeans import _core, kmeans
-from exactmeans import _validation as check
-from exactmeans._algorithms import AlgorithmName, Choice
-from exactmeans._fit import Run
-from exactmeans._metrics import Metric, MetricName, ZeroRows
-from exactmeans._problem import Frame, unscaled
 from exactmeans.callbacks import Callback, Progress
-from exactmeans.engines.dask import DaskEngine, Labelling
-from exactmeans.engines.local import LocalEngine
-from exactmeans.seeding import InitName
+from exactmeans.data.rows import refuse_few_rows
+from exactmeans.data.stream import Stream
+from exactmeans.data.weights import check_weights
+from exactmeans.engine.cluster.engine import DaskEngine, Labelling
+from exactmeans.engine.frame import Frame
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.fit.loop import Run
+from exactmeans.fit.policy import AlgorithmName, Choice
+from exactmeans.fit.problem import unscaled
+from exactmeans.io import model_file
+from exactmeans.metrics import Metric, MetricName, ZeroRows
+from exactmeans.parameters import check_dtype, check_n_jobs
+from exactmeans.seeding.init import InitName
 
 __all__ = ["KMeans"]
 
@@ -152,9 +157,7 @@ class KMeans(kmeans.KMeans):
             Replaced at once, or not at all.
         """
         check_is_fitted(self)
-        from exactmeans.persistence import save
-
-        save(self, path, without=("labels_",))
+        model_file.save(self, path, without=("labels_",))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the inertia of X at the fitted centres; computed at once."""
@@ -191,8 +194,8 @@ class KMeans(kmeans.KMeans):
         if self.checkpoint is not None:
             raise ValueError("checkpoint must be None for Dask collections.")
         blocks = Blocks.of(self, X, reset=True)
-        dtype = check.check_dtype(self.dtype)
-        check.check_n_jobs(self.n_jobs)
+        dtype = check_dtype(self.dtype)
+        check_n_jobs(self.n_jobs)
         client = client_of(X)
         if client is None:
             engine: Any = self._engine_here(blocks, sample_weight, dtype, metric)
@@ -207,7 +210,7 @@ class KMeans(kmeans.KMeans):
                 zero_rows=self.zero_rows,
             )
             self._engine_in_use = engine
-        check.refuse_few_rows(engine.n, k)
+        refuse_few_rows(engine.n, k)
         self.n_features_in_ = engine.d
         return engine
 
@@ -219,12 +222,12 @@ class KMeans(kmeans.KMeans):
         self._lengths = source.lengths
         # Names were checked with the collection: its blocks are arrays, which have none.
         nameless = kmeans.KMeans()
-        stream = check.Stream(nameless, source, reset=True, dtype=dtype)
+        stream = Stream(nameless, source, reset=True, dtype=dtype)
         weights = blocks.weights(sample_weight)
         if weights is not None and not isinstance(sample_weight, numbers.Real):
             sample_weight = np.concatenate(dask.compute(*weights))
-        weights_here = check.check_weights(sample_weight, stream.n)
-        n_jobs = check.check_n_jobs(self.n_jobs)
+        weights_here = check_weights(sample_weight, stream.n)
+        n_jobs = check_n_jobs(self.n_jobs)
         return LocalEngine(stream, weights_here, n_jobs, metric, self.zero_rows)
 
     @staticmethod

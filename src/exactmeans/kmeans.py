@@ -21,17 +21,7 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from exactmeans import _algorithms, _core, _metrics
-from exactmeans import _validation as check
-from exactmeans._algorithms import AlgorithmName
-from exactmeans._centres import as_directions, for_users
-from exactmeans._centroids_cache import CentroidsCache
-from exactmeans._checkpoint import Checkpoint, Finished, Place
-from exactmeans._fit import Run, lloyd_loop
-from exactmeans._generator import FitGenerator
-from exactmeans._metrics import MetricName, ZeroRows
-from exactmeans._problem import Frame, Problem, analyse, unscaled
-from exactmeans._validation import check_random_state
+from exactmeans import _core
 from exactmeans.callbacks import (
     Callback,
     Iteration,
@@ -39,14 +29,47 @@ from exactmeans.callbacks import (
     TakesCallbacks,
     Tasks,
 )
-from exactmeans.engines.digest import Digest
-from exactmeans.engines.engine import Engine
-from exactmeans.engines.local import LocalEngine
-from exactmeans.seeding import InitName, check_init, check_options, choose
+from exactmeans.data.arrays import Matrix
+from exactmeans.data.centres import as_directions, call_init, check_centres, for_users
+from exactmeans.data.rows import refuse_few_rows
+from exactmeans.data.stream import Stream, as_blocks, count_rows, is_source
+from exactmeans.data.weights import check_weights
+from exactmeans.engine.frame import Frame
+from exactmeans.engine.local.digest import Digest
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.engine.protocol import Engine
+from exactmeans.fit.centres_cache import CentroidsCache
+from exactmeans.fit.cost_model import Workload
+from exactmeans.fit.generator import FitGenerator
+from exactmeans.fit.loop import Run, lloyd_loop
+from exactmeans.fit.policy import (
+    ALGORITHM_NAMES,
+    AlgorithmName,
+    Choice,
+    Policy,
+    choose_algorithm,
+    may_merge,
+)
+from exactmeans.fit.problem import Problem, analyse, unscaled
+from exactmeans.io import model_file
+from exactmeans.io.checkpoint import Checkpoint, Finished, Place
+from exactmeans.memory import check_memory_limit, memory_of_machine
+from exactmeans.metrics import METRIC_NAMES, METRICS, Metric, MetricName, ZeroRows
+from exactmeans.parameters import (
+    REALS,
+    check_choice,
+    check_dtype,
+    check_int,
+    check_n_jobs,
+    check_random_state,
+    check_real,
+)
+from exactmeans.seeding.init import InitName, check_init, check_options, choose_seeds
 
 __all__ = ["KMeans"]
 
 
+@model_file.loadable
 class KMeans(
     TakesCallbacks,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc, unused-ignore]
@@ -236,21 +259,21 @@ class KMeans(
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
-        k = check.check_int("n_clusters", self.n_clusters, 1)
-        max_iter = check.check_int("max_iter", self.max_iter, 1)
-        tol = check.check_real("tol", self.tol, 0)
+        k = check_int("n_clusters", self.n_clusters, 1)
+        max_iter = check_int("max_iter", self.max_iter, 1)
+        tol = check_real("tol", self.tol, 0)
         algorithm = self._algorithm(k)
         metric = self._metric()
-        memory_limit = check.check_memory_limit(self.memory_limit)
+        memory_limit = check_memory_limit(self.memory_limit)
         if not isinstance(self.sparse_centers, (bool, np.bool_)):
-            check.check_choice("sparse_centers", self.sparse_centers, ("auto",), "True or False")
+            check_choice("sparse_centers", self.sparse_centers, ("auto",), "True or False")
         callbacks = [*progress.callbacks, *self._callbacks()]
         engine = self._engine_to_fit(X, sample_weight, k, metric)
         progress.rows = engine.n
         engine.room = None if memory_limit is None else memory_limit // 4
         size, reading = engine.dtype.itemsize, engine.reading_bytes
         width = engine.nonzeros / engine.n
-        work = _algorithms.Workload(
+        work = Workload(
             engine.n,
             engine.d,
             k,
@@ -261,12 +284,12 @@ class KMeans(
             metric.name,
             engine.overlap(),
         )
-        if _algorithms.may_merge(algorithm, work, memory_limit):
+        if may_merge(algorithm, work, memory_limit):
             work = replace(work, kinds=engine.merge_copies())
         here = work if engine.most_rows == work.n else replace(work, n=engine.most_rows)
-        choice = _algorithms.choose(algorithm, here, memory_limit)
+        choice = choose_algorithm(algorithm, here, memory_limit)
         # A quarter is left to the allocator, which does not give back all that is freed.
-        room = (memory_limit or check.memory_of_machine() // 4) * 3 // 4
+        room = (memory_limit or memory_of_machine() // 4) * 3 // 4
         if staying := engine.keep(room - choice.bytes_needed):
             choice = replace(choice, bytes_needed=choice.bytes_needed + staying)
         init, n_init = self._init(k, engine)
@@ -296,7 +319,7 @@ class KMeans(
             outcome = lloyd_loop(
                 problem,
                 centres,
-                policy=_algorithms.Policy(choice, work, max_iter),
+                policy=Policy(choice, work, max_iter),
                 max_iter=max_iter,
                 run=run,
                 callbacks=callbacks,
@@ -427,14 +450,12 @@ class KMeans(
             Replaced at once, or not at all.
         """
         check_is_fitted(self)
-        from exactmeans.persistence import save
-
-        save(self, path)
+        model_file.save(self, path)
 
     # -- parts of fit --------------------------------------------------------------------------
 
     def _algorithm(self, k: int) -> str:
-        algorithm = check.check_choice("algorithm", self.algorithm, _algorithms.NAMES)
+        algorithm = check_choice("algorithm", self.algorithm, ALGORITHM_NAMES)
         if algorithm == "elkan" and k == 1:  # as in scikit-learn
             warnings.warn(
                 "algorithm='elkan' doesn't make sense for a single cluster, so 'lloyd' is used.",
@@ -444,18 +465,18 @@ class KMeans(
             return "lloyd"
         return algorithm
 
-    def _metric(self) -> _metrics.Metric:
-        check.check_choice("zero_rows", self.zero_rows, ("error", "keep"))
-        return _metrics.METRICS[check.check_choice("metric", self.metric, _metrics.NAMES)]
+    def _metric(self) -> Metric:
+        check_choice("zero_rows", self.zero_rows, ("error", "keep"))
+        return METRICS[check_choice("metric", self.metric, METRIC_NAMES)]
 
-    def _engine_to_fit(self, X: Any, sample_weight: Any, k: int, metric: _metrics.Metric) -> Any:
-        blocks = check.as_blocks(self, X, reset=True, dtype=check.check_dtype(self.dtype))
-        n = check.count_rows(blocks)
-        check.refuse_few_rows(n, k)
-        weights = check.check_weights(sample_weight, n)
-        if isinstance(blocks, check.Stream) or len(blocks) > 1:
+    def _engine_to_fit(self, X: Any, sample_weight: Any, k: int, metric: Metric) -> Any:
+        blocks = as_blocks(self, X, reset=True, dtype=check_dtype(self.dtype))
+        n = count_rows(blocks)
+        refuse_few_rows(n, k)
+        weights = check_weights(sample_weight, n)
+        if isinstance(blocks, Stream) or len(blocks) > 1:
             metric.refuse_blocks()
-        n_jobs = check.check_n_jobs(self.n_jobs)
+        n_jobs = check_n_jobs(self.n_jobs)
         engine = LocalEngine(blocks, weights, n_jobs, metric, self.zero_rows)
         engine.digest = None if self.checkpoint is None else Digest()
         engine.feature_names = getattr(self, "feature_names_in_", None)
@@ -480,14 +501,14 @@ class KMeans(
         )
         given = not named and not callable(init)
         if given:
-            init = check.check_centres(init, k, engine.d, engine.dtype, sparse=engine.sparse)
+            init = check_centres(init, k, engine.d, engine.dtype, sparse=engine.sparse)
             init = as_directions(init, engine.metric, "init")
         elif named:
             init = check_init(init)
         if isinstance(self.n_init, str):
-            check.check_choice("n_init", self.n_init, ("auto",), "an int of at least 1")
+            check_choice("n_init", self.n_init, ("auto",), "an int of at least 1")
             return init, 10 if callable(init) or (named and init == "random") else 1
-        n_init = check.check_int("n_init", self.n_init, 1)
+        n_init = check_int("n_init", self.n_init, 1)
         if given and n_init != 1:
             warnings.warn(
                 "Explicit initial center position passed: performing only one init in "
@@ -529,19 +550,19 @@ class KMeans(
         X: Any,
         k: int,
         rng: np.random.RandomState,
-    ) -> check.Matrix:
+    ) -> Matrix:
         engine = problem.engine
         if callable(init):
-            if check.is_source(X):
+            if is_source(X):
                 raise ValueError("init must not be a callable when X comes in blocks.")
-            centres = check.call_init(init, engine.whole(), k, rng)
-            given = check.check_centres(
+            centres = call_init(init, engine.whole(), k, rng)
+            given = check_centres(
                 centres, k, engine.d, engine.dtype, "what init returned", sparse=engine.sparse
             )
             return as_directions(given, engine.metric, "what init returned")
         if not isinstance(init, (str, tuple)):
             return init
-        return choose(engine, init, k, rng, problem.frame.cost_exponent, options)[0]
+        return choose_seeds(engine, init, k, rng, problem.frame.cost_exponent, options)[0]
 
     @staticmethod
     def _same_clustering(a: Any, b: Any, k: int) -> bool:
@@ -554,7 +575,7 @@ class KMeans(
     def _distinct(labels: Any) -> int:
         return int(np.count_nonzero(np.bincount(labels + 1)[1:]))  # -1 is no cluster
 
-    def _keep(self, best: Run, frame: Frame, choice: _algorithms.Choice, engine: Any) -> None:
+    def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Any) -> None:
         k, found = best.centres.shape[0], self._distinct(best.labels)
         if found < k:
             warnings.warn(
@@ -593,10 +614,10 @@ class KMeans(
         given: Any = self.cluster_centers_
         return given if sp.issparse(given) else np.asarray(given)
 
-    def _centres(self) -> check.Matrix:
+    def _centres(self) -> Matrix:
         """`cluster_centers_`, which users may have replaced."""
         given = self._given_centres()
-        centres = check.check_centres(
+        centres = check_centres(
             given,
             given.shape[0] if given.ndim else 0,
             self.n_features_in_,
@@ -604,21 +625,21 @@ class KMeans(
             "cluster_centers_",
             sparse=bool(sp.issparse(given)),
         )
-        return as_directions(centres, _metrics.METRICS[self._frame.metric], "cluster_centers_")
+        return as_directions(centres, METRICS[self._frame.metric], "cluster_centers_")
 
     def _engine(
         self, X: Any, sample_weight: Any = None, *, part: bool = False, labelled: bool = False
     ) -> LocalEngine:
         """X, whose values are finite; or, if it is to be labelled next, will be looked at then."""
         dtype = _real(self._given_centres().dtype)
-        blocks = check.as_blocks(self, X, reset=False, dtype=dtype)
-        n = check.count_rows(blocks)
-        weights = check.check_weights(sample_weight, n, part=part)
-        reading = blocks.reading_bytes if isinstance(blocks, check.Stream) else 0
+        blocks = as_blocks(self, X, reset=False, dtype=dtype)
+        n = count_rows(blocks)
+        weights = check_weights(sample_weight, n, part=part)
+        reading = blocks.reading_bytes if isinstance(blocks, Stream) else 0
         what = f"the labels of {n:,} rows{' and the blocks they are read in' if reading else ''}"
         self._refuse_over_limit(8 * n + reading, what, "take fewer rows at a time")
-        metric = _metrics.METRICS[self._frame.metric]  # that of fit, whatever was set since
-        n_jobs = check.check_n_jobs(self.n_jobs)
+        metric = METRICS[self._frame.metric]  # that of fit, whatever was set since
+        n_jobs = check_n_jobs(self.n_jobs)
         zero_rows = self.zero_rows if metric.directed else "error"
         engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows)
         engine.feature_names = getattr(self, "feature_names_in_", None)
@@ -629,7 +650,7 @@ class KMeans(
         return engine
 
     def _refuse_over_limit(self, needed: int, what: str, instead: str) -> None:
-        limit = check.check_memory_limit(self.memory_limit)
+        limit = check_memory_limit(self.memory_limit)
         if limit is not None and needed > limit:
             raise ValueError(
                 f"memory_limit must be at least {needed:,} bytes for {what}, but it is {limit:,}: "
@@ -662,7 +683,7 @@ class KMeans(
 
 def _real(dtype: Any) -> Any:
     """What centres of a dtype are compared in."""
-    return dtype if dtype in check.REALS else np.dtype(np.float64)
+    return dtype if dtype in REALS else np.dtype(np.float64)
 
 
 class RestoredOnError:

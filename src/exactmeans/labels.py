@@ -15,9 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from exactmeans._centres import normalise
-from exactmeans._validation import as_csr, check_dtype, check_n_jobs
-from exactmeans.blocks._svmlight import SvmlightFile, base_of
+from exactmeans.data.arrays import as_csr
+from exactmeans.data.centres import normalise
+from exactmeans.data.svmlight import SvmlightFile, base_of
+from exactmeans.parameters import check_dtype, check_n_jobs
 
 __all__ = ["Representations", "load_svmlight", "representations"]
 

@@ -10,13 +10,19 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from exactmeans import _algorithms, _core
-from exactmeans import _validation as check
-from exactmeans._centres import for_users, from_core
-from exactmeans._fit import Run, first_centroids, is_true, settled_run
-from exactmeans._metrics import ZeroRows
-from exactmeans._problem import Problem, analyse, unscaled
-from exactmeans._sgd import (
+from exactmeans import _core
+from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
+from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.centres import for_users, from_core
+from exactmeans.data.stream import as_blocks, count_rows, is_source
+from exactmeans.data.weights import check_weights
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.engine.protocol import Engine
+from exactmeans.fit.cost_model import Workload
+from exactmeans.fit.loop import Run, first_centroids, is_true, settled_run
+from exactmeans.fit.policy import Choice, refuse_over_limit
+from exactmeans.fit.problem import Problem, analyse, unscaled
+from exactmeans.fit.sgd import (
     FALL,
     STAGES,
     EarlyStopping,
@@ -29,13 +35,20 @@ from exactmeans._sgd import (
     sample_of,
     usable_rows,
 )
-from exactmeans._update import lend_rows
-from exactmeans._validation import check_random_state
-from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
-from exactmeans.engines.engine import Engine
-from exactmeans.engines.local import LocalEngine
+from exactmeans.fit.update import lend_rows
+from exactmeans.io.model_file import loadable
 from exactmeans.kmeans import KMeans, RestoredOnError
-from exactmeans.seeding import InitName, check_options
+from exactmeans.memory import check_memory_limit, memory_of_machine
+from exactmeans.metrics import ZeroRows
+from exactmeans.parameters import (
+    check_choice,
+    check_dtype,
+    check_int,
+    check_n_jobs,
+    check_random_state,
+    check_real,
+)
+from exactmeans.seeding.init import InitName, check_options
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -43,6 +56,7 @@ _METHODS = ("sgd", "memoized")
 _METRICS = ("euclidean", "cosine")
 
 
+@loadable
 class MiniBatchKMeans(KMeans):
     """K-means on a few rows at a time, with scikit-learn's parameters.
 
@@ -184,17 +198,15 @@ class MiniBatchKMeans(KMeans):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         k = self._check_parameters()
-        tol = check.check_real("tol", self.tol, 0)
-        max_iter = check.check_int("max_iter", self.max_iter, 1)
+        tol = check_real("tol", self.tol, 0)
+        max_iter = check_int("max_iter", self.max_iter, 1)
         callbacks = [*progress.callbacks, *self._callbacks()]
-        dtype = check.check_dtype(self.dtype)
-        engine = self._whole_engine(
-            check.as_blocks(self, X, reset=True, dtype=dtype), k, sample_weight
-        )
+        dtype = check_dtype(self.dtype)
+        engine = self._whole_engine(as_blocks(self, X, reset=True, dtype=dtype), k, sample_weight)
         cuts = self._cuts(engine)
         batches = sum(cuts)
         exact = self.method == "memoized" or batches == 1  # a step that sees all goes all the way
-        in_blocks, size = check.is_source(X), min(self.batch_size, engine.n)
+        in_blocks, size = is_source(X), min(self.batch_size, engine.n)
         most = (
             max_iter if exact else max_iter * batches if in_blocks else max_iter * engine.n // size
         )
@@ -235,10 +247,8 @@ class MiniBatchKMeans(KMeans):
             if not self.compute_labels:
                 outcome.inertia = history[-1].inertia * engine.total_weight()
         width = engine.nonzeros / engine.n
-        work = _algorithms.Workload(
-            engine.n, engine.d, k, engine.sparse, engine.dtype.itemsize, width
-        )
-        choice = _algorithms.Choice("lloyd", "batch by batch", work.bytes_needed("lloyd"))
+        work = Workload(engine.n, engine.d, k, engine.sparse, engine.dtype.itemsize, width)
+        choice = Choice("lloyd", "batch by batch", work.bytes_needed("lloyd"))
         self._keep(outcome, frame, choice, engine)
         self._counts, self._lengths, self._since = counts, lengths, reassignment.since
         self.__dict__.pop("_random_state", None)  # as in scikit-learn, partial_fit makes its own
@@ -251,45 +261,43 @@ class MiniBatchKMeans(KMeans):
             tasks.close()
 
     def _check_parameters(self) -> int:
-        check.check_choice("method", self.method, _METHODS)
-        check.check_int("batch_size", self.batch_size, 1)
-        check.check_real("reassignment_ratio", self.reassignment_ratio, 0)
+        check_choice("method", self.method, _METHODS)
+        check_int("batch_size", self.batch_size, 1)
+        check_real("reassignment_ratio", self.reassignment_ratio, 0)
         if self.max_no_improvement is not None:
-            check.check_int("max_no_improvement", self.max_no_improvement, 0)
+            check_int("max_no_improvement", self.max_no_improvement, 0)
         if self.init_size is not None:
-            check.check_int("init_size", self.init_size, 1)
-        check.check_choice("metric", self.metric, _METRICS)
-        return check.check_int("n_clusters", self.n_clusters, 1)
+            check_int("init_size", self.init_size, 1)
+        check_choice("metric", self.metric, _METRICS)
+        return check_int("n_clusters", self.n_clusters, 1)
 
     def _whole_engine(self, blocks: Any, k: int, sample_weight: Any) -> LocalEngine:
-        n = check.count_rows(blocks)
+        n = count_rows(blocks)
         if n < k:
             raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
-        weights = check.check_weights(sample_weight, n)
-        n_jobs = check.check_n_jobs(self.n_jobs)
+        weights = check_weights(sample_weight, n)
+        n_jobs = check_n_jobs(self.n_jobs)
         engine = LocalEngine(blocks, weights, n_jobs, self._metric(), self.zero_rows)
         engine.feature_names = getattr(self, "feature_names_in_", None)
         engine.examine()
-        given = check.check_memory_limit(self.memory_limit)
+        given = check_memory_limit(self.memory_limit)
         if given is not None:
             self._refuse_fit_over_limit(engine, k, given)
         engine.room = None if given is None else given // 4
-        limit = given or check.memory_of_machine() // 4
+        limit = given or memory_of_machine() // 4
         engine.keep(limit * 3 // 4 - engine.reading_bytes - 60 * n)
         return engine
 
     def _refuse_fit_over_limit(self, engine: LocalEngine, k: int, limit: int) -> None:
         size, width = engine.dtype.itemsize, engine.nonzeros / engine.n
         reading, metric = engine.reading_bytes, engine.metric.name
-        work = _algorithms.Workload(
-            engine.n, engine.d, k, engine.sparse, size, width, reading, metric
-        )
+        work = Workload(engine.n, engine.d, k, engine.sparse, size, width, reading, metric)
         if self.method == "memoized" or engine.n <= self.batch_size:
             needed, instead = work.bytes_needed("lloyd"), ": method='sgd' keeps fewer"
         else:
             sample = self.init_size or max(3 * self.batch_size, 3 * k)
             needed, instead = work.bytes_of_batches(self.batch_size, sample), ""
-        _algorithms.refuse_over_limit(f"method={self.method!r}", needed, work, limit, instead)
+        refuse_over_limit(f"method={self.method!r}", needed, work, limit, instead)
 
     def _init(self, k: int, engine: Engine) -> tuple[Any, int]:
         init, n_init = super()._init(k, engine)
@@ -351,8 +359,8 @@ class MiniBatchKMeans(KMeans):
                 f"centres there are, but it is {k}."
             )
         if first:
-            dtype = check.check_dtype(self.dtype)
-            blocks = check.as_blocks(self, X, reset=True, dtype=dtype)
+            dtype = check_dtype(self.dtype)
+            blocks = as_blocks(self, X, reset=True, dtype=dtype)
             engine = self._whole_engine(blocks, k, sample_weight)
             init, _ = self._init(k, engine)  # one seeding, as in scikit-learn
             options = check_options(self.init_options, init)
@@ -387,7 +395,7 @@ class MiniBatchKMeans(KMeans):
 
 def memoized(
     problem: Problem,
-    centres: check.Matrix,
+    centres: Matrix,
     batch_size: int,
     max_iter: int,
     callbacks: Sequence[Callback],
@@ -407,7 +415,7 @@ def memoized(
     history: list[Iteration] = []
     stopped, steps = "max_iter reached", 0
 
-    def now() -> check.Matrix:
+    def now() -> Matrix:
         return from_core(centroids.centres, (k, d))
 
     for iteration in range(1, max_iter + 1):
@@ -455,14 +463,12 @@ def memoized(
     return settled_run(problem, centroids, k, history, stopped, STAGES, again=again), steps
 
 
-def _by_label(
-    labels: NDArray[np.int32], weights: check.Double | None, k: int
-) -> NDArray[np.float64]:
+def _by_label(labels: NDArray[np.int32], weights: Double | None, k: int) -> NDArray[np.float64]:
     """Sums of weights; rows in no cluster have label -1."""
     return np.asarray(np.bincount(labels + 1, weights, k + 1)[1:], dtype=np.float64)
 
 
-def _mean_lengths(engine: LocalEngine, outcome: Run, counts: check.Double) -> check.Double | None:
+def _mean_lengths(engine: LocalEngine, outcome: Run, counts: Double) -> Double | None:
     """Lengths of the means of unit rows whose directions the centres are: 1 less the mean cost."""
     if not engine.metric.directed:
         return None

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.pipeline import Pipeline
 
-from exactmeans._validation import as_csr, check_choice, check_dtype, check_int
+from exactmeans.data.arrays import as_csr
+from exactmeans.parameters import check_choice, check_dtype, check_int
 
 __all__ = ["Rows", "documents", "tfidf", "top_terms", "without_terms"]
 

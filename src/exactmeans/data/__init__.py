@@ -1,0 +1,1 @@
+"""Where rows come from: sources of blocks, and arrays that users pass, checked."""

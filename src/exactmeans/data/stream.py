@@ -1,0 +1,153 @@
+"""Input as a list of blocks in memory, or as a stream of blocks that are read when needed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from exactmeans.data.arrays import Matrix, as_matrix
+from exactmeans.data.open import BlockSource, names_files, open_blocks
+from exactmeans.data.source import CutRows, ReusedRoom
+
+
+def is_source(X: Any) -> bool:
+    """Does X come in blocks? Arrays are looked at first: asking a protocol takes long."""
+    if isinstance(X, np.ndarray) or sp.issparse(X):
+        return False
+    return isinstance(X, BlockSource) or names_files(X)
+
+
+def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix] | Stream:
+    """The blocks of a source, or the only block that an array is."""
+    if not is_source(X):
+        return [as_matrix(estimator, X, reset=reset, dtype=dtype)]
+    if names_files(X):
+        X = open_blocks(X)
+    _check_names(estimator, getattr(X, "feature_names", None), reset=reset)
+    if not getattr(X, "in_memory", False):
+        return Stream(estimator, X, reset=reset, dtype=dtype)
+    blocks, bare = [], _without_names(estimator, reset=reset)
+    for b in range(len(X)):
+        blocks.append(as_matrix(bare, X.read(b), reset=reset and b == 0, dtype=dtype))
+    if reset:
+        estimator.n_features_in_ = bare.n_features_in_
+    common = np.result_type(*(block.dtype for block in blocks))
+    return [block if block.dtype == common else block.astype(common) for block in blocks]
+
+
+def _check_names(estimator: Any, names: Any, *, reset: bool) -> None:
+    """What validate_data does with the names of a frame's columns, for those of a source."""
+    known = getattr(estimator, "feature_names_in_", None)
+    if reset:
+        vars(estimator).pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = np.asarray(names, dtype=object)
+        return
+    model = type(estimator).__name__
+    if (known is None) != (names is None):
+        has = "has feature names" if known is None else "does not have valid feature names"
+        kept = "without" if known is None else "with"
+        warnings.warn(f"X {has}, but {model} was fitted {kept} feature names", stacklevel=5)
+    elif known is not None and list(names) != list(known):
+        odd = [name for name in known if name not in set(names)]
+        new = [name for name in names if name not in set(known)]
+        why = "their order differs"
+        if odd or new:
+            why = f"it lacks {odd[0]!r}" if odd else f"{model} was fitted without {new[0]!r}"
+        raise ValueError(
+            "X must have the columns of fit (The feature names should match those that were "
+            f"passed during fit), but {why}."
+        )
+
+
+def _without_names(estimator: Any, *, reset: bool) -> Any:
+    """What blocks are checked against: they have no names, those of the source are known."""
+    bare = object.__new__(type(estimator))
+    if not reset and hasattr(estimator, "n_features_in_"):
+        bare.n_features_in_ = estimator.n_features_in_
+    return bare
+
+
+def count_rows(blocks: list[Matrix] | Stream) -> int:
+    return blocks.n if isinstance(blocks, Stream) else sum(block.shape[0] for block in blocks)
+
+
+class Stream:
+    """Blocks that are not in memory: matrices of one kind and dtype, read when they are needed."""
+
+    def __init__(self, estimator: Any, source: Any, *, reset: bool, dtype: Any) -> None:
+        self._estimator, self._source = _without_names(estimator, reset=reset), source
+        first = as_matrix(self._estimator, source.read(0), reset=reset, dtype=dtype)
+        if reset:
+            estimator.n_features_in_ = self._estimator.n_features_in_
+        self.sparse = bool(sp.issparse(first))
+        self.d: int = first.shape[1]
+        known = getattr(source, "dtype", None)
+        edges = getattr(source, "edges", None)
+        if edges is None or (dtype is None and known is None):
+            edges, dtype = self._look(dtype)
+        elif dtype is None:
+            dtype = known if known == np.float32 else np.float64
+        self.edges: list[int] = [int(edge) for edge in edges]
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.n = self.edges[-1]
+        said = getattr(source, "shape", None)
+        if said is not None and tuple(said) != (self.n, self.d):
+            raise ValueError(
+                f"X must have the shape that its blocks have, ({self.n}, {self.d}), but it says "
+                f"{tuple(said)}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def reading_bytes(self) -> int:
+        """What dense blocks take that are at hand, coming, and being put into shape; the reader."""
+        rows = max(end - begin for begin, end in pairwise(self.edges))
+        blocks = 0 if self.sparse else 4 * rows * self.d * self.dtype.itemsize
+        return blocks + self.held_bytes * 3 // 2
+
+    @property
+    def held_bytes(self) -> int:
+        """What reading held beside blocks, of those that were read so far."""
+        return int(getattr(self._source, "held_bytes", 0))
+
+    def _look(self, dtype: Any) -> tuple[list[int], Any]:
+        """Read every block once, for its length and dtype."""
+        edges, dtypes = [0], []
+        for b in range(len(self._source)):
+            block = as_matrix(self._estimator, self._source.read(b), reset=False, dtype=dtype)
+            edges.append(edges[-1] + block.shape[0])
+            dtypes.append(block.dtype)
+        return edges, np.result_type(*dtypes)
+
+    def read(self, b: int, room: ReusedRoom | None = None) -> Matrix:
+        """Block b; what lies in `room` goes with the next block that is read there."""
+        if room is not None and isinstance(self._source, CutRows):
+            room.clear()
+            given = self._source.read(b, room)
+        else:
+            given = self._source.read(b)
+        block = as_matrix(self._estimator, given, reset=False, dtype=self.dtype)
+        expected = self.edges[b + 1] - self.edges[b]
+        if block.shape[0] != expected or sp.issparse(block) != self.sparse:
+            kind = "sparse" if self.sparse else "dense"
+            raise ValueError(
+                f"X must give the same blocks each time, but block {b} is not {expected} {kind} "
+                "rows any more."
+            )
+        return block
+
+
+def offsets_of(blocks: list[Matrix]) -> Iterator[tuple[int, int]]:
+    """Where each block begins and ends among all rows."""
+    begin = 0
+    for block in blocks:
+        yield begin, begin + block.shape[0]
+        begin += block.shape[0]

@@ -1,0 +1,1 @@
+"""The engine for rows on the workers of a cluster."""

@@ -1,0 +1,344 @@
+"""All blocks on the workers of a Dask cluster, one site per worker.
+
+What the loop asks of the data is asked of the sites; their answers, put together exactly, are those
+of a LocalEngine over all rows. Nothing here holds anything of the size of the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
+
+import distributed
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from exactmeans import _core
+from exactmeans.data.arrays import Double, Labels, Matrix
+from exactmeans.data.centres import from_core, normalise
+from exactmeans.data.rows import Lengths, refuse_nonfinite
+from exactmeans.engine.cluster.seeding import DaskSeeding
+from exactmeans.engine.cluster.worker_engine import Ask, Centres, Look, Site
+from exactmeans.engine.cluster.workers import Sites
+from exactmeans.engine.frame import Frame
+from exactmeans.engine.protocol import FarRow, Tally
+from exactmeans.metrics import Metric
+
+# What runs on workers -----------------------------------------------------------------------------
+
+
+def _labels(site: Site, ask: Ask, log: list[Ask]) -> list[Labels]:
+    labels: list[Labels] = site.answer(ask, log, weighed=False).value
+    return labels
+
+
+def _item(items: list[Any], at: int) -> Any:
+    return items[at]
+
+
+# The engine ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """Labels where they are: futures per site, and of each block."""
+
+    client: Any
+    sites: list[Any]
+    blocks: list[Any]
+    lengths: list[int]
+    distinct: int
+
+    def same_clustering(self, other: Labelling, k: int) -> bool:
+        """Equal but for the names of the clusters?"""
+        named = self.client.map(_renaming, self.sites, other.sites, k=k, pure=False)
+        name = np.full(k, -1, dtype=np.int32)
+        for own in self.client.gather(named):
+            if own is None:
+                return False
+            known = own >= 0
+            if np.any((name[known] >= 0) & (name[known] != own[known])):
+                return False
+            name[known] = own[known]
+        return True
+
+
+def _renaming(a: list[Labels], b: list[Labels], k: int) -> Labels | None:
+    """Which label of b each of a stands for; None if there are several."""
+    name = np.full(k + 1, -1, dtype=np.int32)  # the last is that of rows in no cluster, -1
+    old, new = np.concatenate(a), np.concatenate(b)
+    name[old] = new
+    return name[:k] if np.array_equal(name[old], new) else None
+
+
+class DaskEngine:
+    """The rows of a fit, on the workers of a cluster."""
+
+    streamed = False
+    passes = unread = 0  # blocks stay where they are
+    reading_bytes = 0
+    room: int | None = None
+
+    def __init__(
+        self,
+        client: Any,
+        pieces: list[Any],
+        weights: list[Any] | None,
+        *,
+        dtype: np.dtype[Any] | None,
+        n_jobs: int | None,
+        metric: Metric,
+        zero_rows: str,
+    ) -> None:
+        """`pieces`: delayed objects or futures of the blocks of rows; `weights`: or arrays, too."""
+        self._client = client
+        self.n_jobs = _core.usable_cores()  # of this process, for what is O(k d)
+        self._weighted = weights is not None
+        self._counted: Double | None = None
+        self.metric, self._zero_rows = metric, zero_rows
+        self._followed: _core.Sums | None = None
+        self._wanted: list[Any] = []  # futures of labels, which may not have been taken yet
+        self._sites = Sites(client, pieces, weights, (dtype, n_jobs))
+        self.tell, self.ask = self._sites.tell, self._sites.ask
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        """Look at what the blocks are, agree on a dtype, and number the rows."""
+        looks: list[Look] = [look for _, look in sorted(self.ask("look"), key=itemgetter(0))]
+        full = [look for look in looks if look.rows]
+        if not full:
+            raise ValueError("X must have rows, but Found array with 0 sample(s).")
+        if len({look.columns for look in full}) > 1:
+            wide = sorted({look.columns for look in full})
+            raise ValueError(f"X must have blocks of one width, but they have {wide} columns.")
+        if len({look.sparse for look in full}) > 1:
+            raise ValueError("X must have blocks that are all dense or all sparse.")
+        self.d, self.sparse = full[0].columns, full[0].sparse
+        self.dtype: np.dtype[Any] = np.result_type(*(look.dtype for look in full if look.dtype))
+        self.lengths = [look.rows for look in looks]
+        self.begins = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+        self.n = int(self.begins[-1])
+        self.nonzeros = sum(look.values for look in full)
+        rows = {
+            number: sum(self.lengths[place] for place in places)
+            for number, places in self._sites.places.items()
+        }
+        self._sites.keep([number for number, own in rows.items() if own])
+        self.most_rows = max(rows.values())
+        self.tell("open", self.dtype, self.begins, self.metric)
+        if self._weighted and not self.ask("largest_weight"):
+            raise ValueError("sample_weight must not be zero for every row.")
+
+    # -- before the first iteration ------------------------------------------------------------
+
+    @property
+    def weighted(self) -> bool:
+        return self._weighted
+
+    def counted(self) -> Double | None:
+        """All weights in this process: only draws that scikit-learn makes, too, ask for them."""
+        if self._counted is None and (self._weighted or self._directions < self.n):
+            pieces = sorted(self._sites.ask_in_turn("counted"), key=itemgetter(0))
+            self._counted = np.concatenate([weights for _, weights in pieces])
+        return self._counted
+
+    def keep(self, budget: float) -> int:
+        return 0
+
+    def examine(self) -> _core.Survey:
+        survey = self.survey(weighted=False)
+        refuse_nonfinite(survey)
+        self._directions = self.n
+        if self.metric.directed:
+            lengths: Lengths = self.ask("lengths")
+            lengths.refuse(self._zero_rows, self.metric.name)
+            lengths.refuse_none(self.n, self.metric.name)
+            self._directions -= lengths.zeros
+        return survey
+
+    def directions(self) -> int:
+        return self._directions
+
+    def total_weight(self) -> float:
+        blank, exported = self.ask("total_weight", self.weight_grid())
+        sums = _core.Sums(*blank)
+        sums.absorb(exported)
+        return float(sums.weights[0])
+
+    def survey(self, *, weighted: bool) -> _core.Survey:
+        survey: _core.Survey = self.ask("survey", weighted)
+        return survey
+
+    def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
+        return int(self.ask("words_needed", grid, weighted))
+
+    def weight_grid(self) -> _core.Grid:
+        if not self._weighted:
+            return _core.Grid(np.ones(1), self.n)
+        grid = _core.Grid(np.array([self.ask("largest_weight")]), self.n)
+        grid.words = self.ask("weight_words", grid)
+        return grid
+
+    def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
+        grid.words = self.words_needed(grid, weighted=False)
+        if weighted is not None:
+            weighted.words = self.words_needed(weighted, weighted=True)
+        counts = _core.Grid(np.ones(1), self.n)
+        sums = _core.Sums(1, self.d, grid, counts, sparse=self.sparse)
+        self.add_all(sums)
+        return sums
+
+    def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
+        sums.absorb(self.ask("add_all", sums.blank, weighted)[1])
+
+    def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
+        weighted, plain = self.ask("scatter", points, exponent, labelled)
+        return weighted.value, plain.value
+
+    def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
+        weighted, plain = self.ask("squares", point, exponent)
+        return weighted.value, plain.value
+
+    def overlap(self) -> float:
+        """Not known: no site has all rows."""
+        return math.inf
+
+    def slots(self) -> NDArray[np.uint32] | None:
+        return None  # sites have their own
+
+    def pick(self, ids: NDArray[np.intp]) -> Matrix:
+        """Rows by their numbers, in the layout of the data."""
+        found: list[Any] = self.ask("rows", ids)
+        where = np.concatenate([at for at, _ in found])
+        pieces = [rows for _, rows in found]
+        rows = sp.vstack(pieces, format="csr") if self.sparse else np.concatenate(pieces)
+        return rows[np.argsort(where)]
+
+    def take(self, ids: NDArray[np.intp]) -> Matrix:
+        """The same; sparse ones in canonical form, unit vectors where only directions count."""
+        rows = self.pick(ids)
+        if self.sparse:
+            rows = sp.csr_array(rows)
+            rows.has_sorted_indices = rows.has_canonical_format = False  # flags may be out of date
+            rows.sum_duplicates()
+        if self.metric.directed:
+            normalise(rows)
+        return rows
+
+    def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> DaskSeeding:
+        self._forget()
+        return DaskSeeding(self, exponent, alpha, width=self.nonzeros / self.n)
+
+    # -- an iteration --------------------------------------------------------------------------
+
+    def merge_copies(self) -> int | None:
+        """Sites compare all their rows."""
+
+    def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
+        self._frame, self._grids = frame, (grid, weight_grid)
+
+    def start(self, algorithm: str, k: int) -> None:
+        self._k = k
+        self._known: Matrix | None = None
+        self._forget()
+        self.tell("begin", algorithm, self._frame, (k, self.d, *self._grids, self.sparse))
+
+    def _forget(self) -> None:
+        """Sites begin again, once they have given the labels of a run before."""
+        distributed.wait(self._wanted)
+        self._wanted.clear()
+        self._sites.log = self._sites.log[:1]
+
+    def follow(self, sums: _core.Sums | None) -> None:
+        self._followed = sums
+
+    def use(self, algorithm: str) -> None:
+        self.tell("use", algorithm)
+        begin = self._sites.log[1]
+        self._sites.log[1] = replace(begin, arguments=(algorithm, *begin.arguments[1:]))
+
+    def assign(self, centroids: _core.Centroids) -> Tally:
+        """Label every row; the sums follow."""
+        now = from_core(centroids.centres, (self._k, self.d))
+        if self._known is None:
+            centres = Centres(now, None, centroids.given_norms2)
+        else:
+            moved = _different(self._known, now)
+            centres = Centres(now[moved], moved)
+        tally, _, exported = self.tell("assign", centres)
+        # Whoever has to begin again needs no more than the labels by these centres.
+        whole = centres if self._known is None else Centres(now)
+        begun = self._sites.log[:2]
+        self._sites.log = [*begun, Ask("assign", (whole,), begun[-1].until, self._sites.at)]
+        self._known = now
+        if self._followed is not None:
+            self._followed.absorb(exported)
+        result: Tally = tally
+        return result
+
+    def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
+        distances = self.assign(centroids).distances
+        return distances, self.scatter(points, exponent, labelled=True)[0]
+
+    def sum_up(self, sums: _core.Sums, changed: int) -> None:
+        """They have followed."""
+
+    def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
+        sums.absorb(self.ask("move_row", row, source, target)[1])
+
+    def moved(self, movement: _core.Movement) -> None:
+        """Sites find out themselves when they are shown the centres."""
+
+    def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
+        count, given = 64, 0
+        while True:
+            found: list[FarRow] = self.ask("far_rows", centres, exponent, count)
+            found.sort(key=lambda far: (-far.distance2, far.row))
+            # Beyond the first `count` of all, some site may have had more to offer.
+            yield from found[given:count]
+            if len(found) < count:
+                return
+            given, count = count, 8 * count
+
+    def final_labels(self) -> Labelling:
+        """Left where they are; made again from the centres if they get lost."""
+        ask = Ask("labels", (), self._sites.at, self._sites.at)
+        # Sums are of no use to whoever begins again, and weights may be gone.
+        log = [*self._sites.log[:2], replace(self._sites.log[2], what="label")]
+        sites = self._sites.map(_labels, ask=ask, log=self._sites.held(log))
+        self._wanted += sites
+        blocks: list[Any] = [np.empty(0, dtype=np.int32)] * len(self.lengths)
+        for places, site in zip(self._sites.places.values(), sites, strict=True):
+            for at, place in enumerate(places):
+                blocks[place] = self._client.submit(_item, site, at, pure=False)
+        return Labelling(self._client, sites, blocks, self.lengths, len(set(self.ask("names"))))
+
+    def close(self) -> None:
+        """Let the workers forget."""
+        self._sites.close()
+
+
+def _different(a: Matrix, b: Matrix) -> NDArray[np.intp]:
+    """Rows of which a bit differs."""
+    if isinstance(a, np.ndarray):
+        bits = f"u{a.itemsize}"
+        return np.flatnonzero((a.view(bits) != b.view(bits)).any(axis=1))
+    return np.array(
+        [
+            j
+            for j in range(a.shape[0])
+            if not all(
+                np.array_equal(x[a.indptr[j] : a.indptr[j + 1]], y[b.indptr[j] : b.indptr[j + 1]])
+                for x, y in ((a.indices, b.indices), (a.data, b.data))
+            )
+        ],
+        dtype=np.intp,
+    )

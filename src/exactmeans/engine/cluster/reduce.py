@@ -1,0 +1,94 @@
+"""What the answers of sites come to, put together: in any shape, for totals are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from exactmeans import _core
+from exactmeans.data.rows import Lengths
+from exactmeans.engine.cluster.worker_engine import Blank, Reply
+from exactmeans.engine.protocol import Tally
+
+
+def _surveys(values: list[_core.Survey]) -> _core.Survey:
+    whole = _core.Survey(len(values[0].bounds))
+    for value in values:
+        whole.merge(value, 0)
+    return whole
+
+
+def _exact(values: list[tuple[_core.ExactSum, ...]]) -> tuple[_core.ExactSum, ...]:
+    totals = tuple(_core.ExactSum() for _ in values[0])
+    for value in values:
+        for total, own in zip(totals, value, strict=True):
+            total.add(own)
+    return totals
+
+
+def _sums(values: list[tuple[Blank, _core.Exported] | None]) -> tuple[Blank, _core.Exported]:
+    some = [value for value in values if value is not None]
+    if len(some) == 1:
+        return some[0]
+    sums = _core.Sums(*some[0][0])
+    for _, exported in some:
+        sums.absorb(exported)
+    return some[0][0], sums.export()
+
+
+def _assigned(values: list[tuple[Tally, Blank, Any]]) -> tuple[Tally, Blank, Any]:
+    tally = Tally(*(sum(counts) for counts in zip(*(value[0] for value in values), strict=True)))
+    return tally, *_sums([value[1:] for value in values])
+
+
+def _pairs(values: list[list[tuple[float, float]]]) -> list[tuple[float, float]]:
+    return [
+        (sum(high for high, _ in own), sum(low for _, low in own))
+        for own in zip(*values, strict=True)
+    ]
+
+
+def _largest(values: list[tuple[float, ...]]) -> tuple[float, ...]:
+    return tuple(map(max, zip(*values, strict=True)))
+
+
+def _all(values: list[list[Any]]) -> list[Any]:
+    return [item for value in values for item in value]
+
+
+def _lengths(values: list[Lengths]) -> Lengths:
+    longest = min(values, key=lambda own: (-own.longest, own.longest_row))
+    zeros = [own for own in values if own.zeros]
+    return longest._replace(
+        zeros=sum(own.zeros for own in zeros),
+        first_zero=min((own.first_zero for own in zeros), default=-1),
+    )
+
+
+MERGES: dict[str, Callable[[list[Any]], Any]] = {
+    "survey": _surveys,
+    "words_needed": max,
+    "weight_words": max,
+    "largest_weight": max,
+    "add_all": _sums,
+    "scatter": _exact,
+    "squares": _exact,
+    "lengths": _lengths,
+    "total_weight": _sums,
+    "assign": _assigned,
+    "move_row": _sums,
+    "followers": _sums,
+    "potentials": _pairs,
+    "start": _largest,
+    "largest": _largest,
+    "set_unit2": _largest,
+    "farthest": min,
+}
+
+
+def merged(what: str, replies: list[Reply]) -> Reply:
+    """`what`: was asked; `lost` sites are those of any reply."""
+    values = [reply.value for reply in replies if reply.value is not None]
+    lost = tuple(site for reply in replies for site in reply.lost)
+    together: Callable[[list[Any]], Any] = MERGES.get(what, _all)
+    return Reply(together(values) if values else None, lost)

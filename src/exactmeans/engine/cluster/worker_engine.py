@@ -1,0 +1,345 @@
+"""The rows that one worker holds: a LocalEngine over its blocks, and what is kept beside them.
+
+A site answers questions and says as of which of them its state is. State that is gone (its worker
+died, or the site was written to disk) is made again from the questions that led to it, so that a
+site only ever depends on its blocks and on what it is asked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from exactmeans import _core
+from exactmeans.data.arrays import Double, Labels, Matrix, as_matrix
+from exactmeans.data.centres import for_core
+from exactmeans.data.rows import Lengths
+from exactmeans.data.weights import check_weights
+from exactmeans.engine.cluster.worker_seeding import SiteSeeding
+from exactmeans.engine.frame import Frame
+from exactmeans.engine.local.blocks import bytes_of
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.engine.protocol import FarRow, Tally
+from exactmeans.engine.seeding import add_weights, weight_sums
+from exactmeans.metrics import Metric
+
+Blank = tuple[int, int, _core.Grid, _core.Grid, bool]  # what empty sums are made of
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question to all sites, and which states it leads from and to."""
+
+    what: str
+    arguments: tuple[Any, ...]
+    since: int
+    until: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What sites answered, put together; `lost` are those whose state is gone."""
+
+    value: Any = None
+    lost: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Centres:
+    """Centres to be compared with; only those that moved, if it is known where the others are."""
+
+    rows: Matrix
+    moved: NDArray[np.intp] | None = None
+    norms2: tuple[Double, int] | None = None  # of initial centres, as scikit-learn rounds them
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a block is, before anything is decided."""
+
+    rows: int
+    columns: int
+    dtype: np.dtype[Any] | None  # None if there are no rows
+    sparse: bool
+    values: int
+
+
+def make_site(
+    number: int, places: list[int], chunks: list[Any], weights: list[Any] | None, how: Any
+) -> Site:
+    """`places`: which of all blocks these are; `how`: dtype and n_jobs as the user gave them, and
+    whether weights are still to come."""
+    dtype, n_jobs, awaits = how
+    estimator = BaseEstimator()
+    blocks: list[Matrix] = []
+    looks: dict[int, Look] = {}
+    for place, chunk in zip(places, chunks, strict=True):
+        if getattr(chunk, "shape", (1,))[0] == 0:
+            looks[place] = Look(0, chunk.shape[1], None, bool(sp.issparse(chunk)), 0)
+            continue
+        block = as_matrix(estimator, chunk, reset=True, dtype=dtype)
+        sparse = bool(sp.issparse(block))
+        n, d = block.shape
+        looks[place] = Look(n, d, block.dtype, sparse, block.nnz if sparse else block.size)
+        blocks.append(block)
+    site = Site(number, blocks, None, n_jobs, looks, awaits)
+    if weights is not None:
+        site.weigh(weights)
+    return site
+
+
+@dataclass
+class Site:
+    number: int
+    blocks: list[Matrix]  # those with rows
+    weights: list[Double] | None
+    n_jobs: int | None
+    looks: dict[int, Look]  # by place among all blocks of all sites
+    awaits: bool  # weights, which are sent
+    at: int = field(default=-1, init=False)
+    engine: LocalEngine = field(init=False)
+    _begins: NDArray[np.int64] = field(init=False)  # of all blocks of all sites
+    _seeding: SiteSeeding | None = field(default=None, init=False)
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self.places = [place for place, look in self.looks.items() if look.rows]
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Without what can be made again, and cannot travel."""
+        return (self.number, self.blocks, self.weights, self.n_jobs, self.looks, self.awaits)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __sizeof__(self) -> int:
+        own = sum(map(bytes_of, self.blocks))
+        rows = sum(look.rows for look in self.looks.values())
+        return own + rows * (16 if self.weights is None else 24)
+
+    def weigh(self, weights: list[Any]) -> None:
+        """By block, those without rows too."""
+        looks = zip(weights, self.looks.values(), strict=True)
+        own = [check_weights(given, look.rows, part=True) for given, look in looks]
+        self.weights = [w for w in own if w is not None and len(w)]
+        self.awaits = False
+
+    def answer(
+        self,
+        ask: Ask,
+        log: Sequence[Ask] | None = None,
+        weights: list[Any] | None = None,
+        *,
+        weighed: bool = True,
+    ) -> Reply:
+        """With a log, state that is gone is made again, and weights that did not come before.
+
+        `weighed`: are they needed? One question at a time: they come over a line and by tasks.
+        """
+        with self._turn:
+            if self.at != ask.since or (weighed and self.awaits):
+                if log is None:
+                    return Reply(lost=(self.number,))
+                if weights is not None:
+                    self.weigh(weights)
+                for past in log:
+                    self._do(past)
+            return Reply(self._do(ask))
+
+    def _do(self, ask: Ask) -> Any:
+        self.at = -1  # if it fails half-way
+        answer: Callable[..., Any] = getattr(self, ask.what)
+        value = answer(*ask.arguments)
+        self.at = ask.until
+        return value
+
+    # -- before the first iteration ------------------------------------------------------------
+
+    def look(self) -> list[tuple[int, Look]]:
+        """By block, those without rows too."""
+        return list(self.looks.items())
+
+    def open(self, dtype: np.dtype[Any], begins: NDArray[np.int64], metric: Metric) -> None:
+        """The blocks become an engine; each is told where its rows are among all rows."""
+        self.blocks = [block.astype(dtype, copy=False) for block in self.blocks]
+        weights = None if self.weights is None else np.concatenate(self.weights)
+        self.engine = LocalEngine(self.blocks, weights, threads_here(self.n_jobs), metric)
+        self._begins = begins
+        norms = self.engine.norms
+        self._lengths = None if norms is None else Lengths.of(norms)
+        self._seeding = None
+
+    def survey(self, weighted: bool) -> _core.Survey:
+        whole: _core.Survey | None = None
+        for part, place in zip(self.engine.walk(), self.places, strict=True):
+            own = (part.rows if weighted else part.plain).survey(self.engine.n_jobs)
+            whole = whole or _core.Survey(len(own.bounds))
+            whole.merge(own, int(self._begins[place]))
+        assert whole is not None
+        return whole
+
+    def lengths(self) -> Lengths | None:
+        """With rows by their number among all rows."""
+        own = self._lengths
+        if own is None:
+            return None
+        rows = self._numbers(np.array([own.longest_row, max(0, own.first_zero)])).tolist()
+        return own._replace(longest_row=rows[0], first_zero=rows[1] if own.zeros else -1)
+
+    def words_needed(self, grid: _core.Grid, weighted: bool) -> int:
+        return self.engine.words_needed(grid, weighted=weighted)
+
+    def weight_words(self, grid: _core.Grid) -> int:
+        weights = self.engine.weights
+        assert weights is not None
+        return _core.Rows.dense(weights[:, np.newaxis], None).words_needed(grid, 1)
+
+    def largest_weight(self) -> float:
+        weights = self.engine.weights
+        return 1.0 if weights is None else float(weights.max())
+
+    def add_all(self, blank: Blank, weighted: bool) -> tuple[Blank, _core.Exported]:
+        sums = _core.Sums(*blank)
+        self.engine.add_all(sums, weighted=weighted)
+        return blank, sums.export()
+
+    def total_weight(self, weight_grid: _core.Grid) -> tuple[Blank, _core.Exported]:
+        blank = weight_sums(1, weight_grid)
+        sums = _core.Sums(*blank)
+        add_weights(sums, None, self.engine.n, self.engine.weights, self.engine.n_jobs)
+        return blank, sums.export()
+
+    def squares(self, point: Matrix, exponent: int) -> tuple[_core.ExactSum, _core.ExactSum]:
+        return self.engine.squared(point, exponent)
+
+    def scatter(
+        self, points: Matrix, exponent: int, labelled: bool
+    ) -> tuple[_core.ExactSum, _core.ExactSum]:
+        return self.engine.scattered(points, exponent, labelled=labelled)
+
+    def rows(self, ids: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], Matrix]]:
+        """Which of these numbers are rows of this site, and those rows."""
+        where, here = self._here(ids)
+        if not len(here):
+            return []
+        order = np.argsort(here)
+        return [(where[order], self.engine.pick(here[order]))]
+
+    def counted(self) -> list[tuple[int, Double]]:
+        """By block, for draws that need all of them."""
+        counted = self.engine.counted()
+        weights = np.ones(self.engine.n) if counted is None else counted
+        return [
+            (place, weights[part.begin : part.end])
+            for place, part in zip(self.places, self.engine.walk(), strict=True)
+        ]
+
+    def _here(self, ids: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Which of these numbers are rows of this site, and where they are in its engine."""
+        where, here = [], []
+        for place, part in zip(self.places, self.engine.walk(), strict=True):
+            own = np.flatnonzero((ids >= self._begins[place]) & (ids < self._begins[place + 1]))
+            where.append(own)
+            here.append(ids[own] - self._begins[place] + part.begin)
+        return np.concatenate(where), np.concatenate(here)
+
+    def _numbers(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Rows of this engine by their number among all rows."""
+        begins = np.array([part.begin for part in self.engine.walk()])
+        part = np.searchsorted(begins, rows, side="right") - 1
+        return np.asarray(rows - begins[part] + self._begins[self.places][part], dtype=np.int64)
+
+    # -- an iteration --------------------------------------------------------------------------
+
+    def begin(self, algorithm: str, frame: Frame, blank: Blank) -> None:
+        self._seeding = None
+        self._frame, self._blank = frame, blank
+        self._sums = _core.Sums(*blank)
+        self._centroids: _core.Centroids | None = None
+        self.engine.start(algorithm, blank[0])
+
+    def assign(self, centres: Centres) -> tuple[Tally, Blank, _core.Exported]:
+        """Label all rows; what that changes in the sums."""
+        tally = self.label(centres)
+        self._sums.reset()
+        self.engine.add_changes(self._sums)
+        return tally, self._blank, self._sums.export()
+
+    def label(self, centres: Centres) -> Tally:
+        engine = self.engine
+        if self._centroids is None:
+            self._centroids = self._frame.centroids(centres.rows, engine)
+            self._centres = centres.rows
+            if centres.norms2 is not None:
+                self._centroids.set_norms(*centres.norms2)
+        elif centres.moved is None or len(centres.moved):
+            self._centres = put(self._centres, centres)
+            engine.moved(self._centroids.move(for_core(self._centres), engine.n_jobs))
+        return engine.assign(self._centroids)
+
+    def use(self, algorithm: str) -> None:
+        self.engine.use(algorithm)
+
+    def move_row(self, row: int, source: int, target: int) -> tuple[Blank, _core.Exported] | None:
+        where, here = self._here(np.array([row]))
+        if not len(where):
+            return None
+        sums = _core.Sums(*self._blank)
+        self.engine.move_row(sums, int(here[0]), source, target)
+        return self._blank, sums.export()
+
+    def far_rows(self, centres: Matrix, exponent: int, count: int) -> list[FarRow]:
+        found = list(islice(self.engine.far_rows(centres, exponent), count))
+        numbers = self._numbers(np.array([far.row for far in found], dtype=np.intp)).tolist()
+        return [far._replace(row=row) for far, row in zip(found, numbers, strict=True)]
+
+    def labels(self) -> list[Labels]:
+        """By block, those without rows too; as users get them."""
+        own = self.engine.final_labels()
+        full = iter([own[part.begin : part.end].copy() for part in self.engine.walk()])
+        return [next(full) if look.rows else np.empty(0, np.int32) for look in self.looks.values()]
+
+    def names(self) -> list[int]:
+        """Labels that some row has."""
+        return [int(label) for label in np.unique(self.engine.final_labels()) if label >= 0]
+
+    # -- seeding -------------------------------------------------------------------------------
+
+    def seed(self, what: str, *arguments: Any) -> Any:
+        if what == "open":
+            begins = [int(self._begins[place]) for place in self.places]
+            self._seeding = SiteSeeding(self.engine, begins, self.places, *arguments)
+            return None
+        answer: Callable[..., Any] = getattr(self._seeding, what)
+        return answer(*arguments)
+
+
+def threads_here(n_jobs: int | None) -> int:
+    """`n_jobs` by the threads that the worker was given."""
+    from distributed import get_worker
+
+    threads = int(get_worker().state.nthreads)
+    if n_jobs is None:
+        return threads
+    return n_jobs if n_jobs > 0 else max(1, threads + 1 + n_jobs)
+
+
+def put(old: Matrix, new: Centres) -> Matrix:
+    """All centres after some have moved."""
+    if new.moved is None:
+        return new.rows
+    if isinstance(old, np.ndarray):
+        centres = old.copy()
+        centres[new.moved] = new.rows
+        return centres
+    source = np.arange(old.shape[0])
+    source[new.moved] = old.shape[0] + np.arange(len(new.moved))
+    return sp.csr_array(sp.vstack([old, new.rows], format="csr")[source])

@@ -1,0 +1,1 @@
+"""The engine for rows in this process."""

@@ -1,0 +1,758 @@
+"""All blocks in this process, one after the other, each on all threads.
+
+Blocks that are not in memory are read when they are needed, the next one while this one is worked
+on; what is kept of them is a few numbers per row.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice, pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from exactmeans import _core
+from exactmeans.data.arrays import Double, Labels, Matrix
+from exactmeans.data.centres import for_core, like_rows, normalise
+from exactmeans.data.rows import Lengths, refuse_nonfinite, refuse_overflow, rows_of
+from exactmeans.data.source import ReusedRoom
+from exactmeans.data.stream import Stream, count_rows, offsets_of
+from exactmeans.engine.local.blocks import Held, Kinds, Part, bytes_of, unlabelled
+from exactmeans.engine.local.digest import Digest
+from exactmeans.engine.local.seeding import LocalSeeding
+from exactmeans.engine.protocol import FarRow, Tally
+from exactmeans.engine.seeding import ONE, add_weights, weight_sums
+from exactmeans.metrics import EUCLIDEAN, Metric
+
+T = TypeVar("T")
+
+_FAR_BYTES = 2**22  # of rows that far_rows fetches at once
+
+
+def slots_for(counts: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Places of the features, the more frequent ones first."""
+    magnitude = np.frexp(counts.astype(np.float32))[1]
+    order = np.argsort(-magnitude.astype(np.int8), kind="stable")  # a radix sort
+    slots = np.empty(len(counts), dtype=np.uint32)
+    slots[order] = np.arange(len(counts), dtype=np.uint32)
+    return slots
+
+
+def _bytes(row: Matrix) -> bytes:
+    """The same for rows that are equal; -0.0 equals 0.0."""
+    if isinstance(row, np.ndarray):
+        return (row + 0.0).tobytes()
+    row.eliminate_zeros()
+    return bytes(row.indices.astype(np.int64).tobytes() + row.data.tobytes())
+
+
+def farthest_first(distances: Double) -> Iterator[int]:
+    """Rows by decreasing distance as far as that is above 0, those at the same by their number.
+
+    Few are ever asked for, so they are sorted some at a time.
+    """
+    left, count = np.flatnonzero(distances > 0), 256
+    while len(left):
+        far, now = distances[left], left
+        if count < len(left):
+            least = np.partition(far, -count)[-count]
+            now, left = left[far >= least], left[far < least]
+        else:
+            left = left[:0]
+        yield from now[np.argsort(-distances[now], kind="stable")].tolist()
+        count *= 8
+
+
+def _holding(ids: NDArray[np.intp]) -> Callable[[Part], bool]:
+    return lambda part: bool(((ids >= part.begin) & (ids < part.end)).any())
+
+
+def _added_up(tallies: list[tuple[int, int, int]], unread: int = 0) -> Tally:
+    changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
+    return Tally(changed, distances, skipped, unread)
+
+
+def _total(
+    some: list[tuple[_core.ExactSum, _core.ExactSum]],
+) -> tuple[_core.ExactSum, _core.ExactSum]:
+    weighted, plain = some[0]
+    for more in some[1:]:
+        weighted.add(more[0])
+        plain.add(more[1])
+    return weighted, plain
+
+
+class LocalEngine:
+    """The rows of a fit: in memory, or read block by block whenever they are needed."""
+
+    nonzeros = 0
+    room: int | None = None  # bytes that centres may take as a dense matrix
+    passes = 0.0  # over the blocks that are not in memory; parts of one count as such
+    unread = 0  # blocks that passes did without
+    feature_names: Any = None  # for errors
+    digest: Digest | None = None  # one that is to be taken when rows are first looked at
+    _slots: NDArray[np.uint32] | None = None
+    _counts: NDArray[np.int64] | None = None
+    _spare: Part | None = None
+    _followed: _core.Sums | None = None
+
+    def __init__(
+        self,
+        blocks: list[Matrix] | Stream,
+        weights: Double | None,
+        n_jobs: int,
+        metric: Metric = EUCLIDEAN,
+        zero_rows: str = "error",
+    ) -> None:
+        self.weights = weights
+        self.n_jobs = n_jobs
+        self.metric = metric
+        self.streamed = isinstance(blocks, Stream)
+        self._zero_rows = zero_rows
+        self.n = count_rows(blocks)
+        # Lengths of the rows, where only directions count; known of blocks that have been held.
+        self.norms: Double | None = np.empty(self.n) if metric.directed else None
+        self._measured: set[int] = set()
+        self._surveys: dict[bool, _core.Survey] = {}
+        self._unchecked: set[int] = set()
+        if isinstance(blocks, Stream):
+            self._stream = blocks
+            self._rooms = ReusedRoom(), ReusedRoom()  # for the block at hand and the one that comes
+            self.d, self.sparse = blocks.d, blocks.sparse
+            self.dtype: np.dtype[Any] = blocks.dtype
+            ends = list(pairwise(blocks.edges))
+            self._parts = [Part(b, *ends[b], stays=False) for b in range(len(blocks))]
+            return
+        self.d = blocks[0].shape[1]
+        self.dtype = blocks[0].dtype
+        self.sparse = not isinstance(blocks[0], np.ndarray)
+        self._parts = []
+        for block, (begin, end) in zip(blocks, offsets_of(blocks), strict=True):
+            self.nonzeros += block.nnz if self.sparse else block.size
+            part = Part(len(self._parts), begin, end)
+            part.held = self._hold(part, block)
+            self._parts.append(part)
+
+    # -- blocks that come and go ---------------------------------------------------------------
+
+    def _hold(self, part: Part, block: Matrix) -> Held:
+        plain = rows_of(block, None)
+        if self.metric is not EUCLIDEAN:
+            if self.norms is not None and part.number not in self._measured:
+                plain.lengths(self.norms[part.begin : part.end], self.n_jobs)
+                self._measured.add(part.number)
+            return Held(
+                block,
+                self._by_metric(part, plain, self.weights, self.metric),
+                self._by_metric(part, plain, None, self.metric),
+            )
+        if self.weights is None:
+            return Held(block, plain, plain)
+        return Held(block, rows_of(block, self.weights[part.begin : part.end]), plain)
+
+    def _read(self, part: Part, room: ReusedRoom | None = None) -> Held:
+        return self._hold(part, self._stream.read(part.number, None if part.stays else room))
+
+    def _by_metric(
+        self, part: Part, rows: _core.Rows, weights: Double | None, metric: Metric
+    ) -> _core.Rows:
+        norms = self.norms if metric.directed else None
+        own = [None if a is None else a[part.begin : part.end] for a in (weights, norms)]
+        return rows.with_metric(metric.name, *own)
+
+    def walk(self, wanted: Callable[[Part], bool] | None = None) -> Iterator[Part]:
+        """Parts in order, each in memory while its turn lasts; the next is read meanwhile."""
+        parts = self._parts if wanted is None else [part for part in self._parts if wanted(part)]
+        return self._walk(parts) if self.streamed else iter(parts)
+
+    def _walk(self, parts: list[Part]) -> Iterator[Part]:
+        self._put_back()
+        away = [part for part in parts if part.held is None]
+        if not away:
+            yield from parts
+            return
+        self._count(len(away))
+        with ThreadPoolExecutor(1, "exactmeans-read") as reader:
+            ahead, rooms = iter(away), cycle(self._rooms)
+            coming = reader.submit(self._read, next(ahead), next(rooms))
+            for part in parts:
+                if part.held is not None:
+                    yield part
+                    continue
+                part.held = coming.result()
+                following = next(ahead, None)
+                if following is not None:
+                    coming = reader.submit(self._read, following, next(rooms))
+                try:
+                    self._check(part)
+                    yield part
+                finally:
+                    if not part.stays:
+                        part.held = None
+
+    def each(
+        self, work: Callable[[Part, int], T], wanted: Callable[[Part], bool] | None = None
+    ) -> list[T]:
+        """What `work` makes of each part and a number of threads, in any order.
+
+        Where parts have to be read and there are threads for it, two of them take a part each,
+        read it in its turn and work on it, so that a block is worked on where it was read and
+        nobody waits for all others at the end of each.
+        """
+        threads = self.n_jobs - 1
+        if not self.streamed or not threads:
+            return [work(part, self.n_jobs) for part in self.walk(wanted)]
+        parts = deque(part for part in self._parts if wanted is None or wanted(part))
+        if not any(part.held is None for part in parts):
+            return [work(part, self.n_jobs) for part in parts]
+        self._put_back()
+        self._count(sum(part.held is None for part in parts))
+        turn = threading.Lock()
+        done: list[T] = []
+        failed: list[tuple[int, BaseException]] = []
+
+        def toil(room: ReusedRoom) -> None:
+            number = -1
+            try:
+                while True:
+                    with turn:
+                        if not parts:
+                            return
+                        part = parts.popleft()
+                        number = part.number
+                        part.held = part.held or self._read(part, room)
+                    self._check(part)
+                    done.append(work(part, threads))
+                    part.held = part.held if part.stays else None
+            except BaseException as error:  # Ctrl-C too
+                parts.clear()
+                failed.append((number, error))
+
+        try:
+            with ThreadPoolExecutor(1, "exactmeans-read") as second:
+                second.submit(toil, self._rooms[1])
+                toil(self._rooms[0])
+        finally:
+            for part in self._parts:
+                part.held = part.held if part.stays else None
+        if failed:  # of several, the first in the order of the rows
+            raise min(failed, key=lambda at: at[0])[1]
+        return done
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Where blocks begin and end."""
+        return [(part.begin, part.end) for part in self._parts]
+
+    def loaded(self, row: int) -> Part:
+        """The part with this row, in memory until another is asked for."""
+        part = next(part for part in self._parts if part.begin <= row < part.end)
+        if part.held is None:
+            self._put_back()
+            self._count(1)
+            part.held = self._read(part)
+            self._spare = part
+        return part
+
+    def _put_back(self) -> None:
+        if self._spare is not None and not self._spare.stays:
+            self._spare.held = None
+        self._spare = None
+
+    def _count(self, reads: int) -> None:
+        self.passes += reads / sum(part.held is None for part in self._parts)
+
+    def keep(self, budget: float) -> int:
+        """Let blocks stay in memory as far as this goes; returns the bytes of those that may."""
+        kept = 0
+        for part in self._parts if self.streamed else ():
+            part.stays = kept + part.size <= budget
+            kept += part.size if part.stays else 0
+        return kept
+
+    @property
+    def reading_bytes(self) -> int:
+        """What blocks take that are at hand, coming, and being put into shape, and their reader.
+
+        Allocators take about half as much again as a reader holds (measured with pyarrow).
+        """
+        self.survey(weighted=False)
+        if not self.streamed:
+            return 0
+        return 4 * max(part.size for part in self._parts) + self._stream.held_bytes * 3 // 2
+
+    def refuse_nonfinite(self) -> None:
+        """Look for NaN and infinity: now, or in blocks yet to be read when they come."""
+        if self.streamed:
+            self._unchecked = {part.number for part in self._parts}
+        else:
+            self._refuse_nonfinite(self.survey(weighted=False))
+
+    def _refuse_nonfinite(self, survey: _core.Survey) -> None:
+        if survey.first_bad_row >= 0:
+            part = self.loaded(survey.first_bad_row)
+            own = part.plain.survey(self.n_jobs)
+            refuse_nonfinite(own, part.begin, part.block, self.feature_names)
+
+    def refuse_doubtful(self) -> None:
+        """The same for dense rows in memory, after `lloyd` has labelled them.
+
+        Rows that have a finite score are finite, so that few are ever looked at for it.
+        """
+        if any(part.assigner.doubtful for part in self._parts):
+            self._refuse_nonfinite(self.survey(weighted=False))
+
+    def _check(self, part: Part) -> None:
+        if part.number in self._unchecked:
+            survey = part.plain.survey(self.n_jobs)
+            refuse_nonfinite(survey, part.begin, part.block, self.feature_names)
+            self._unchecked.discard(part.number)
+
+    # -- before the first iteration ------------------------------------------------------------
+
+    def examine(self, *, to_fit: bool = True) -> _core.Survey:
+        """The first look at the rows, which refuses what no metric or this one cannot take.
+
+        Rows that centres are to be found for must not all be without a direction.
+        """
+        survey = self.survey(weighted=False)
+        self._refuse_nonfinite(survey)
+        if self.norms is not None:
+            lengths = Lengths.of(self.norms)
+            lengths.refuse(self._zero_rows, self.metric.name)
+            if to_fit:
+                lengths.refuse_none(self.n, self.metric.name)
+        if self.metric.l1:
+            rows = self.n if self.weights is None else self.weights.sum()
+            refuse_overflow(survey.largest, self.d, self.dtype, float(rows))
+        return survey
+
+    def survey(self, *, weighted: bool) -> _core.Survey:
+        """Largest values and the first row that is not finite."""
+        if weighted not in self._surveys:
+            self._look()
+        return self._surveys[weighted]
+
+    def _look(self) -> None:
+        """All that one pass can tell of the rows, since a pass may mean reading files."""
+        counts = np.zeros(self.d, dtype=np.int64) if self.streamed and self.sparse else None
+        for part in self.walk():
+            part.size = bytes_of(part.block)
+            if self.streamed:
+                self.nonzeros += part.block.nnz if self.sparse else part.block.size
+            if counts is not None:
+                part.plain.count_features(counts)
+            if self.digest is not None:
+                self.digest.add(part.block)
+            for weighted in (False, True) if self.weights is not None else (False,):
+                survey = self._rows(part, weighted).survey(self.n_jobs)
+                if part.number:
+                    self._surveys[weighted].merge(survey, part.begin)
+                else:
+                    self._surveys[weighted] = survey
+        if self.weights is None:
+            self._surveys[True] = self._surveys[False]
+        if counts is not None:
+            self._slots = slots_for(counts)
+
+    def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
+        """How many words of the grid the exact sums take."""
+        return max(self.each(lambda p, jobs: self._rows(p, weighted).words_needed(grid, jobs)))
+
+    def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
+        """The sum of all rows without their weights, as cluster 0; gives the grids their words.
+
+        In one pass, unless some block needs more words than the first.
+        """
+        words, counts = grid.words, _core.Grid(ONE, self.n)
+        sums: _core.Sums | None = None
+        for part in self.walk():
+            words = max(words, part.plain.words_needed(grid, self.n_jobs))
+            if weighted is not None:
+                more = part.rows.words_needed(weighted, self.n_jobs)
+                weighted.words = max(weighted.words, more)
+            if sums is None:
+                grid.words = words
+                sums = _core.Sums(1, self.d, grid, counts, sparse=self.sparse)
+            if words == grid.words:
+                sums.relabel(part.plain, None, unlabelled(part.n), self.n_jobs)
+        if sums is None or words > grid.words:
+            grid.words = words
+            return self.total(grid)
+        return sums
+
+    def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
+        """Put every row into cluster 0 of `sums`."""
+        for part in self.walk():
+            sums.relabel(self._rows(part, weighted), None, unlabelled(part.n), self.n_jobs)
+
+    def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
+        """Sum of what rows cost at the own (or only) point, weighted and not."""
+        weighted, plain = self.scattered(points, exponent, labelled=labelled)
+        return weighted.value, plain.value
+
+    def scattered(
+        self, points: Matrix, exponent: int, *, labelled: bool
+    ) -> tuple[_core.ExactSum, _core.ExactSum]:
+        """The same, to be added to that of other rows."""
+        points = for_core(like_rows(points, sparse=self.sparse))
+
+        def own(part: Part, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
+            labels = part.labels if labelled else None
+            return part.rows.scatter(points, labels, exponent, n_jobs)
+
+        return _total(self.each(own))
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that one process works on."""
+        return self.n
+
+    @property
+    def weighted(self) -> bool:
+        return self.weights is not None
+
+    def directions(self) -> int:
+        return self.n if self.norms is None else int(np.count_nonzero(self.norms))
+
+    def total_weight(self) -> float:
+        sums = _core.Sums(*weight_sums(1, self.weight_grid()))
+        add_weights(sums, None, self.n, self.weights, self.n_jobs)
+        return float(sums.weights[0])
+
+    def weight_grid(self) -> _core.Grid:
+        """The grid of exact sums of weights, or of counts."""
+        if self.weights is None:
+            return _core.Grid(ONE, self.n)
+        grid = _core.Grid(self.weights.max(keepdims=True), self.n)
+        grid.words = _core.Rows.dense(self.weights[:, np.newaxis], None).words_needed(grid, 1)
+        return grid
+
+    def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
+        """Sum of squared distances to a point, weighted and not, whatever the metric."""
+        weighted, plain = self.squared(point, exponent)
+        return weighted.value, plain.value
+
+    def squared(self, point: Matrix, exponent: int) -> tuple[_core.ExactSum, _core.ExactSum]:
+        """The same, to be added to that of other rows."""
+        points = for_core(like_rows(point, sparse=self.sparse))
+
+        def own(part: Part, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
+            rows = part.rows
+            if self.metric is not EUCLIDEAN:
+                rows = self._by_metric(part, rows, self.weights, EUCLIDEAN)
+            return rows.scatter(points, None, exponent, n_jobs)
+
+        return _total(self.each(own))
+
+    def take(self, ids: NDArray[np.intp]) -> Matrix:
+        """Rows by their number, in the layout of the data; sparse ones in canonical form.
+
+        Where only directions count, they are unit vectors.
+        """
+        rows = self._take(ids)
+        if self.metric.directed:
+            normalise(rows)
+        return rows
+
+    def _take(self, ids: NDArray[np.intp]) -> Matrix:
+        if self.sparse:
+            order = np.argsort(ids, kind="stable")
+            rows = sp.csr_array(self.pick(ids[order])[np.argsort(order)])
+            rows.has_sorted_indices = rows.has_canonical_format = False  # flags may be out of date
+            rows.sum_duplicates()
+            return rows
+        if len(self._parts) == 1 and not self.streamed:
+            return np.asarray(self._parts[0].block[ids])
+        out = np.empty((len(ids), self.d), dtype=self.dtype)
+        for part in self.walk(_holding(ids)):
+            here = np.flatnonzero((ids >= part.begin) & (ids < part.end))
+            out[here] = part.block[ids[here] - part.begin]
+        return out
+
+    def pick(self, ids: NDArray[np.intp]) -> Matrix:
+        """Rows by their ascending number, in the layout of the data."""
+        rows = [
+            part.block[ids[(ids >= part.begin) & (ids < part.end)] - part.begin]
+            for part in self.walk(_holding(ids))
+        ]
+        return sp.vstack(rows, format="csr") if self.sparse else np.concatenate(rows)
+
+    def slots(self) -> NDArray[np.uint32] | None:
+        """Where the core should keep each feature of sparse centres: frequent ones together.
+
+        Only the order of magnitude of a feature's frequency matters, so a sort is not needed.
+        """
+        if self.d * 16 > self.nonzeros:
+            return None
+        if self._slots is None:
+            self._slots = slots_for(self._frequencies())
+        return self._slots
+
+    def overlap(self) -> float:
+        """How many entries the features of a row have in all rows, on average.
+
+        Infinite where it is not known, or rows are so thin that features outnumber entries.
+        """
+        if not self.sparse or self.streamed or self.d > 4 * self.nonzeros:
+            return math.inf
+        counts = self._frequencies().astype(np.float64)
+        # A product would wake the threads of BLAS, which wait for more in the way of ours.
+        return float(np.square(counts).sum()) / self.n
+
+    def _frequencies(self) -> NDArray[np.int64]:
+        if self._counts is None:
+            self._counts = np.zeros(self.d, dtype=np.int64)
+            for part in self.walk():
+                part.plain.count_features(self._counts)
+        return self._counts
+
+    def fingerprint(self) -> str:
+        """A digest of all rows and weights, in order; the same however they are cut."""
+        self.survey(weighted=False)
+        assert self.digest is not None
+        return self.digest.word(f"{self.n} {self.d} {self.dtype} {self.sparse}", self.weights)
+
+    def alone(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
+        """Some rows as a data set of their own, with or without their weights."""
+        weights = None if self.weights is None or not weighted else self.weights[ids]
+        few = LocalEngine([rows], weights, self.n_jobs, self.metric, self._zero_rows)
+        if few.norms is not None and self.norms is not None:
+            few.norms[:] = self.norms[ids]  # where the rows look: 0 for what is too short
+        return few
+
+    def batch(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
+        """The same for rows that have been looked at: what is known of all holds for some."""
+        few = self.alone(rows, ids, weighted=weighted)
+        plain = self.survey(weighted=False)
+        few._surveys = {False: plain, True: self.survey(weighted=True) if weighted else plain}
+        return few
+
+    def whole(self) -> Matrix:
+        """The data as one matrix; only for data that came as one."""
+        (part,) = self._parts
+        return part.block
+
+    # -- seeding -------------------------------------------------------------------------------
+
+    def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> LocalSeeding:
+        """The rows as seeding sees them; nothing of it outlives what is returned."""
+        return LocalSeeding(
+            self,
+            (self.n, self.d),
+            sparse=self.sparse,
+            metric=self.metric,
+            exponent=exponent,
+            alpha=alpha,
+            candidates=candidates,
+            width=self.nonzeros / self.n,
+            n_jobs=self.n_jobs,
+        )
+
+    def merge_copies(self) -> int | None:
+        """Compare one row of each kind for all, where enough rows are copies of others."""
+        if self.streamed:
+            return None
+        for part in self._parts:
+            found = part.plain.kinds(self.n_jobs)
+            part.kinds = None if found is None else Kinds(found)
+        if all(part.kinds is None for part in self._parts):
+            return None
+        return sum(part.n if part.kinds is None else part.kinds.n for part in self._parts)
+
+    def agree(self, frame: Any, grid: _core.Grid, weight_grid: _core.Grid) -> None:
+        """Nobody else works on these rows."""
+
+    # -- an iteration --------------------------------------------------------------------------
+
+    def start(self, algorithm: str, k: int) -> None:
+        """Forget labels and bounds."""
+        single = self.dtype == np.float32
+        for part in self._parts:
+            part.labels = unlabelled(part.n)
+            part.summed = unlabelled(part.n)
+            rows = part.n
+            if part.kinds is not None:
+                part.kinds.labels.fill(-1)
+                rows = part.kinds.n
+            part.assigner = _core.Assigner(algorithm, single, rows, k)
+
+    def follow(self, sums: _core.Sums | None) -> None:
+        """Keep these sums up with the labels of blocks that would have to be read again for it."""
+        self._followed = sums if self.streamed else None
+
+    def use(self, algorithm: str) -> None:
+        """Go on with another algorithm, which begins without bounds."""
+        for part in self._parts:
+            part.assigner.use(algorithm)
+
+    def assign(self, centroids: _core.Centroids) -> Tally:
+        """Label every row. Blocks in which no label can change are not read for it."""
+        if not self.streamed:
+            if len(self._parts) == 1:
+                return Tally(*self._parts[0].assign(centroids, self.n_jobs))
+            return _added_up([part.assign(centroids, self.n_jobs) for part in self._parts])
+
+        def certain(part: Part) -> bool:
+            if part.held is not None:
+                return False
+            return part.assigner.settled(centroids, part.labels, self.n_jobs)
+
+        settled = {part.number for part in self._parts if certain(part)}
+        self.unread += len(settled)
+        summing = threading.Lock()
+
+        def label(part: Part, n_jobs: int) -> tuple[int, int, int]:
+            tally = part.assign(centroids, n_jobs)
+            if self._followed is not None:
+                with summing:
+                    self._followed.relabel(part.rows, part.labels, part.summed, n_jobs)
+            return tally
+
+        tallies = self.each(label, lambda part: part.number not in settled)
+        tallies += [(0, 0, part.n) for part in self._parts if part.number in settled]
+        return _added_up(tallies, len(settled))
+
+    def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
+        """Label every row and add up what it costs at its point: (distances computed, cost)."""
+        total, distances = _core.ExactSum(), 0
+        own_points = for_core(like_rows(points, sparse=self.sparse))
+
+        def price(part: Part, n_jobs: int) -> tuple[int, _core.ExactSum]:
+            _, own, _ = part.assign(centroids, n_jobs)
+            return own, part.rows.scatter(own_points, part.labels, exponent, n_jobs)[0]
+
+        for own, cost in self.each(price):
+            distances += own
+            total.add(cost)
+        return distances, total.value
+
+    def sum_up(self, sums: _core.Sums, changed: int) -> None:
+        """Make the sums stand for the labels: by the changed rows only, or from nothing."""
+        if self._followed is sums:
+            return
+        if 2 * changed >= self.n:
+            sums.reset()
+            for part in self._parts:
+                part.summed.fill(-1)
+        self.add_changes(sums)
+
+    def add_changes(self, sums: _core.Sums) -> None:
+        """Put into the sums what changed since this was last done."""
+        for part in self.walk():
+            sums.relabel(part.rows, part.labels, part.summed, self.n_jobs)
+
+    def exchange(
+        self, centroids: _core.Centroids, sums: _core.Sums, batch_size: int
+    ) -> Iterator[tuple[int, bool]]:
+        """Label a batch of rows after the other and bring the sums up to date with each.
+
+        Gives the rows of the batch with a new label, and whether it was the last; the centres may
+        move in between.
+        """
+        single, k = self.dtype == np.float32, len(sums.members)
+        for part in self.walk():
+            for begin in range(0, part.n, batch_size):
+                rows, end = part.rows, min(begin + batch_size, part.n)
+                if (begin, end) != (0, part.n):
+                    piece = Part(part.number, part.begin + begin, part.begin + end)
+                    rows = self._hold(piece, part.block[begin:end]).rows
+                labels, summed = part.labels[begin:end], part.summed[begin:end]
+                assigner = _core.Assigner("lloyd", single, end - begin, k)
+                changed = assigner.assign(rows, centroids, labels, self.n_jobs)[0]
+                sums.relabel(rows, labels, summed, self.n_jobs)
+                yield changed, part.begin + end == self.n
+
+    def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
+        """Take a row's share out of one cluster's sums and put it into another's."""
+        part = self.loaded(row)
+        sums.move(part.rows, row - part.begin, source, False)
+        sums.move(part.rows, row - part.begin, target, True)
+
+    def moved(self, movement: _core.Movement) -> None:
+        for part in self._parts:
+            part.assigner.moved(movement)
+
+    def own_distances(self, centres: Matrix, exponent: int) -> Double:
+        """What every row costs at the centre of its label; 0 for copies of rows before it."""
+        out = np.zeros(self.n)
+        centres = for_core(like_rows(centres, sparse=self.sparse))
+        for part in self.walk():
+            own, kinds = out[part.begin : part.end], part.kinds
+            if kinds is None or self.weights is not None:  # a copy may have weight
+                part.rows.own_distances(centres, part.labels, exponent, own, self.n_jobs)
+            else:
+                of_kind = np.empty(kinds.n)
+                kinds.rows.own_distances(centres, kinds.labels, exponent, of_kind, self.n_jobs)
+                own[kinds.first] = of_kind
+        return out
+
+    def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
+        """Rows that have weight and are not at their centres, farthest first.
+
+        Values are fetched for several rows at once, since each fetch may read blocks of a file.
+        """
+        distances, labels = self.own_distances(centres, exponent), self.labels()
+        counted = self.counted()
+        far = (row for row in farthest_first(distances) if counted is None or counted[row] > 0)
+        row_bytes = 16 * self.nonzeros / self.n
+        count, most = 16, max(1, int(_FAR_BYTES / max(1.0, row_bytes)))
+        while rows := list(islice(far, min(count, most))):
+            values = self.take(np.array(rows, dtype=np.intp))
+            for at, row in enumerate(rows):
+                value = _bytes(values[at : at + 1])
+                yield FarRow(float(distances[row]), row, int(labels[row]), value)
+            count *= 4
+
+    def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
+        """Distances of every row to every centre."""
+        out = np.empty((self.n, centres.shape[0]), dtype=self.dtype)
+        centres = for_core(like_rows(centres, sparse=self.sparse and not self.metric.l1))
+        for part in self.walk():
+            own = out[part.begin : part.end]
+            part.rows.transform(centres, shift, exponent, own, self.n_jobs)
+        return out
+
+    def counted(self) -> Double | None:
+        """Weights of rows that count for centres: those without a direction do not."""
+        if self.norms is None or self.norms.all():
+            return self.weights
+        weights = np.ones(self.n) if self.weights is None else self.weights
+        return weights * (self.norms > 0)
+
+    # Centres that are not sums: rows in one block only.
+
+    def medians(self, labels: Labels, centres: NDArray[Any]) -> None:
+        """Put centres of clusters that have weight at their medians."""
+        (part,) = self._parts
+        _core.move_to_medians(part.rows, labels, centres, self.n_jobs)
+
+    def karcher(
+        self, labels: Labels, centres: NDArray[Any], *, steps: int, tolerance: float
+    ) -> float:
+        """Move centres towards the geodesic means of their clusters; gives the objective before."""
+        (part,) = self._parts
+        return _core.move_to_karcher(part.rows, labels, centres, steps, tolerance, self.n_jobs)
+
+    def labels(self) -> Labels:
+        if len(self._parts) == 1:
+            return self._parts[0].labels
+        return np.concatenate([part.labels for part in self._parts])
+
+    def final_labels(self) -> Labels:
+        """The labels that users get: -1 for rows without a direction, which are in no cluster."""
+        labels = self.labels()
+        if self.norms is None or self.norms.all():
+            return labels
+        return np.where(self.norms > 0, labels, np.int32(-1))
+
+    @staticmethod
+    def _rows(part: Part, weighted: bool) -> _core.Rows:
+        return part.rows if weighted else part.plain

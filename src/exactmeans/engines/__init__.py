@@ -1,1 +1,0 @@
-"""Where the work on blocks is done: in this process (local), later elsewhere."""

@@ -1,0 +1,1 @@
+"""A fit between its estimator and its engine: problem, loop, update, policy."""

@@ -1,0 +1,196 @@
+"""What is fixed once the data is known and before the first iteration: frame, grids, tolerance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from exactmeans import _core
+from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.centres import from_core, like_rows, normalise
+from exactmeans.engine.frame import Frame
+from exactmeans.engine.protocol import Engine
+
+# A mean of unit rows this short is rounding; sphere.hpp has the same.
+FAINT = 2.0**-44
+
+
+@dataclass
+class Problem:
+    """One data set, ready for any number of runs of the loop.
+
+    `tolerance` and everything called squared is on the frame's scale: times 4**exponent.
+    """
+
+    engine: Engine
+    frame: Frame
+    grid: _core.Grid
+    weight_grid: _core.Grid
+    origin: Double  # the history's inertia is measured against the scatter about it; CSR: about 0
+    scatter: float
+    tolerance: float
+
+    def sums(self, k: int) -> _core.Sums:
+        return _core.Sums(k, self.engine.d, self.grid, self.weight_grid, sparse=self.engine.sparse)
+
+    def unscaled(self, squared: float) -> float:
+        """A squared quantity in the data's own units."""
+        return unscaled(squared, self.frame.exponent)
+
+    def inertia(self, explained: float) -> float:
+        """What is left of the scatter, as the metric has it."""
+        left = max(0.0, self.scatter - explained)
+        # With unit vectors for rows and centres, squared distances are twice 1 - cos.
+        return 0.5 * left if self.engine.metric.directed else unscaled(left, self.frame.exponent)
+
+    def advance(self, k: int) -> _core.Advance:
+        return _core.Advance(self.engine.dtype == np.float32, k, self.origin)
+
+
+def unscaled(squared: float, exponent: int) -> float:
+    """Times 4**-exponent; infinity where float64 ends."""
+    try:
+        return math.ldexp(squared, -2 * exponent)
+    except OverflowError:
+        return math.inf
+
+
+def analyse(engine: Engine, tol: float) -> Problem:
+    """Look at the data three times: size, mean, scatter."""
+    plain = engine.examine()
+    exponent = _core.safe_exponent(plain.largest, engine.dtype == np.float32)
+    if engine.metric.directed:
+        return _analyse_directions(engine, tol, plain, exponent)
+    grid, weight_grid = _grids(engine, plain)
+    if engine.sparse:
+        # Scatter is measured about 0, from which rows are as far as their few values say.
+        origin, shift = np.empty(0), None
+        zero = sp.csr_array((1, engine.d))
+        scatter, plain_scatter = engine.squares(zero, exponent)
+        variance = 0.0
+        if tol > 0:
+            mean = _mean(engine, plain, grid)
+            variance = _variance_about(mean, plain_scatter, engine, exponent)
+        else:
+            grid.words = engine.words_needed(grid, weighted=True)
+    else:
+        mean = _mean(engine, plain, grid)
+        origin = mean[0]
+        scatter, plain_scatter = engine.squares(mean, exponent)
+        variance = plain_scatter / engine.n
+        shift = _shift(origin, exponent, variance, engine.dtype)
+    frame = Frame(exponent, None if engine.metric.l1 else shift, engine.metric.name)
+    engine.agree(frame, grid, weight_grid)
+    return Problem(
+        engine=engine,
+        frame=frame,
+        grid=grid,
+        weight_grid=weight_grid,
+        origin=origin,
+        scatter=scatter,
+        tolerance=tol * variance / engine.d,
+    )
+
+
+def _analyse_directions(engine: Engine, tol: float, plain: _core.Survey, packing: int) -> Problem:
+    """Rows count as unit vectors, whose lengths and scatter about 0 are known."""
+    grid, weight_grid = _grids(engine, plain)
+    variance = 0.0
+    if tol > 0:
+        mean = _mean(engine, plain, grid)
+        values = mean.data if engine.sparse else mean[0]
+        share = engine.directions() / engine.n
+        variance = max(0.0, share - math.fsum(values * values))
+    else:
+        grid.words = engine.words_needed(grid, weighted=True)
+    frame = Frame(0, None, engine.metric.name, packing)
+    engine.agree(frame, grid, weight_grid)
+    return Problem(
+        engine=engine,
+        frame=frame,
+        grid=grid,
+        weight_grid=weight_grid,
+        origin=np.zeros(0 if engine.sparse else engine.d),
+        scatter=engine.total_weight(),
+        tolerance=tol * variance / engine.d,
+    )
+
+
+def centre_of_all(engine: Engine) -> Double:
+    """The median of all rows, or their mean, or its direction; by weight."""
+    if not engine.metric.l1:
+        mean = _weighted_mean(engine)
+        if engine.metric.directed:
+            if math.sqrt(math.fsum(mean * mean)) <= FAINT:  # no direction: any row will do
+                counted = engine.counted()
+                first = 0 if counted is None else int(counted.argmax())
+                row = like_rows(engine.take(np.array([first])), sparse=False)
+                mean = np.asarray(row[0], dtype=np.float64)
+            normalise(mean[np.newaxis])
+        return mean
+    median = np.zeros((1, engine.d), dtype=engine.dtype)
+    engine.medians(np.zeros(engine.n, dtype=np.int32), median)
+    return np.asarray(median[0], dtype=np.float64)
+
+
+def _weighted_mean(engine: Engine) -> Double:
+    """The mean of the rows by their weights, to the last bit whatever the order of the rows."""
+    weighted = engine.weighted
+    grid = _core.Grid(engine.survey(weighted=weighted).bounds, engine.n)
+    grid.words = engine.words_needed(grid, weighted=weighted)
+    sums = _core.Sums(1, engine.d, grid, engine.weight_grid())
+    engine.add_all(sums, weighted=weighted)
+    mean = np.empty((1, engine.d))
+    sums.average(mean)
+    return np.asarray(mean[0])
+
+
+def sums_of(engine: Engine, k: int) -> _core.Sums:
+    """Exact sums for clusters of these rows, if nothing else of the problem is needed."""
+    grid, weight_grid = _grids(engine, engine.survey(weighted=False))
+    grid.words = engine.words_needed(grid, weighted=True)
+    return _core.Sums(k, engine.d, grid, weight_grid, sparse=engine.sparse)
+
+
+def _grids(engine: Engine, plain: _core.Survey) -> tuple[_core.Grid, _core.Grid]:
+    """What rows and their weights are added up on; the first grid has to get its words yet."""
+    survey = plain
+    if engine.weighted:
+        survey = engine.survey(weighted=True)
+        largest = max(survey.bounds.max(), survey.largest_weight) * engine.n
+        if not largest < 2.0**1000:
+            raise ValueError("sample_weight must leave sums within float64, but it is too large.")
+    return _core.Grid(survey.bounds, engine.n), engine.weight_grid()
+
+
+def _mean(engine: Engine, plain: _core.Survey, grid: _core.Grid) -> Matrix:
+    """The unweighted mean of the rows, as one float64 row; gives the grid its words as well."""
+    own = _core.Grid(plain.bounds, engine.n) if engine.weighted else grid
+    sums = engine.total(own, weighted=grid if engine.weighted else None)
+    if engine.sparse:
+        return from_core(sums.sparse_average(False), (1, engine.d))
+    mean = np.empty((1, engine.d))
+    sums.average(mean)
+    return mean
+
+
+def _variance_about(mean: Matrix, about_zero: float, engine: Engine, exponent: int) -> float:
+    """Total variance from the scatter about 0, unless too little of that is left for accuracy."""
+    scaled = np.ldexp(mean.data, exponent)
+    about_mean = about_zero - engine.n * math.fsum(scaled * scaled)
+    if about_mean < 1e-6 * about_zero:
+        about_mean = engine.squares(mean, exponent)[1]
+    return float(about_mean / engine.n)
+
+
+def _shift(mean: Double, exponent: int, variance: float, dtype: Any) -> NDArray[Any] | None:
+    """Data far from the origin is shifted to its mean: otherwise scores would lose its spread."""
+    scaled = np.ldexp(mean, exponent) if exponent else mean
+    if (scaled * scaled).sum() <= variance:
+        return None
+    return mean.astype(dtype)

@@ -1,0 +1,302 @@
+"""Models in files: `save` and `load`, through safetensors, never pickle.
+
+A file holds arrays and JSON and nothing that could run. It is written under a name of its own in
+the same folder and renamed, so that a kill leaves the old file or the new one, and writers of one
+path do not disturb each other. A digest over everything tells a file that was cut short or altered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from exactmeans.callbacks import Iteration
+from exactmeans.data.arrays import refuse_malformed
+from exactmeans.engine.frame import Frame
+from exactmeans.fit.policy import Choice
+
+if TYPE_CHECKING:
+    from exactmeans.kmeans import KMeans
+
+__all__ = ["load"]
+
+SCHEMA = 2
+CONTENT = "content.json"  # the tensor with all that is not an array; readers cap headers at 100 MB
+Tensors: TypeAlias = dict[str, NDArray[Any]]
+Estimator = TypeVar("Estimator")
+
+# The only types that a file can bring back, besides arrays, numbers, text and containers of those.
+_RECORDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Frame, Choice, Iteration)}
+# Estimators that `load` can make, by the name in the file. They register with `loadable`, because
+# this room comes before theirs.
+_ESTIMATORS: dict[str, type[Any]] = {}
+# These belong to the process, not to the model.
+_NOT_KEPT = ("_centroids_cache", "_metadata_request", "_skl_callbacks", "_parent_callback_ctx")
+
+
+def loadable(estimator: type[Estimator]) -> type[Estimator]:
+    """Class decorator: `load` makes this estimator for files that name its class."""
+    _ESTIMATORS[estimator.__name__] = estimator
+    return estimator
+
+
+def load(path: str | os.PathLike[str]) -> KMeans:
+    """Read a model that `save` wrote.
+
+    Nothing in the file is executed. Parameters that were callables, which files cannot hold, have
+    their defaults again.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    KMeans or MiniBatchKMeans
+        `predict` gives the very labels that the saved model gave.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import exactmeans
+    >>> X = np.array([[1., 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> exactmeans.KMeans(n_clusters=2, random_state=0).fit(X).save(path)
+    >>> exactmeans.load(path).predict(X)
+    array([1, 1, 1, 0, 0, 0], dtype=int32)
+    """
+    content, tensors = read(path, "model")
+    try:
+        kind = _ESTIMATORS[content["class"]]
+        params = {name: decode(value, tensors) for name, value in content["params"].items()}
+        model: KMeans = kind(**params)
+        fitted = {name: decode(value, tensors) for name, value in content["fitted"].items()}
+        model.__dict__.update(fitted)
+        _check(model)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{os.fspath(path)} is not a model that can be read: {error!r}.") from None
+    return model
+
+
+def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = ()) -> None:
+    """Write a fitted model, `without` some of its attributes; `load` reads it."""
+    kind = vars(type(model)).get("_saved_as")  # its own: subclasses do not inherit it
+    if kind is None:
+        raise TypeError(
+            f"save must be called on a KMeans or MiniBatchKMeans, but {type(model).__name__} is a "
+            "subclass, whose code a file cannot hold: use pickle or joblib."
+        )
+    _check(model)
+    tensors: Tensors = {}
+    params = model.get_params(deep=False)
+    content = {
+        "class": kind,
+        "params": {
+            name: encode(value, tensors, name)
+            for name, value in params.items()
+            if not _callable(value)
+        },
+        "fitted": {
+            name: encode(value, tensors, name)
+            for name, value in vars(model).items()
+            if name not in params and name not in (*_NOT_KEPT, *without)
+        },
+    }
+    write(path, "model", content, tensors)
+
+
+def _check(model: Any) -> None:
+    """Refuse a model that cannot predict; users may have set its centres, or altered its file."""
+    model._centres()  # checks their shape, indices and values
+    shift = model._frame.shift
+    if shift is not None and (
+        shift.shape != (model.n_features_in_,) or not np.isfinite(shift).all()
+    ):
+        raise ValueError(f"the shift must be {model.n_features_in_} finite numbers.")
+
+
+def _callable(value: Any) -> bool:
+    """A callable or a list of some; files hold none. Types such as np.float32 are values."""
+    several = isinstance(value, (list, tuple))
+    return any(callable(v) and not isinstance(v, type) for v in (value if several else (value,)))
+
+
+# Values as JSON and tensors -----------------------------------------------------------------------
+
+
+def encode(value: Any, tensors: Tensors, name: str) -> Any:
+    """The JSON form of a value; its arrays go to `tensors`, under names that begin with `name`."""
+    if isinstance(value, (np.bool_, np.integer, np.floating)):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if type(value).__name__ in _RECORDS:
+        return {type(value).__name__: encode(_fields(value), tensors, name)["dict"]}
+    if isinstance(value, list):
+        return [encode(v, tensors, f"{name}.{i}") for i, v in enumerate(value)]
+    if isinstance(value, tuple):
+        return {"tuple": encode(list(value), tensors, name)}
+    if isinstance(value, Mapping):
+        return {"dict": {key: encode(v, tensors, f"{name}.{key}") for key, v in value.items()}}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
+        return {"strings": [str(v) for v in value.ravel()]}
+    if isinstance(value, np.ndarray):
+        tensors[name] = np.ascontiguousarray(value)
+        return {"array": name}
+    if sp.issparse(value):
+        anything: Any = value  # SciPy's stubs want to know the dtype
+        csr = sp.csr_matrix(anything)
+        parts = [csr.data, csr.indices, csr.indptr, np.array(csr.shape)]
+        kind = "csr_array" if isinstance(value, sp.sparray) else "csr_matrix"
+        return {kind: encode(parts, tensors, name)}
+    if isinstance(value, np.random.RandomState):
+        return {"random_state": encode(value.get_state(legacy=False), tensors, name)}
+    if isinstance(value, (np.dtype, type)):
+        return {"dtype": np.dtype(value).name}
+    raise TypeError(f"{name} cannot be saved: it is a {type(value).__name__}.")
+
+
+def decode(value: Any, tensors: Tensors) -> Any:
+    """The value whose JSON form this is."""
+    if isinstance(value, list):
+        return [decode(v, tensors) for v in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "array":
+        return tensors[inner]
+    if kind == "dict":
+        return {key: decode(v, tensors) for key, v in inner.items()}
+    if kind == "tuple":
+        return tuple(decode(inner, tensors))
+    if kind == "strings":
+        return np.array(inner, dtype=object)
+    if kind == "dtype":
+        return np.dtype(inner)
+    if kind in ("csr_array", "csr_matrix"):
+        data, indices, indptr, shape = decode(inner, tensors)
+        make = sp.csr_array if kind == "csr_array" else sp.csr_matrix
+        matrix = make((data, indices, indptr), shape=tuple(shape))
+        refuse_malformed(matrix, "what is stored as sparse")
+        return matrix
+    if kind == "random_state":
+        state = np.random.RandomState()
+        state.set_state(decode(inner, tensors))
+        return state
+    return _RECORDS[kind](**{key: decode(v, tensors) for key, v in inner.items()})
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Of a NamedTuple or a dataclass."""
+    if isinstance(value, tuple):
+        return dict(zip(_RECORDS[type(value).__name__]._fields, value, strict=True))
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise ImportError(
+            "Saving and loading need the safetensors package: pip install exactmeans[io]."
+        ) from None
+    return safetensors
+
+
+def write(path: str | os.PathLike[str], kind: str, content: Any, tensors: Tensors) -> None:
+    """Put a whole file in place of `path`, or leave what is there as it is."""
+    library = _safetensors()
+    text = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
+    stored = {**tensors, CONTENT: text}
+    about = {
+        "format": "exactmeans",
+        "schema": str(SCHEMA),
+        "kind": kind,
+        "digest": _digest(stored),
+    }
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"path must lie in a folder that exists, but {str(target.parent)!r} does not: make it "
+            "first."
+        )
+    if target.is_dir():
+        raise ValueError(f"path must name a file, but {str(target)!r} is a folder.")
+    whole = library.numpy.save(stored, about)
+    beside = target.with_name(f"{target.name}.{secrets.token_hex(8)}.tmp")
+    # "x" makes a new file or fails: it follows no link and shares no file with other writers.
+    file = open(beside, "xb")  # noqa: SIM115
+    try:
+        with file:
+            file.write(whole)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except BaseException:  # Ctrl-C too
+        beside.unlink(missing_ok=True)
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # so that the new name, too, outlives a power cut
+        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, Tensors]:
+    """What `write` put there; one sentence for anything else."""
+    library = _safetensors()
+    shown = os.fspath(path)
+    if os.path.isdir(shown):
+        raise ValueError(f"path must name a file, but {shown!r} is a folder: name the file in it.")
+    try:
+        with library.safe_open(shown, framework="numpy") as file:
+            about = file.metadata() or {}
+            if about.get("format") != "exactmeans":
+                raise ValueError(f"{shown} was not written by exactmeans.")
+            if about.get("schema") != str(SCHEMA):
+                raise ValueError(
+                    f"{shown} has schema {about.get('schema')}, but this version of exactmeans "
+                    f"reads schema {SCHEMA}."
+                )
+            if about.get("kind") != kind:
+                raise ValueError(f"{shown} holds a {about.get('kind')}, not a {kind}.")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise
+    except (library.SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{shown} is not a whole safetensors file: it is something else or was cut short "
+            f"({error})."
+        ) from None
+    if about.get("digest") != _digest(tensors) or CONTENT not in tensors:
+        raise ValueError(f"{shown} is damaged: its content does not match its digest.")
+    try:
+        return json.loads(tensors.pop(CONTENT).tobytes()), tensors
+    except ValueError as error:
+        raise ValueError(f"{shown} is damaged: {error}.") from None
+
+
+def _digest(tensors: Tensors) -> str:
+    seen = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        seen.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
+        seen.update(np.ascontiguousarray(tensors[name]).data)
+    return seen.hexdigest()

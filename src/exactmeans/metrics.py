@@ -1,0 +1,40 @@
+"""What `metric=` may be, and what follows from it: data, so that nobody asks for a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["EUCLIDEAN", "METRICS", "METRIC_NAMES", "Metric", "MetricName", "ZeroRows"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    objective: str  # what a row of weight 1 adds to it
+    directed: bool = False  # only the directions of rows count
+    summed: bool = True  # centres follow from sums over rows, so that those may come in blocks
+    l1: bool = False  # absolute differences, nothing squared
+
+    def refuse_blocks(self) -> None:
+        if not self.summed:
+            raise ValueError(
+                f"X must not come in blocks for metric={self.name!r}, whose centres are not sums "
+                "over rows; metric='euclidean' and metric='cosine' take blocks."
+            )
+
+
+#: What `metric` may be, for type checkers.
+MetricName = Literal["euclidean", "cosine", "angular", "manhattan"]
+ZeroRows = Literal["error", "keep"]
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("euclidean", "squared distance"),
+        Metric("cosine", "1 - cosine", directed=True),
+        Metric("angular", "squared angle", directed=True, summed=False),
+        Metric("manhattan", "sum of absolute differences", summed=False, l1=True),
+    )
+}
+METRIC_NAMES = tuple(METRICS)
+EUCLIDEAN = METRICS["euclidean"]

@@ -1,0 +1,139 @@
+"""Parameters of estimators, checked: each error is one sentence that names the argument."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import numbers
+import os
+from typing import Any, NoReturn
+
+import numpy as np
+from joblib.parallel import get_active_backend
+from sklearn.utils import check_random_state as check_theirs
+
+from exactmeans import _core
+
+__all__ = [
+    "REALS",
+    "check_choice",
+    "check_dtype",
+    "check_int",
+    "check_n_jobs",
+    "check_random_state",
+    "check_real",
+    "check_verbose",
+    "refuse",
+]
+
+REALS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def check_int(name: str, value: Any, least: int) -> int:
+    if type(value) is int and value >= least:
+        return value  # as nearly always, and asking for Integral takes longer than all else
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        refuse(name, value, f"an int of at least {least}")
+    return int(value)
+
+
+def check_real(name: str, value: Any, least: float) -> float:
+    if (
+        not isinstance(value, numbers.Real)
+        or isinstance(value, bool)
+        or not math.isfinite(value)
+        or value < least
+    ):
+        refuse(name, value, f"a finite number of at least {least:g}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...], other: str = "") -> str:
+    """One of some words; `other`: what else the argument may be, which the caller looks at."""
+    if not isinstance(value, str) or value not in choices:
+        words = ", ".join(map(repr, choices))
+        refuse(name, value, f"{words} or {other}" if other else f"one of {words}")
+    return value
+
+
+def check_verbose(verbose: Any) -> bool:
+    """Whether to show progress: True, False or an int, of which any above 0 means True."""
+    if isinstance(verbose, (bool, np.bool_)):
+        return bool(verbose)
+    if not isinstance(verbose, numbers.Integral) or int(verbose) < 0:
+        refuse("verbose", verbose, "True, False or an int of at least 0")
+    return int(verbose) > 0
+
+
+def check_random_state(random_state: Any) -> np.random.RandomState:
+    """NumPy's own generator, one that a seed starts, or the one that was given."""
+    if isinstance(random_state, (np.random.Generator, np.random.BitGenerator)):
+        raise ValueError(
+            "random_state must be None, an int or a RandomState, but it is a "
+            f"{type(random_state).__name__}: pass a seed from it, such as int(rng.integers(2**31))."
+        )
+    try:
+        rng: np.random.RandomState = check_theirs(random_state)
+    except (ValueError, TypeError):
+        refuse("random_state", random_state, "None, an int in [0, 2**32) or a RandomState")
+    return rng
+
+
+_MOST_THREADS = 256  # the pool has no more
+
+
+def check_n_jobs(n_jobs: Any) -> int:
+    """How many threads to use; -1 means all cores one may use, -2 all but one.
+
+    None means all cores, too, but inside joblib what joblib leaves to each of its tasks.
+    """
+    cores = _core.usable_cores()
+    if n_jobs is None:
+        return _share_of_joblib(cores)
+    if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
+        refuse("n_jobs", n_jobs, "None or an int other than 0")
+    asked = int(n_jobs)
+    return min(asked, _MOST_THREADS) if asked > 0 else max(1, cores + 1 + asked)
+
+
+def _share_of_joblib(cores: int) -> int:
+    """Threads that a fit may use where it runs, so that parallel tasks do not share cores."""
+    backend, asked = get_active_backend()
+    if backend.nesting_level == 0 and asked is None:  # neither in a task nor in parallel_config
+        return cores
+    if _positive("EXACTMEANS_NUM_THREADS"):
+        return cores
+    if backend.nesting_level == 0:
+        return int(min(backend.effective_n_jobs(asked), _MOST_THREADS))
+    # loky divides the cores among its processes, and tells each by the variables that limit other
+    # pools of threads. Other tasks have one core each, as far as joblib knows.
+    in_process = multiprocessing.current_process().name != "MainProcess"
+    if not in_process or backend.nesting_level > 1:
+        return 1
+    variables = getattr(backend, "MAX_NUM_THREADS_VARS", ())
+    return min(cores, min(filter(None, map(_positive, variables)), default=1))
+
+
+def _positive(variable: str) -> int:
+    """The value of an environment variable; 0 if that is no positive integer."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def check_dtype(dtype: Any) -> np.dtype[Any] | None:
+    if dtype is None:
+        return None
+    try:
+        asked: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        refuse("dtype", dtype, "None, 'float32' or 'float64'")
+    if asked not in REALS:
+        refuse("dtype", dtype, "None, 'float32' or 'float64'")
+    return asked
+
+
+def refuse(name: str, value: Any, allowed: str) -> NoReturn:
+    shown = repr(value)
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    raise ValueError(f"{name} must be {allowed}, but it is {shown}.")
