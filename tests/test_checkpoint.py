@@ -469,7 +469,8 @@ _KILLS = """
     import numpy as np
     import datasets
     from cases import bits
-    from exactmeans import KMeans, _checkpoint
+    from exactmeans import KMeans
+    from exactmeans.io import checkpoint as checkpoints
     checkpoints.INTERVAL = 0.0
     X = datasets.blobs(6000, 6, 40, spread=6.0, seed=5)
     def fit(path):

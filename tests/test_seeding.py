@@ -137,9 +137,8 @@ def test_more_candidates_than_a_word_has_bits() -> None:
     assert len(set(few)) == len(set(many)) == 6
 
 
-def _distances(X: Any, k: int, room: int | None = None) -> int:
-    engine = LocalEngine([X], None, 2)
-    engine.room = room
+def _distances(X: Any, k: int, scratch_limit: int | None = None) -> int:
+    engine = LocalEngine([X], None, 2, scratch_limit=scratch_limit)
     run = engine.seeding(0, candidates=5 * k)
     rng = np.random.RandomState(0)
     run.start(0)
@@ -158,8 +157,8 @@ def test_coordinates_keep_within_a_memory_limit() -> None:
     """They take a byte each, and 12 bytes per row: of 40 features, and 20 axes and a rest."""
     X = flat()
     room = len(X) * (48 + 12 + 22 + 12)
-    assert _distances(X, 100, room=room) == _distances(X, 100)
-    assert _distances(X, 100, room=room - 1) > 2 * _distances(X, 100)
+    assert _distances(X, 100, scratch_limit=room) == _distances(X, 100)
+    assert _distances(X, 100, scratch_limit=room - 1) > 2 * _distances(X, 100)
 
 
 @pytest.mark.parametrize("make", [wide, flat])

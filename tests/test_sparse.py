@@ -109,11 +109,10 @@ def test_centres_may_be_sparse(dtype: str) -> None:
 
 def test_no_dense_layout_beyond_the_memory_limit() -> None:
     X = text(2000, 3000)
-    engine = LocalEngine([X], None, 2)
     frame = Frame(0, None)
     dense = 8 * 20 * X.shape[1]
-    for room, lists in ((None, False), (dense, False), (dense - 1, True)):
-        engine.room = room
+    for limit, lists in ((None, False), (dense, False), (dense - 1, True)):
+        engine = LocalEngine([X], None, 2, scratch_limit=limit)
         assert frame.centroids(X[:20], engine).has_lists() == lists
     work = Workload(2000, X.shape[1], 20, True, 8, X.nnz / 2000)
     least = work.bytes_needed("lloyd")

@@ -31,6 +31,7 @@ from exactmeans.data.weights import check_weights
 from exactmeans.engine.cluster.engine import DaskEngine, Labelling
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.engine.protocol import Engine
 from exactmeans.fit.loop import Run
 from exactmeans.fit.policy import AlgorithmName, Choice
 from exactmeans.fit.problem import unscaled
@@ -185,9 +186,11 @@ class KMeans(kmeans.KMeans):
             if engine is not None:
                 engine.close()
 
-    def _engine_to_fit(self, X: Any, sample_weight: Any, k: int, metric: Metric) -> Any:
+    def _engine_to_fit(
+        self, X: Any, sample_weight: Any, k: int, metric: Metric, scratch_limit: int | None
+    ) -> Engine:
         if not _is_lazy(X):
-            return super()._engine_to_fit(X, sample_weight, k, metric)
+            return super()._engine_to_fit(X, sample_weight, k, metric, scratch_limit)
         metric.refuse_blocks()
         if callable(self.init):
             raise ValueError("init must not be a callable when X comes in blocks.")
@@ -198,7 +201,9 @@ class KMeans(kmeans.KMeans):
         check_n_jobs(self.n_jobs)
         client = client_of(X)
         if client is None:
-            engine: Any = self._engine_here(blocks, sample_weight, dtype, metric)
+            engine: LocalEngine | DaskEngine = self._engine_here(
+                blocks, sample_weight, dtype, metric, scratch_limit
+            )
         else:
             engine = DaskEngine(
                 client,
@@ -208,6 +213,7 @@ class KMeans(kmeans.KMeans):
                 n_jobs=self.n_jobs,
                 metric=metric,
                 zero_rows=self.zero_rows,
+                scratch_limit=scratch_limit,
             )
             self._engine_in_use = engine
         refuse_few_rows(engine.n, k)
@@ -215,7 +221,12 @@ class KMeans(kmeans.KMeans):
         return engine
 
     def _engine_here(
-        self, blocks: Blocks, sample_weight: Any, dtype: Any, metric: Metric
+        self,
+        blocks: Blocks,
+        sample_weight: Any,
+        dtype: Any,
+        metric: Metric,
+        scratch_limit: int | None,
     ) -> LocalEngine:
         """Without a cluster, blocks are computed when they are needed, and kept while they fit."""
         source = _Source(blocks)
@@ -228,7 +239,9 @@ class KMeans(kmeans.KMeans):
             sample_weight = np.concatenate(dask.compute(*weights))
         weights_here = check_weights(sample_weight, stream.n)
         n_jobs = check_n_jobs(self.n_jobs)
-        return LocalEngine(stream, weights_here, n_jobs, metric, self.zero_rows)
+        return LocalEngine(
+            stream, weights_here, n_jobs, metric, self.zero_rows, scratch_limit=scratch_limit
+        )
 
     @staticmethod
     def _same_clustering(a: Any, b: Any, k: int) -> bool:
@@ -240,7 +253,7 @@ class KMeans(kmeans.KMeans):
     def _distinct(labels: Any) -> int:
         return labels.distinct if isinstance(labels, Labelling) else kmeans.KMeans._distinct(labels)
 
-    def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Any) -> None:
+    def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Engine) -> None:
         super()._keep(best, frame, choice, engine)
         if isinstance(best.labels, Labelling):
             futures, lengths = best.labels.blocks, best.labels.lengths

@@ -268,9 +268,9 @@ class KMeans(
         if not isinstance(self.sparse_centers, (bool, np.bool_)):
             check_choice("sparse_centers", self.sparse_centers, ("auto",), "True or False")
         callbacks = [*progress.callbacks, *self._callbacks()]
-        engine = self._engine_to_fit(X, sample_weight, k, metric)
+        scratch_limit = None if memory_limit is None else memory_limit // 4
+        engine = self._engine_to_fit(X, sample_weight, k, metric, scratch_limit)
         progress.rows = engine.n
-        engine.room = None if memory_limit is None else memory_limit // 4
         size, reading = engine.dtype.itemsize, engine.reading_bytes
         width = engine.nonzeros / engine.n
         work = Workload(
@@ -469,7 +469,9 @@ class KMeans(
         check_choice("zero_rows", self.zero_rows, ("error", "keep"))
         return METRICS[check_choice("metric", self.metric, METRIC_NAMES)]
 
-    def _engine_to_fit(self, X: Any, sample_weight: Any, k: int, metric: Metric) -> Any:
+    def _engine_to_fit(
+        self, X: Any, sample_weight: Any, k: int, metric: Metric, scratch_limit: int | None
+    ) -> Engine:
         blocks = as_blocks(self, X, reset=True, dtype=check_dtype(self.dtype))
         n = count_rows(blocks)
         refuse_few_rows(n, k)
@@ -477,10 +479,16 @@ class KMeans(
         if isinstance(blocks, Stream) or len(blocks) > 1:
             metric.refuse_blocks()
         n_jobs = check_n_jobs(self.n_jobs)
-        engine = LocalEngine(blocks, weights, n_jobs, metric, self.zero_rows)
-        engine.digest = None if self.checkpoint is None else Digest()
-        engine.feature_names = getattr(self, "feature_names_in_", None)
-        return engine
+        return LocalEngine(
+            blocks,
+            weights,
+            n_jobs,
+            metric,
+            self.zero_rows,
+            scratch_limit=scratch_limit,
+            feature_names=getattr(self, "feature_names_in_", None),
+            digest=None if self.checkpoint is None else Digest(),
+        )
 
     def _callbacks(self) -> list[Callback]:
         given = self.callbacks
@@ -532,7 +540,7 @@ class KMeans(
         own: np.random.RandomState = check_random_state(seed)
         return own
 
-    def _open_checkpoint(self, engine: LocalEngine) -> Checkpoint | None:
+    def _open_checkpoint(self, engine: Engine) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         params = {"class": type(self).__name__, **self.get_params(deep=False)}
@@ -555,7 +563,7 @@ class KMeans(
         if callable(init):
             if is_source(X):
                 raise ValueError("init must not be a callable when X comes in blocks.")
-            centres = call_init(init, engine.whole(), k, rng)
+            centres = call_init(init, engine.one_block().whole(), k, rng)
             given = check_centres(
                 centres, k, engine.d, engine.dtype, "what init returned", sparse=engine.sparse
             )
@@ -575,7 +583,7 @@ class KMeans(
     def _distinct(labels: Any) -> int:
         return int(np.count_nonzero(np.bincount(labels + 1)[1:]))  # -1 is no cluster
 
-    def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Any) -> None:
+    def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Engine) -> None:
         k, found = best.centres.shape[0], self._distinct(best.labels)
         if found < k:
             warnings.warn(
@@ -641,8 +649,8 @@ class KMeans(
         metric = METRICS[self._frame.metric]  # that of fit, whatever was set since
         n_jobs = check_n_jobs(self.n_jobs)
         zero_rows = self.zero_rows if metric.directed else "error"
-        engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows)
-        engine.feature_names = getattr(self, "feature_names_in_", None)
+        names = getattr(self, "feature_names_in_", None)
+        engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows, feature_names=names)
         if metric.directed or metric.l1:
             engine.examine(to_fit=False)
         elif engine.sparse or engine.streamed or not labelled:

@@ -277,13 +277,19 @@ class MiniBatchKMeans(KMeans):
             raise ValueError(f"n_samples={n} should be >= n_clusters={k}.")
         weights = check_weights(sample_weight, n)
         n_jobs = check_n_jobs(self.n_jobs)
-        engine = LocalEngine(blocks, weights, n_jobs, self._metric(), self.zero_rows)
-        engine.feature_names = getattr(self, "feature_names_in_", None)
+        metric, given = self._metric(), check_memory_limit(self.memory_limit)
+        engine = LocalEngine(
+            blocks,
+            weights,
+            n_jobs,
+            metric,
+            self.zero_rows,
+            scratch_limit=None if given is None else given // 4,
+            feature_names=getattr(self, "feature_names_in_", None),
+        )
         engine.examine()
-        given = check_memory_limit(self.memory_limit)
         if given is not None:
             self._refuse_fit_over_limit(engine, k, given)
-        engine.room = None if given is None else given // 4
         limit = given or memory_of_machine() // 4
         engine.keep(limit * 3 // 4 - engine.reading_bytes - 60 * n)
         return engine

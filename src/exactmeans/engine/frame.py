@@ -36,8 +36,8 @@ class Frame:
         centroids = _core.Centroids.make(
             own, shift, self.exponent, slots, engine.n_jobs, self.metric, self.packing
         )
-        if engine.room is not None:
-            centroids.set_room(engine.room)
+        if engine.scratch_limit is not None:
+            centroids.set_room(engine.scratch_limit)
         return centroids
 
     def scaled(self, exponent: int) -> Frame:

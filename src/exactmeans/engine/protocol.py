@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.metrics import Metric
+
+if TYPE_CHECKING:
+    from exactmeans.engine.frame import Frame
 
 
 class Tally(NamedTuple):
@@ -40,17 +43,62 @@ class FarRow(NamedTuple):
 class Engine(Protocol):
     """The rows of a fit, and per-row state that lives beside them."""
 
-    n: int
-    d: int
-    dtype: np.dtype[Any]
-    sparse: bool
-    n_jobs: int
-    metric: Metric
-    room: int | None  # bytes that centres of sparse rows may take as a dense matrix
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are CSR."""
+
+    @property
+    def n_jobs(self) -> int:
+        """Threads of this process."""
+
+    @property
+    def metric(self) -> Metric:
+        """How rows are compared with centres."""
 
     @property
     def weighted(self) -> bool:
-        """Do rows have weights?"""
+        """Whether rows have weights."""
+
+    @property
+    def nonzeros(self) -> int:
+        """Stored values of all rows; of streamed rows known after `survey`."""
+
+    @property
+    def scratch_limit(self) -> int | None:
+        """Bytes that dense copies of sparse centres, or projections of rows, may take."""
+
+    # memory
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that one process works on."""
+
+    @property
+    def reading_bytes(self) -> int:
+        """Bytes that blocks take while they are read; 0 for rows in memory."""
+
+    def keep(self, budget: float) -> int:
+        """Let blocks stay in memory up to this many bytes; returns the bytes of those that do."""
+
+    @property
+    def passes(self) -> float:
+        """Passes over blocks that are not in memory; a part of a pass counts as its share."""
+
+    @property
+    def unread(self) -> int:
+        """Blocks that passes skipped, because no label in them could change."""
 
     # before the first iteration
 
@@ -99,16 +147,13 @@ class Engine(Protocol):
     def pick(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their ascending number, in the layout of the data."""
 
-    def whole(self) -> Matrix:
-        """The data as one matrix; only for data that came as one."""
-
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> Seeding:
         """The rows as seeding sees them."""
 
     def merge_copies(self) -> int | None:
         """Permission to compare one row for all that equal it; how many are left, if it is used."""
 
-    def agree(self, frame: Any, grid: _core.Grid, weight_grid: _core.Grid) -> None:
+    def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
         """What all rows together have led to, for those who work on some of them."""
 
     # an iteration
@@ -146,19 +191,32 @@ class Engine(Protocol):
         All of them: only for draws that scikit-learn makes, too, and for rows in one block.
         """
 
-    def medians(self, labels: NDArray[np.int32], centres: NDArray[Any]) -> None:
-        """Put centres of clusters that have weight at their medians; one block only."""
+    def fingerprint(self) -> str:
+        """A hash of all rows and weights, by which a checkpoint recognises its data."""
 
-    def karcher(
-        self, labels: NDArray[np.int32], centres: NDArray[Any], *, steps: int, tolerance: float
-    ) -> float:
-        """Move centres towards geodesic means; gives the objective before. One block only."""
+    def one_block(self) -> OneBlock:
+        """The same rows with operations that need all of them in one block."""
 
     def final_labels(self) -> Any:
         """The labels that users get: -1 for rows without a direction, which are in no cluster."""
 
-    def labels(self) -> Any:
-        """The label of every row, as they are now: what the estimator of this engine keeps."""
+
+class OneBlock(Protocol):
+    """Rows that are one block in this process, for metrics whose centres are not sums."""
+
+    def whole(self) -> Matrix:
+        """The data as one matrix."""
+
+    def labels(self) -> Labels:
+        """The current label of every row."""
+
+    def medians(self, labels: Labels, centres: NDArray[Any]) -> None:
+        """Put centres of clusters that have weight at their medians."""
+
+    def karcher(
+        self, labels: Labels, centres: NDArray[Any], *, steps: int, tolerance: float
+    ) -> float:
+        """Move centres towards geodesic means; returns the objective before."""
 
 
 class Seeding(ABC):

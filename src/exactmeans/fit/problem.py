@@ -134,7 +134,7 @@ def centre_of_all(engine: Engine) -> Double:
             normalise(mean[np.newaxis])
         return mean
     median = np.zeros((1, engine.d), dtype=engine.dtype)
-    engine.medians(np.zeros(engine.n, dtype=np.int32), median)
+    engine.one_block().medians(np.zeros(engine.n, dtype=np.int32), median)
     return np.asarray(median[0], dtype=np.float64)
 
 

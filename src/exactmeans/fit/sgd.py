@@ -160,7 +160,7 @@ class Sgd:
     ) -> Sgd:
         """The way that suits these rows."""
         k, d = state.centres.shape
-        if engine.sparse and 24 * k * d <= (engine.room or COMFORTABLE):
+        if engine.sparse and 24 * k * d <= (engine.scratch_limit or COMFORTABLE):
             return ThinSgd(state, counts, reassignment)
         # partial_fit may go on with rows of the other layout.
         centres = like_rows(state.centres, sparse=engine.sparse, n_jobs=engine.n_jobs)

@@ -75,7 +75,7 @@ class Medians:
         engine, centres = self.problem.engine, _array(centroids)
         self.inertia, _ = engine.scatter(centres, 0, labelled=True)
         labels, followers, leader = whole_clusters(self.problem, centres)
-        engine.medians(labels, centres)
+        engine.one_block().medians(labels, centres)
         centres[followers] = centres[leader]
         return centroids.move(centres, engine.n_jobs)
 
@@ -95,14 +95,15 @@ class KarcherMeans:
 
     def run(self, centroids: _core.Centroids, changed: int, *, thorough: bool) -> _core.Movement:
         engine, centres = self.problem.engine, _array(centroids)
+        rows = engine.one_block()
         tolerance = 1e-7 if engine.dtype == np.float32 else 1e-13
         labels, followers, leader = whole_clusters(self.problem, centres)
         steps = 1000 if thorough else 2
-        if labels is not engine.labels():  # rows were lent, which the objective knows nothing of
+        if labels is not rows.labels():  # rows were lent, which the objective knows nothing of
             self.inertia, _ = engine.scatter(centres, 0, labelled=True)
-            engine.karcher(labels, centres, steps=steps, tolerance=tolerance)
+            rows.karcher(labels, centres, steps=steps, tolerance=tolerance)
         else:
-            directed = engine.karcher(labels, centres, steps=steps, tolerance=tolerance)
+            directed = rows.karcher(labels, centres, steps=steps, tolerance=tolerance)
             self.inertia = directed + self._undirected
         centres[followers] = centres[leader]
         return centroids.move(centres, engine.n_jobs)
@@ -116,7 +117,7 @@ def _array(centroids: _core.Centroids) -> Any:
 def whole_clusters(problem: Problem, centres: NDArray[Any]) -> tuple[Labels, NDArray[np.intp], int]:
     """Labels with a row lent to each empty cluster, those still empty, and the heaviest cluster."""
     engine, k = problem.engine, len(centres)
-    labels, counted = engine.labels(), engine.counted()
+    labels, counted = engine.one_block().labels(), engine.counted()
     some = labels if counted is None else labels[counted > 0]
     members = np.bincount(some, minlength=k)
     if members.all():

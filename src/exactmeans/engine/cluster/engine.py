@@ -25,7 +25,7 @@ from exactmeans.engine.cluster.seeding import DaskSeeding
 from exactmeans.engine.cluster.worker_engine import Ask, Centres, Look, Site
 from exactmeans.engine.cluster.workers import Sites
 from exactmeans.engine.frame import Frame
-from exactmeans.engine.protocol import FarRow, Tally
+from exactmeans.engine.protocol import FarRow, OneBlock, Tally
 from exactmeans.metrics import Metric
 
 # What runs on workers -----------------------------------------------------------------------------
@@ -81,7 +81,6 @@ class DaskEngine:
     streamed = False
     passes = unread = 0  # blocks stay where they are
     reading_bytes = 0
-    room: int | None = None
 
     def __init__(
         self,
@@ -93,6 +92,7 @@ class DaskEngine:
         n_jobs: int | None,
         metric: Metric,
         zero_rows: str,
+        scratch_limit: int | None = None,
     ) -> None:
         """`pieces`: delayed objects or futures of the blocks of rows; `weights`: or arrays, too."""
         self._client = client
@@ -100,6 +100,7 @@ class DaskEngine:
         self._weighted = weights is not None
         self._counted: Double | None = None
         self.metric, self._zero_rows = metric, zero_rows
+        self.scratch_limit = scratch_limit
         self._followed: _core.Sums | None = None
         self._wanted: list[Any] = []  # futures of labels, which may not have been taken yet
         self._sites = Sites(client, pieces, weights, (dtype, n_jobs))
@@ -320,6 +321,12 @@ class DaskEngine:
             for at, place in enumerate(places):
                 blocks[place] = self._client.submit(_item, site, at, pure=False)
         return Labelling(self._client, sites, blocks, self.lengths, len(set(self.ask("names"))))
+
+    def fingerprint(self) -> str:
+        raise ValueError("checkpoint must be None for Dask collections.")
+
+    def one_block(self) -> OneBlock:
+        raise ValueError("X must not come in blocks where all rows are needed at once.")
 
     def close(self) -> None:
         """Let the workers forget."""

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans.data.arrays import Double, Matrix
 from exactmeans.engine.protocol import Seeding
 from exactmeans.engine.seeding import FALL, best_of_drawn
 
+if TYPE_CHECKING:
+    from exactmeans.engine.cluster.engine import DaskEngine
+
 Words = tuple[float, float]
-
-
-class _Engine(Protocol):
-    n: int
-    lengths: list[int]
-    begins: NDArray[np.int64]
-
-    def tell(self, what: str, *arguments: Any) -> Any: ...
-    def ask(self, what: str, *arguments: Any) -> Any: ...
-    def weight_grid(self) -> _core.Grid: ...
-    def pick(self, ids: NDArray[np.intp]) -> Matrix: ...
 
 
 class DaskSeeding(Seeding):
     """The same for rows on the workers of a cluster."""
 
-    def __init__(self, engine: _Engine, exponent: int, alpha: float, *, width: float) -> None:
+    def __init__(self, engine: DaskEngine, exponent: int, alpha: float, *, width: float) -> None:
         self.n, self.width = engine.n, width
         self._engine, self._alpha = engine, alpha
         self._bound = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice, pairwise
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from exactmeans.data.centres import for_core, like_rows, normalise
 from exactmeans.data.rows import Lengths, refuse_nonfinite, refuse_overflow, rows_of
 from exactmeans.data.source import ReusedRoom
 from exactmeans.data.stream import Stream, count_rows, offsets_of
+from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.blocks import Held, Kinds, Part, bytes_of, unlabelled
 from exactmeans.engine.local.digest import Digest
 from exactmeans.engine.local.seeding import LocalSeeding
@@ -93,11 +94,8 @@ class LocalEngine:
     """The rows of a fit: in memory, or read block by block whenever they are needed."""
 
     nonzeros = 0
-    room: int | None = None  # bytes that centres may take as a dense matrix
     passes = 0.0  # over the blocks that are not in memory; parts of one count as such
     unread = 0  # blocks that passes did without
-    feature_names: Any = None  # for errors
-    digest: Digest | None = None  # one that is to be taken when rows are first looked at
     _slots: NDArray[np.uint32] | None = None
     _counts: NDArray[np.int64] | None = None
     _spare: Part | None = None
@@ -110,8 +108,16 @@ class LocalEngine:
         n_jobs: int,
         metric: Metric = EUCLIDEAN,
         zero_rows: str = "error",
+        *,
+        scratch_limit: int | None = None,
+        feature_names: Sequence[str] | NDArray[Any] | None = None,
+        digest: Digest | None = None,
     ) -> None:
+        """`feature_names`: for errors; `digest`: to be filled in the first pass over the rows."""
         self.weights = weights
+        self.scratch_limit = scratch_limit
+        self._feature_names = feature_names
+        self._digest = digest
         self.n_jobs = n_jobs
         self.metric = metric
         self.streamed = isinstance(blocks, Stream)
@@ -299,7 +305,7 @@ class LocalEngine:
         if survey.first_bad_row >= 0:
             part = self.loaded(survey.first_bad_row)
             own = part.plain.survey(self.n_jobs)
-            refuse_nonfinite(own, part.begin, part.block, self.feature_names)
+            refuse_nonfinite(own, part.begin, part.block, self._feature_names)
 
     def refuse_doubtful(self) -> None:
         """The same for dense rows in memory, after `lloyd` has labelled them.
@@ -312,7 +318,7 @@ class LocalEngine:
     def _check(self, part: Part) -> None:
         if part.number in self._unchecked:
             survey = part.plain.survey(self.n_jobs)
-            refuse_nonfinite(survey, part.begin, part.block, self.feature_names)
+            refuse_nonfinite(survey, part.begin, part.block, self._feature_names)
             self._unchecked.discard(part.number)
 
     # -- before the first iteration ------------------------------------------------------------
@@ -349,8 +355,8 @@ class LocalEngine:
                 self.nonzeros += part.block.nnz if self.sparse else part.block.size
             if counts is not None:
                 part.plain.count_features(counts)
-            if self.digest is not None:
-                self.digest.add(part.block)
+            if self._digest is not None:
+                self._digest.add(part.block)
             for weighted in (False, True) if self.weights is not None else (False,):
                 survey = self._rows(part, weighted).survey(self.n_jobs)
                 if part.number:
@@ -517,8 +523,8 @@ class LocalEngine:
     def fingerprint(self) -> str:
         """A digest of all rows and weights, in order; the same however they are cut."""
         self.survey(weighted=False)
-        assert self.digest is not None
-        return self.digest.word(f"{self.n} {self.d} {self.dtype} {self.sparse}", self.weights)
+        assert self._digest is not None
+        return self._digest.word(f"{self.n} {self.d} {self.dtype} {self.sparse}", self.weights)
 
     def alone(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
         """Some rows as a data set of their own, with or without their weights."""
@@ -534,6 +540,9 @@ class LocalEngine:
         plain = self.survey(weighted=False)
         few._surveys = {False: plain, True: self.survey(weighted=True) if weighted else plain}
         return few
+
+    def one_block(self) -> LocalEngine:
+        return self
 
     def whole(self) -> Matrix:
         """The data as one matrix; only for data that came as one."""
@@ -567,7 +576,7 @@ class LocalEngine:
             return None
         return sum(part.n if part.kinds is None else part.kinds.n for part in self._parts)
 
-    def agree(self, frame: Any, grid: _core.Grid, weight_grid: _core.Grid) -> None:
+    def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
         """Nobody else works on these rows."""
 
     # -- an iteration --------------------------------------------------------------------------

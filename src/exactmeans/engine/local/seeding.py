@@ -9,49 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.arrays import Double
 from exactmeans.engine.local.coordinates import Survey, bytes_per_row
 from exactmeans.engine.protocol import Seeding
 from exactmeans.engine.seeding import FALL, add_weights, best_of_drawn, weight_sums
 from exactmeans.metrics import Metric
+
+if TYPE_CHECKING:
+    from exactmeans.engine.local.blocks import Part
+    from exactmeans.engine.local.engine import LocalEngine
 
 # Numbers of seeds at which it is asked whether coordinates would pay.
 _PROBES = (4, 8, 24, 96, 384)
 _SAMPLE = 256
 # Seeds that are measured together when there is nothing to choose between them.
 _BATCH = 8
-
-
-class _Rows(Protocol):
-    """A block of rows while it is in memory."""
-
-    number: int
-    begin: int
-    end: int
-
-    @property
-    def rows(self) -> _core.Rows: ...
-
-
-class _Engine(Protocol):
-    """Where the rows are."""
-
-    streamed: bool
-    room: int | None
-
-    def counted(self) -> Double | None: ...
-    def weight_grid(self) -> _core.Grid: ...
-    def walk(self, wanted: Callable[[Any], bool] | None = None) -> Iterator[Any]: ...
-    def loaded(self, row: int) -> Any: ...
-    def take(self, ids: NDArray[np.intp]) -> Matrix: ...
-    def pick(self, ids: NDArray[np.intp]) -> Matrix: ...
-    def alone(self, rows: Matrix, ids: NDArray[np.intp]) -> Any: ...
 
 
 @dataclass
@@ -67,7 +45,7 @@ class LocalSeeding(Seeding):
 
     def __init__(
         self,
-        engine: _Engine,
+        engine: LocalEngine,
         shape: tuple[int, int],
         *,
         sparse: bool,
@@ -90,7 +68,10 @@ class LocalSeeding(Seeding):
         self._metric = metric
         self._planned = candidates
         few = self.d < 16 or self.n < 16 * _SAMPLE
-        tight = engine.room is not None and self.n * bytes_per_row(self.d) > engine.room
+        tight = (
+            engine.scratch_limit is not None
+            and self.n * bytes_per_row(self.d) > engine.scratch_limit
+        )
         no = sparse or few or tight or engine.streamed or metric.l1
         self._probes = [] if no else list(_PROBES)
         self._survey: Survey | None = None
@@ -312,12 +293,12 @@ class LocalSeeding(Seeding):
             with self._attached(part):
                 yield self._parts[part.number].block
 
-    def _attached(self, part: _Rows) -> AbstractContextManager[None]:
+    def _attached(self, part: Part) -> AbstractContextManager[None]:
         """Rows that come and go are shown to their block, and taken from its sight again."""
         return self._shown(part) if self._engine.streamed else nullcontext()
 
     @contextmanager
-    def _shown(self, part: _Rows) -> Iterator[None]:
+    def _shown(self, part: Part) -> Iterator[None]:
         block = self._parts[part.number].block
         block.attach(part.rows)
         try:
