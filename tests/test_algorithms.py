@@ -17,10 +17,10 @@ import datasets
 from cases import bits, fit
 from exactmeans import KMeans
 from exactmeans.engine.local.engine import farthest_first
-from exactmeans.engine.protocol import Tally
+from exactmeans.engine.protocol import AssignStats
 from exactmeans.fit import policy as policies
 from exactmeans.fit.cost_model import SPARE, Workload
-from exactmeans.fit.policy import Choice, Policy, choose_algorithm, may_merge
+from exactmeans.fit.policy import Choice, Policy, choose_algorithm, may_deduplicate
 
 WIDE = Workload(n=100_000, d=50, k=100, sparse=False, itemsize=4, width=50.0)
 SPARSE = Workload(n=100_000, d=9_000, k=100, sparse=True, itemsize=4, width=30.0)
@@ -77,19 +77,19 @@ def test_an_algorithm_for_dense_rows_refuses_sparse_ones() -> None:
 
 
 def course(
-    work: Workload, tallies: list[Tally], max_iter: int = 300, *, looks: bool = True
+    work: Workload, all_stats: list[AssignStats], max_iter: int = 300, *, looks: bool = True
 ) -> list[str]:
     """The algorithm of each iteration, and of the one after the last."""
     policy = Policy(auto(work), work, max_iter)
     seen = [policy.algorithm]
-    for iteration, tally in enumerate(tallies, 1):
-        policy.after(iteration, tally, looks=looks)
+    for iteration, stats in enumerate(all_stats, 1):
+        policy.after(iteration, stats, looks=looks)
         seen.append(policy.algorithm)
     return seen
 
 
-ALL = Tally(changed=50_000, distances=10_000_000, skipped=0)
-FEW = Tally(changed=500, distances=100_000, skipped=95_000)
+ALL = AssignStats(changed=50_000, distances=10_000_000, skipped=0)
+FEW = AssignStats(changed=500, distances=100_000, skipped=95_000)
 LONGER = replace(WIDE, d=500, width=500.0)  # whose first pass with bounds costs little more
 
 
@@ -130,17 +130,17 @@ def test_whatever_bounds_cost_auto_loses_little() -> None:
             policy, lost = Policy(auto(work), work, 300), 0.0
             for iteration in range(1, 201):
                 calm = rng.random() < 0.5
-                tally = ALL._replace(
+                stats = ALL._replace(
                     changed=int(rng.integers(100_000) * (0.01 if calm else 1)),
                     distances=int(work.n * work.k * rng.random()),
                 )
                 fresh = policy.stages[-1][0] == iteration
                 if policy.algorithm != "lloyd":
-                    cost = work.cost(policy.algorithm, tally)
+                    cost = work.cost(policy.algorithm, stats)
                     if fresh:
-                        cost = work.first_cost(policy.algorithm, tally.distances)
+                        cost = work.first_cost(policy.algorithm, stats.distances)
                     lost += cost / plain - 1
-                policy.after(iteration, tally)
+                policy.after(iteration, stats)
                 assert lost <= 0.1 * iteration + 4
 
 
@@ -154,7 +154,7 @@ PROJECTABLE = [replace(WIDE, n=n, d=d, width=float(d)) for n, d in ((20_000, 384
 def test_bounds_that_never_hold_cost_short_fits_a_tenth(work: Workload, max_iter: int) -> None:
     # By its own model. One more pass labels the rows in the end; and a pass that loses too much is
     # known to do so only when it is done.
-    useless = Tally(work.n, work.n * work.k, 0)
+    useless = AssignStats(work.n, work.n * work.k, 0)
     policy, plain = Policy(auto(work), work, max_iter), work.plain_cost()
     cost = excess = 0.0
     for iteration in range(1, max_iter + 1):
@@ -223,7 +223,7 @@ def test_products_take_over_when_few_labels_change() -> None:
 
 def test_products_take_over_only_where_all_centres_are_compared() -> None:
     work = replace(SPARSE, overlap=1_000_000.0)
-    few = Tally(changed=5, distances=100_000 * 100, skipped=0)
+    few = AssignStats(changed=5, distances=100_000 * 100, skipped=0)
     assert course(work, [ALL, few, few]) == ["moving"] * 2 + ["products"] * 2
     sifted = few._replace(distances=70_000 * 100)
     assert course(work, [ALL, sifted, sifted]) == ["moving"] * 4
@@ -236,7 +236,7 @@ def test_products_take_over_sooner_where_a_pass_has_no_first_look() -> None:
     plain = work.plain_cost(looks=False)
     assert 1.4 * work.plain_cost() < plain < work.plain_cost() / 0.6
     changed = next(c for c in range(10_000) if work.products_cost(c) > 0.5 * plain)
-    few = Tally(changed, distances=100_000 * 100, skipped=0)
+    few = AssignStats(changed, distances=100_000 * 100, skipped=0)
     assert course(work, [few], looks=False) == ["moving", "products"]
     assert course(work, [few], looks=True) == ["moving", "moving"]
 
@@ -402,12 +402,12 @@ def test_one_row_is_compared_for_all_its_copies(
 
 def test_a_memory_limit_may_not_leave_room_for_merging_copies() -> None:
     needed = WIDE.bytes_needed("lloyd")
-    assert may_merge("auto", WIDE, None)
-    assert may_merge("auto", WIDE, needed + 24 * WIDE.n)
-    assert not may_merge("auto", WIDE, needed + 24 * WIDE.n - 1)
-    assert not may_merge("lloyd", WIDE, None)
+    assert may_deduplicate("auto", WIDE, None)
+    assert may_deduplicate("auto", WIDE, needed + 24 * WIDE.n)
+    assert not may_deduplicate("auto", WIDE, needed + 24 * WIDE.n - 1)
+    assert not may_deduplicate("lloyd", WIDE, None)
     for name in cases.ALGORITHMS:
-        merged = replace(WIDE, kinds=WIDE.n // 2)
+        merged = replace(WIDE, distinct_rows=WIDE.n // 2)
         assert merged.bytes_needed(name) <= max(WIDE.bytes_needed(name), needed + 24 * WIDE.n)
 
 

@@ -319,7 +319,7 @@ def test_the_first_file_of_a_resumed_fit_waits_until_it_is_cheap(
     monkeypatch.setattr(checkpoints.Checkpoint, "resume", noted)
     killed(KMeans(8, random_state=0, checkpoint=tmp_path / "fit"), blobs(), (0, 3))
     (checkpoint,) = kept
-    assert isinstance(checkpoint.found, checkpoints.Place)
+    assert isinstance(checkpoint.found, checkpoints.Resume)
     for later, due in ((0, False), (100, False), (46.9, False), (0.2, True)):
         clock.now += later
         assert checkpoint.due == due

@@ -41,19 +41,19 @@ from exactmeans.engine.cluster import (  # noqa: E402
 )
 from exactmeans.engine.cluster.channel import (  # noqa: E402
     TOKEN_BYTES,
-    Line,
+    Channel,
     listen,
 )
 from exactmeans.engine.cluster.reduce import merged  # noqa: E402
 from exactmeans.engine.cluster.seeding import DaskSeeding  # noqa: E402
 from exactmeans.engine.cluster.worker_engine import (  # noqa: E402
     Centres,
-    Reply,
+    Response,
     put,
 )
 from exactmeans.engine.cluster.workers import (  # noqa: E402
     FAN_IN,
-    Sites,
+    Workers,
     _by_worker,
 )
 from exactmeans.engine.local.engine import LocalEngine  # noqa: E402
@@ -286,13 +286,13 @@ def test_many_sites_answer_through_a_tree(
 ) -> None:
     X: Any = texts() if sparse else rows(900)
     trees = []
-    by_tasks = Sites._by_tasks
+    by_tasks = Workers._by_tasks
 
-    def spy(self: Sites, what: str, ask: Any, numbers: tuple[int, ...], log: Any) -> Any:
+    def spy(self: Workers, what: str, ask: Any, numbers: tuple[int, ...], log: Any) -> Any:
         trees.append(len(numbers))
         return by_tasks(self, what, ask, numbers, log)
 
-    monkeypatch.setattr(Sites, "_by_tasks", spy)
+    monkeypatch.setattr(Workers, "_by_tasks", spy)
     local = exactmeans.KMeans(K, init="k-means||", random_state=0).fit(X)
     with crowd.as_current():
         chunks = in_chunks(X, *[90] * 10) if sparse else da.from_array(X, chunks=(45, 5))
@@ -307,14 +307,14 @@ def test_many_sites_answer_through_a_tree(
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
     """Questions and answers of the fits to come."""
     seen: list[tuple[Any, Any]] = []
-    put_question = Sites.put
+    put_question = Workers.put
 
-    def spy(self: Sites, ask: Any, *arguments: Any) -> Any:
+    def spy(self: Workers, ask: Any, *arguments: Any) -> Any:
         answer = put_question(self, ask, *arguments)
         seen.append((ask, answer))
         return answer
 
-    monkeypatch.setattr(Sites, "put", spy)
+    monkeypatch.setattr(Workers, "put", spy)
     return seen
 
 
@@ -333,9 +333,9 @@ def test_what_moved_is_sent_and_what_changed_comes_back(
     assert sent == [len(centres.moved) for centres, _ in passes[1:]]
     assert 0 < min(sent) < 20
     width = int(np.diff(X.indptr).max()) if sparse else 0
-    for _, (tally, _, (clusters, _, features, values, _, _)) in passes:
-        assert len(clusters) <= 2 * tally.changed  # a row leaves one and comes to another
-        assert len(features) <= 2 * tally.changed * width
+    for _, (stats, _, (clusters, _, features, values, _, _)) in passes:
+        assert len(clusters) <= 2 * stats.changed  # a row leaves one and comes to another
+        assert len(features) <= 2 * stats.changed * width
         assert sparse or values.shape[0] == len(clusters)
 
 
@@ -629,11 +629,11 @@ def test_strangers_are_not_listened_to() -> None:
 
     token = secrets.token_bytes(TOKEN_BYTES)
     address = listen("127.0.0.1", token, answer)
-    stranger = Line(address, bytes(TOKEN_BYTES))
+    stranger = Channel(address, bytes(TOKEN_BYTES))
     with pytest.raises(ConnectionError):
         stranger.receive()
     stranger.close()
-    line = Line(address, token)
+    line = Channel(address, token)
     for question in (b"abc", b"", bytes(10**6)):
         line.send(question)
         assert line.receive() == question[::-1]
@@ -646,15 +646,15 @@ def test_state_that_is_gone_is_made_again(
     client: Any, monkeypatch: pytest.MonkeyPatch, init: Any
 ) -> None:
     """Sites forget all they know before every question: seeding and loop alike."""
-    put_question = Sites.put
+    put_question = Workers.put
 
-    def forgetful(self: Sites, *arguments: Any) -> Any:
+    def forgetful(self: Workers, *arguments: Any) -> Any:
         client.gather(self.map(_forget))
         return put_question(self, *arguments)
 
     X = rows(400)
     local = exactmeans.KMeans(8, init=init, random_state=0, max_iter=4).fit(X)
-    monkeypatch.setattr(Sites, "put", forgetful)
+    monkeypatch.setattr(Workers, "put", forgetful)
     model = KMeans(8, init=init, random_state=0, max_iter=4)
     same(model.fit(da.from_array(X, chunks=(150, 5))), local)
 
@@ -933,8 +933,10 @@ def test_sums_of_many_sites_are_put_together_exactly(sparse: bool) -> None:
         return blank, sums.export()
 
     whole = summed(0, 900)[1]
-    replies = [Reply(summed(b, b + 60)) for b in range(0, 900, 60)]
-    together = merged("add_all", [merged("add_all", replies[:7]), *replies[7:], Reply(lost=(3,))])
+    replies = [Response(summed(b, b + 60)) for b in range(0, 900, 60)]
+    together = merged(
+        "add_all", [merged("add_all", replies[:7]), *replies[7:], Response(lost=(3,))]
+    )
     assert together.lost == (3,)
     for a, b in zip(together.value[1], whole, strict=True):
         np.testing.assert_array_equal(a, b)

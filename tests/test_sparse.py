@@ -36,7 +36,7 @@ def make_sums(X: Any, k: int, *, sparse: bool) -> tuple[Any, Any]:
     grid = _core.Grid(engine.survey(weighted=False).bounds, engine.n)
     grid.words = engine.words_needed(grid, weighted=False)
     counts = _core.Grid(np.ones(1), engine.n)
-    return _core.Sums(k, engine.d, grid, counts, sparse=sparse), engine._parts[0].rows
+    return _core.Sums(k, engine.d, grid, counts, sparse=sparse), engine._blocks[0].rows
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -22,7 +22,7 @@ import cases
 import datasets
 from cases import Case, bits
 from exactmeans import KMeans, MiniBatchKMeans, kmeans_plusplus, open_blocks, seeding
-from exactmeans.data.source import ReusedRoom
+from exactmeans.data.source import BufferPool
 from exactmeans.data.stream import as_blocks
 from exactmeans.engine.local.engine import LocalEngine
 from metric_oracle import FORMS, some_rows, some_weights
@@ -94,7 +94,7 @@ def test_seeds_and_whole_fits(
     keep = LocalEngine.keep
 
     def limited(self: LocalEngine, budget: float) -> int:
-        return keep(self, share * sum(part.size for part in self._parts))
+        return keep(self, share * sum(part.size for part in self._blocks))
 
     monkeypatch.setattr(LocalEngine, "keep", limited)
     source = stored(X, tmp_path, 64)
@@ -223,9 +223,9 @@ def test_the_next_block_is_read_while_one_is_worked_on() -> None:
     for part in engine.walk():
         if part.number + 1 < len(source):
             assert source.asked[part.number + 1].wait(20)  # while this one is still at hand
-        assert part.held is not None
-        held = [other for other in engine._parts if other.held is not None]
-        assert held == [part]
+        assert part.loaded is not None
+        loaded = [other for other in engine._blocks if other.loaded is not None]
+        assert loaded == [part]
     assert [block for block, _ in source.reads] == [0, 1, 2, 3, 4]
     assert main not in {name for _, name in source.reads}
 
@@ -240,19 +240,19 @@ def test_the_next_block_is_read_while_two_threads_work() -> None:
     def work(part: Any, n_jobs: int) -> tuple[int, int]:
         if part.number + 1 < len(source):
             assert source.asked[part.number + 1].wait(20)  # by the other thread
-        held = [other for other in engine._parts if other.held is not None]
-        assert part.number in {other.number for other in held}
-        assert len(held) <= 2
+        loaded = [other for other in engine._blocks if other.loaded is not None]
+        assert part.number in {other.number for other in loaded}
+        assert len(loaded) <= 2
         return part.number, n_jobs
 
     assert sorted(engine.each(work)) == [(b, 1) for b in range(5)]
     assert [block for block, _ in source.reads] == [0, 1, 2, 3, 4]
     assert len({name for _, name in source.reads}) == 2
-    assert not any(part.held for part in engine._parts)
+    assert not any(part.loaded for part in engine._blocks)
 
 
 def test_rooms_are_used_again() -> None:
-    room = ReusedRoom()
+    room = BufferPool()
     for _ in range(3):
         room.clear()
         a, b = room.empty((50, 3), np.dtype("f4")), room.empty((70,), np.dtype("i8"))

@@ -67,7 +67,7 @@ class Summed:
     def __init__(self, X: Any, weights: NDArray[np.float64] | None, k: int) -> None:
         engine = LocalEngine([X], weights, 2)
         self.X, self.weights, self.k = X, weights, k
-        self.rows = engine._parts[0].rows
+        self.rows = engine._blocks[0].rows
         grid = _core.Grid(engine.survey(weighted=True).bounds, engine.n)
         self.exponent = grid.exponent
         grid.words = engine.words_needed(grid, weighted=True)

@@ -48,11 +48,11 @@ from exactmeans.fit.policy import (
     Choice,
     Policy,
     choose_algorithm,
-    may_merge,
+    may_deduplicate,
 )
 from exactmeans.fit.problem import Problem, analyse, unscaled
 from exactmeans.io import model_file
-from exactmeans.io.checkpoint import Checkpoint, Finished, Place
+from exactmeans.io.checkpoint import Checkpoint, Completed, Resume
 from exactmeans.memory import check_memory_limit, memory_of_machine
 from exactmeans.metrics import METRIC_NAMES, METRICS, Metric, MetricName, ZeroRows
 from exactmeans.parameters import (
@@ -284,8 +284,8 @@ class KMeans(
             metric.name,
             engine.overlap(),
         )
-        if may_merge(algorithm, work, memory_limit):
-            work = replace(work, kinds=engine.merge_copies())
+        if may_deduplicate(algorithm, work, memory_limit):
+            work = replace(work, distinct_rows=engine.deduplicate())
         here = work if engine.most_rows == work.n else replace(work, n=engine.most_rows)
         choice = choose_algorithm(algorithm, here, memory_limit)
         # A quarter is left to the allocator, which does not give back all that is freed.
@@ -298,7 +298,7 @@ class KMeans(
         rng = self._generator(init)
         kept = self._open_checkpoint(engine)
         found = None if kept is None else kept.found
-        if isinstance(found, Finished):
+        if isinstance(found, Completed):
             rng.set_state(found.rng)
             self._keep(found.best, found.frame, found.choice, engine)
             return
@@ -426,8 +426,8 @@ class KMeans(
                 ),
                 f"data: {n} x {self.n_features_in_}, {self.cluster_centers_.dtype}, {shift}",
                 *(
-                    [f"rows compared: {self._choice.kinds}, copies of which are all others"]
-                    if self._choice.kinds is not None
+                    [f"rows compared: {self._choice.distinct_rows}, copies of which are all others"]
+                    if self._choice.distinct_rows is not None
                     else []
                 ),
                 f"threads: {self._n_jobs_used}, instruction set: {_core.active_isa()}",
@@ -546,7 +546,7 @@ class KMeans(
         params = {"class": type(self).__name__, **self.get_params(deep=False)}
         kept = Checkpoint.open(self.checkpoint, params, engine.fingerprint())
         kept.check_centres(self.n_clusters, engine.d, engine.dtype)
-        if isinstance(kept.found, Place):
+        if isinstance(kept.found, Resume):
             kept.resume(kept.found)
         return kept
 

@@ -35,7 +35,7 @@ from exactmeans.fit.sgd import (
     sample_of,
     usable_rows,
 )
-from exactmeans.fit.update import lend_rows
+from exactmeans.fit.update import relocate_rows
 from exactmeans.io.model_file import loadable
 from exactmeans.kmeans import KMeans, RestoredOnError
 from exactmeans.memory import check_memory_limit, memory_of_machine
@@ -435,7 +435,7 @@ def memoized(
                 shift2 += advance.run(sums, centroids, engine.n_jobs).shift2
         lent = []
         if sums.any_empty:
-            lent = lend_rows(problem, sums, now())
+            lent = relocate_rows(problem, sums, now())
         movement = advance.run(sums, centroids, engine.n_jobs)
         for row, owner, borrower in lent:
             engine.move_row(sums, row, borrower, owner)

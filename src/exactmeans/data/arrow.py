@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exactmeans.data.source import CutRows, Room, choose_columns, even_edges
+from exactmeans.data.source import Allocator, CutRows, choose_columns, even_edges
 
 
 def _pyarrow() -> Any:
@@ -92,8 +92,8 @@ class _ArrowRows(CutRows):
     def _open(self, path: Path, piece: int) -> Iterator[Any]:
         """Batches of a piece, from its beginning."""
 
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
-        out = room.empty((end - begin, self._d), self.dtype)
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
+        out = allocator.empty((end - begin, self._d), self.dtype)
         with self._lock:
             pid = os.getpid()
             if self._thread is None or self._thread[0] != pid:  # a fork has no threads

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans.data.source import (
+    Allocator,
     CutRows,
-    Room,
     choose_columns,
     computed_bytes,
     edges_by_entries,
@@ -81,15 +81,15 @@ class NpyRows(CutRows):
         super().__init__(str(path), edges, d, header.dtype.newbyteorder("="), sparse=False)
         self.select(choose_columns(columns, None, d, str(path)))
 
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         header, size = self._header, self._header.dtype.itemsize
         n, d = header.shape
         with open(self._path, "rb", buffering=0) as file:
             if not header.fortran:
                 file.seek(header.offset + begin * d * size)
-                rows = fill(file, room.empty((end - begin, d), header.dtype), self.name)
+                rows = fill(file, allocator.empty((end - begin, d), header.dtype), self.name)
             else:
-                columns = room.empty((d, end - begin), header.dtype)
+                columns = allocator.empty((d, end - begin), header.dtype)
                 for f, column in enumerate(columns):
                     file.seek(header.offset + (f * n + begin) * size)
                     fill(file, column, self.name)
@@ -118,9 +118,9 @@ class _Member:
         self._stream: Any = None
         self._at = 0
 
-    def read(self, begin: int, end: int, room: Room) -> NDArray[Any]:
+    def read(self, begin: int, end: int, allocator: Allocator) -> NDArray[Any]:
         dtype = self.header.dtype
-        out = room.empty((end - begin,), dtype)
+        out = allocator.empty((end - begin,), dtype)
         if self._begin is not None:
             with open(self._path, "rb", buffering=0) as file:
                 file.seek(self._begin + begin * dtype.itemsize)
@@ -188,11 +188,11 @@ class NpzRows(CutRows):
             raise ValueError(f"{path} (indptr) must not decrease, but it does at row {falls[0]}.")
         return indptr
 
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         first, last = int(self._indptr[begin]), int(self._indptr[end])
         with self._lock:
-            data = self._data.read(first, last, room)
-            indices = self._indices.read(first, last, room)
+            data = self._data.read(first, last, allocator)
+            indices = self._indices.read(first, last, allocator)
         if indices.size and not (indices.min() >= 0 and indices.max() < self._d):
             wrong = int(np.flatnonzero((indices < 0) | (indices >= self._d))[0])
             row = int(np.searchsorted(self._indptr, first + wrong, side="right")) - 1

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from exactmeans.data.source import (
+    Allocator,
     CutRows,
-    Room,
     choose_columns,
     computed_bytes,
     edges_by_entries,
@@ -38,7 +38,7 @@ class ArrayBlocks(CutRows):
         self.names = _common_names(source)
         self.select(choose_columns(columns, self.names, d, "source"))
 
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         return self._arrays[block]
 
 
@@ -117,7 +117,7 @@ class SlicedRows(CutRows):
         refuse_masked(rows, "source")
         return rows if sp.issparse(rows) else np.asarray(rows)
 
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         rows = self._slice(begin, end)
         if rows.shape != (end - begin, self._d):
             raise ValueError(
@@ -125,7 +125,7 @@ class SlicedRows(CutRows):
                 f"it gave {' x '.join(map(str, rows.shape))}."
             )
         if isinstance(self._source, np.memmap):
-            copy = room.empty(rows.shape, rows.dtype)
+            copy = allocator.empty(rows.shape, rows.dtype)
             copy[:] = rows
             _forget(self._source)
             return copy

@@ -33,17 +33,17 @@ class BlockSource(Protocol):
         """One block: a two-dimensional array, or a scipy sparse matrix or array."""
 
 
-class Room:
+class Allocator:
     """Memory that arrays of a block are made in.
 
-    This one is the allocator's. `ReusedRoom` has its own.
+    This one is the allocator's. `BufferPool` has its own.
     """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.empty(shape, dtype)
 
 
-class ReusedRoom(Room):
+class BufferPool(Allocator):
     """For one block after the other, in the same place.
 
     So reading touches no new pages, the rows may still be in a cache when they are worked on, and
@@ -107,16 +107,18 @@ class CutRows(ABC):
     def __len__(self) -> int:
         return len(self.edges) - 1
 
-    def read(self, block: int, room: Room | None = None) -> Any:
+    def read(self, block: int, allocator: Allocator | None = None) -> Any:
         if not 0 <= block < len(self):
             raise IndexError(f"{self.name} has {len(self)} blocks, no block {block}.")
-        rows = self._rows(block, int(self.edges[block]), int(self.edges[block + 1]), room or Room())
+        rows = self._rows(
+            block, int(self.edges[block]), int(self.edges[block + 1]), allocator or Allocator()
+        )
         return rows if self._columns is None else rows[:, self._columns]
 
     @abstractmethod
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         """Rows [begin, end), which are block number `block`, with all columns; large arrays from
-        `room`, where that is easy.
+        `allocator`, where that is easy.
         """
 
     def select(self, columns: Columns | None) -> CutRows:
@@ -153,9 +155,9 @@ class JoinedRows(CutRows):
         super().__init__(name, edges, first.shape[1], dtype, sparse=first.sparse)
         self.names = first.feature_names
 
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         p, b = self._places[block]
-        rows = self._parts[p].read(b, room)
+        rows = self._parts[p].read(b, allocator)
         self.held_bytes = max(self.held_bytes, self._parts[p].held_bytes)
         return rows
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from exactmeans.data.arrays import Matrix, as_matrix
 from exactmeans.data.open import BlockSource, names_files, open_blocks
-from exactmeans.data.source import CutRows, ReusedRoom
+from exactmeans.data.source import BufferPool, CutRows
 
 
 def is_source(X: Any) -> bool:
@@ -127,11 +127,11 @@ class Stream:
             dtypes.append(block.dtype)
         return edges, np.result_type(*dtypes)
 
-    def read(self, b: int, room: ReusedRoom | None = None) -> Matrix:
-        """Block b; what lies in `room` goes with the next block that is read there."""
-        if room is not None and isinstance(self._source, CutRows):
-            room.clear()
-            given = self._source.read(b, room)
+    def read(self, b: int, pool: BufferPool | None = None) -> Matrix:
+        """Block b; what lies in `pool` goes with the next block that is read there."""
+        if pool is not None and isinstance(self._source, CutRows):
+            pool.clear()
+            given = self._source.read(b, pool)
         else:
             given = self._source.read(b)
         block = as_matrix(self._estimator, given, reset=False, dtype=self.dtype)

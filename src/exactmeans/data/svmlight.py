@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans.data.lines import TextFile, edges_of, is_number
-from exactmeans.data.source import BLOCK_BYTES, CutRows, Room, choose_columns
+from exactmeans.data.source import BLOCK_BYTES, Allocator, CutRows, choose_columns
 
 _ROW = re.compile(rb"^[ \t]*[^#\s][^\r\n]*", re.MULTILINE)
 _ROW_OR_SPACES = re.compile(rb"^(?:[ \t][^\r\n]*|[^#\s][^\r\n]*)", re.MULTILINE)
@@ -211,7 +211,7 @@ class SvmlightRows(CutRows):
                     f"{most}."
                 )
 
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         file, b = self._places[block]
         raw = file.parse(b)
         indices = raw.indices - self._base

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans.data.lines import TextFile, edges_of, is_number
-from exactmeans.data.source import BLOCK_BYTES, CutRows, Edges, Room, choose_columns
+from exactmeans.data.source import BLOCK_BYTES, Allocator, CutRows, Edges, choose_columns
 
 # CSV ----------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class CsvRows(CutRows):
             )
         return False
 
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         span = self._spans[block]
         raw = self._file.read(span.offset, span.size)
         text = raw.decode("utf-8-sig", errors="replace")
@@ -273,7 +273,7 @@ class MtxRows(CutRows):
             raise
         return np.asarray(table.reshape(-1, self._fields))
 
-    def _rows(self, block: int, begin: int, end: int, room: Room) -> Any:
+    def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         offset, stop = int(self._begins[block]), int(self._begins[block + 1])
         table = self._table(self._file.read(offset, stop - offset), 0)
         data = np.ones(len(table)) if self._fields == 2 else table[:, 2]

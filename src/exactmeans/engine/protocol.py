@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from exactmeans.engine.frame import Frame
 
 
-class Tally(NamedTuple):
+class AssignStats(NamedTuple):
     """What an assignment of all rows came to."""
 
     changed: int  # rows with a new label
@@ -150,7 +150,7 @@ class Engine(Protocol):
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> Seeding:
         """The rows as seeding sees them."""
 
-    def merge_copies(self) -> int | None:
+    def deduplicate(self) -> int | None:
         """Permission to compare one row for all that equal it; how many are left, if it is used."""
 
     def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
@@ -167,7 +167,7 @@ class Engine(Protocol):
     def use(self, algorithm: str) -> None:
         """Go on with another algorithm, which begins without bounds."""
 
-    def assign(self, centroids: _core.Centroids) -> Tally:
+    def assign(self, centroids: _core.Centroids) -> AssignStats:
         """Label every row."""
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:

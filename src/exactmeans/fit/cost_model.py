@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from exactmeans import _core
-from exactmeans.engine.protocol import Tally
+from exactmeans.engine.protocol import AssignStats
 from exactmeans.metrics import METRICS
 
 SHADOW = 60  # multiply-adds that comparing a row with a centre's shadow comes to (shadows.hpp)
@@ -43,12 +43,12 @@ class Workload:
     reading: int = 0  # bytes of blocks that are at hand or coming; 0 for data in memory
     metric: str = "euclidean"
     overlap: float = math.inf  # entries of other rows in a row's features, on average; inf: unknown
-    kinds: int | None = None  # rows that differ, where one of each kind is compared for all
+    distinct_rows: int | None = None  # rows that differ, where one of each kind is compared for all
 
     @property
     def compared(self) -> int:
         """Rows that are compared with centres."""
-        return self.n if self.kinds is None else self.kinds
+        return self.n if self.distinct_rows is None else self.distinct_rows
 
     def bytes_needed(self, algorithm: str) -> int:
         """Memory beside the data itself: per-row state, centres with their layout, exact sums."""
@@ -62,9 +62,9 @@ class Workload:
         if metric.l1 and self.sparse:  # entries of a cluster, which may be all, being sorted
             per_row += int(40 * self.width)
         centres = self._centre_bytes()
-        if self.kinds is not None:
+        if self.distinct_rows is not None:
             # every row's kind; of each kind its first row and its label
-            return int(self.n * 12 + self.kinds * (8 + bounds) + centres)
+            return int(self.n * 12 + self.distinct_rows * (8 + bounds) + centres)
         if self.reading:
             # distances and order of the rows when one is lent; nearest seeds, masses and chances
             per_row = max(per_row + 24, 60)
@@ -111,12 +111,12 @@ class Workload:
         # Values are read and put side by side before they are multiplied.
         return self.compared * (self.k * (self.width + 4) + 8 * self.width + 100)
 
-    def cost(self, algorithm: str, tally: Tally) -> float:
+    def cost(self, algorithm: str, stats: AssignStats) -> float:
         """A pass that left this many distances and rows over."""
         if algorithm == "kdtree":
-            return tally.distances * (self.width + 8)
+            return stats.distances * (self.width + 8)
         if algorithm == "moving":
-            return self.plain_cost() * tally.distances / (self.compared * self.k)
+            return self.plain_cost() * stats.distances / (self.compared * self.k)
         # A group of centres gives fewer sums per value that is read than a pass over all does,
         # and a row that is not settled costs bounds, a place in some lists and a cache miss or two.
         if self.sparse:
@@ -128,8 +128,8 @@ class Workload:
         if algorithm == "pca":  # every centre's shadow, at most
             per_row += SHADOW * self.k
         return (
-            tally.distances * self._per_distance(algorithm)
-            + (self.n - tally.skipped) * per_row
+            stats.distances * self._per_distance(algorithm)
+            + (self.n - stats.skipped) * per_row
             + any_row * self.compared
         )
 

@@ -19,7 +19,7 @@ from exactmeans.fit.problem import Problem, unscaled
 from exactmeans.fit.update import update_of
 
 
-class Keeper(Protocol):
+class CheckpointWriter(Protocol):
     """Where a run is kept, so that it can go on after a kill."""
 
     @property
@@ -54,7 +54,7 @@ def lloyd_loop(
     tasks: Tasks | None = None,
     done: Sequence[Iteration] = (),
     stop: bool = False,
-    keeper: Keeper | None = None,
+    keeper: CheckpointWriter | None = None,
 ) -> Run:
     """Assign, repair, move the centres, report; until nothing changes or moves enough.
 
@@ -89,8 +89,8 @@ def lloyd_loop(
             tasks.begin(problem.frame, now)
         due = keeper is not None and iteration != len(done) and keeper.due
         begun_with = now() if due else None
-        tally = engine.assign(centroids)
-        changed, distances, skipped, unread = tally
+        stats = engine.assign(centroids)
+        changed, distances, skipped, unread = stats
         thorough = thorough or iteration == max_iter
         movement = update.run(centroids, changed, thorough=thorough)
         engine.moved(movement)
@@ -116,7 +116,7 @@ def lloyd_loop(
             if tasks is not None and tasks.end(problem.frame, now):
                 asked_to_stop = True
         history.append(record)
-        policy.after(iteration, tally, looks=centroids.first_look())
+        policy.after(iteration, stats, looks=centroids.first_look())
         if keeper is not None and begun_with is not None:
             keeper.keep(begun_with, history, stop=asked_to_stop)
         settled = changed == 0 or movement.shift2 <= problem.tolerance

@@ -13,7 +13,7 @@ from exactmeans import _core
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.data.rows import rows_of
-from exactmeans.engine.protocol import Engine, Tally
+from exactmeans.engine.protocol import AssignStats, Engine
 from exactmeans.fit.cost_model import (
     AT_ONCE,
     GAPS,
@@ -48,7 +48,7 @@ class Choice:
     why: str
     bytes_needed: int
     adaptive: bool = False  # lloyd may take over while bounds do not pay
-    kinds: int | None = None  # rows that differ, if only those are compared
+    distinct_rows: int | None = None  # rows that differ, if only those are compared
     late: bool = False  # products may take over when few labels change
     probe: bool = False  # pca takes the place of yinyang if a few rows say so
 
@@ -91,7 +91,7 @@ def choose_algorithm(algorithm: str, work: Workload, memory_limit: int | None) -
     return Choice(algorithm, why, needed)
 
 
-def may_merge(algorithm: str, work: Workload, memory_limit: int | None) -> bool:
+def may_deduplicate(algorithm: str, work: Workload, memory_limit: int | None) -> bool:
     """May rows be looked through for copies, which would then not be compared themselves?"""
     room = memory_limit is None or work.bytes_needed("lloyd") + 24 * work.n <= memory_limit
     return algorithm == "auto" and room and work.plain_cost() >= SHORT_PASS
@@ -121,7 +121,7 @@ def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
         adaptive=True,
         late=late,
         probe=probe,
-        kinds=work.kinds,
+        distinct_rows=work.distinct_rows,
     )
 
 
@@ -276,32 +276,32 @@ class Policy:
                 self._tried = min(TRIED, max(TRIED / 2, SPARE * left - loss))
         self.stages = [(1, self.algorithm, why)]
 
-    def after(self, iteration: int, tally: Tally, *, looks: bool = True) -> None:
+    def after(self, iteration: int, stats: AssignStats, *, looks: bool = True) -> None:
         """Take note of an iteration; `algorithm` is what the next one should use.
 
         `looks`: the centres are not too thin for a first look.
         """
         if not self._choice.adaptive or self._choice.algorithm == "lloyd":
             return
-        share = tally.changed / self._work.n
+        share = stats.changed / self._work.n
         self._spare += SPARE
         if self.algorithm == "lloyd":
-            if self._products_pay(tally.changed, 1.0, looks):
+            if self._products_pay(stats.changed, 1.0, looks):
                 self._go_on(iteration, "products", f"{share:.1%} of rows changed")
-            elif tally.changed <= self._changed_at_entry and self._affordable(iteration):
+            elif stats.changed <= self._changed_at_entry and self._affordable(iteration):
                 self._go_on(iteration, self._choice.algorithm, f"{share:.1%} of rows changed")
             return
-        cost = self._work.cost(self.algorithm, tally) / self._work.plain_cost()
+        cost = self._work.cost(self.algorithm, stats) / self._work.plain_cost()
         if self.stages[-1][0] == iteration:  # the pass that begins the bounds computes all
-            self._spare += 1 - (self._first_cost(tally.distances) if self._bounds else cost)
+            self._spare += 1 - (self._first_cost(stats.distances) if self._bounds else cost)
         else:
             self._spare += 1 - cost
             self._lost = max(0.0, self._lost + cost - 1)
-        if self.algorithm != "products" and self._products_pay(tally.changed, cost, looks):
+        if self.algorithm != "products" and self._products_pay(stats.changed, cost, looks):
             self._go_on(iteration, "products", f"{share:.1%} of rows changed")
         elif self._lost > self._tried:
-            self._changed_at_entry = min(tally.changed / 16, self._promising)
-            share = 1 - tally.skipped / self._work.n
+            self._changed_at_entry = min(stats.changed / 16, self._promising)
+            share = 1 - stats.skipped / self._work.n
             self._go_on(iteration, "lloyd", f"bounds left {share:.0%} of rows over")
 
     def _first_cost(self, distances: float) -> float:

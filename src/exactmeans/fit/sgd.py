@@ -451,11 +451,11 @@ def block_batches(
     """
     counted = engine.counted()
     while True:
-        for part in engine.walk(lambda part: cuts[part.number] > 0):
-            order = rng.permutation(usable_rows(counted, part.begin, part.end))
-            for some in np.array_split(order, cuts[part.number]):
+        for block in engine.walk(lambda block: cuts[block.number] > 0):
+            order = rng.permutation(usable_rows(counted, block.begin, block.end))
+            for some in np.array_split(order, cuts[block.number]):
                 ids = np.sort(some)
-                yield engine.batch(part.block[ids - part.begin], ids)
+                yield engine.batch(block.matrix[ids - block.begin], ids)
 
 
 def sample_ids(

@@ -54,7 +54,7 @@ class Means:
         if sums.any_empty:
             self._advance.observe(sums, centroids)
             shape = sums.members.size, engine.d
-            lent = lend_rows(problem, sums, from_core(centroids.centres, shape))
+            lent = relocate_rows(problem, sums, from_core(centroids.centres, shape))
         movement = self._advance.run(sums, centroids, engine.n_jobs)
         for row, owner, borrower in lent:
             engine.move_row(sums, row, borrower, owner)
@@ -122,7 +122,7 @@ def whole_clusters(problem: Problem, centres: NDArray[Any]) -> tuple[Labels, NDA
     members = np.bincount(some, minlength=k)
     if members.all():
         return labels, np.empty(0, dtype=np.intp), 0
-    lent = rows_to_lend(problem, members, centres)
+    lent = rows_to_relocate(problem, members, centres)
     labels = labels.copy()
     for row, _, borrower in lent:
         labels[row] = borrower
@@ -130,18 +130,20 @@ def whole_clusters(problem: Problem, centres: NDArray[Any]) -> tuple[Labels, NDA
     return labels, np.flatnonzero(weights == 0), int(weights.argmax())
 
 
-def lend_rows(problem: Problem, sums: _core.Sums, centres: Matrix) -> list[tuple[int, int, int]]:
+def relocate_rows(
+    problem: Problem, sums: _core.Sums, centres: Matrix
+) -> list[tuple[int, int, int]]:
     """Lend each empty cluster a far row, in the sums only; returns (row, owner, borrower).
 
     Sums are exact, so rows lent while the means are taken and then given back leave no trace.
     """
-    lent = rows_to_lend(problem, sums.members, centres)
+    lent = rows_to_relocate(problem, sums.members, centres)
     for row, owner, borrower in lent:
         problem.engine.move_row(sums, row, owner, borrower)
     return lent
 
 
-def rows_to_lend(
+def rows_to_relocate(
     problem: Problem, members: NDArray[np.int64], centres: Matrix
 ) -> list[tuple[int, int, int]]:
     """A far row for each empty cluster, as (row, owner, borrower).

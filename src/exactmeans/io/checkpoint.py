@@ -35,7 +35,7 @@ _FREE |= {"sparse_centers", "verbose"}
 
 
 @dataclass
-class Place:
+class Resume:
     """Where a fit stands."""
 
     run: int  # which of the n_init runs
@@ -47,7 +47,7 @@ class Place:
 
 
 @dataclass
-class Finished:
+class Completed:
     """The result of a fit."""
 
     best: Run
@@ -63,8 +63,8 @@ class Checkpoint:
     path: Path
     params: dict[str, str]
     data: str
-    found: Place | Finished | None = None
-    _place: Place = field(init=False)
+    found: Resume | Completed | None = None
+    _place: Resume = field(init=False)
     _written: float = -np.inf
     _opened: float = 0.0  # when, on the clock of time.monotonic
     _first_due: float = np.inf  # when the first file of a resumed fit is, at the latest
@@ -82,18 +82,18 @@ class Checkpoint:
             here.found = here._read()
         return here
 
-    def _read(self) -> Place | Finished:
+    def _read(self) -> Resume | Completed:
         try:
             content, tensors = model_file.read(self.path, "checkpoint")
             content = {name: model_file.decode(v, tensors) for name, v in content.items()}
             params, data = content.pop("params"), content.pop("data")
             finished = content.pop("finished")
-            found: Place | Finished
+            found: Resume | Completed
             if finished:
                 content["best"] = Run(**content["best"])
-                found = Finished(**content)
+                found = Completed(**content)
             else:
-                found = Place(**content)
+                found = Resume(**content)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"checkpoint cannot be resumed: {error}") from None
         self._refuse_other(params, data)
@@ -101,7 +101,7 @@ class Checkpoint:
 
     def check_centres(self, k: int, d: int, dtype: Any) -> None:
         """Refuse centres that such a fit cannot have: the file may have been altered."""
-        if isinstance(self.found, Finished):
+        if isinstance(self.found, Completed):
             given = [self.found.best.centres]
         elif self.found is not None:
             best = self.found.best
@@ -133,10 +133,10 @@ class Checkpoint:
         known = None
         if best is not None:
             known = {name: value for name, value in vars(best).items() if name != "labels"}
-        self._place = Place(run, centres, [], rng, known)
+        self._place = Resume(run, centres, [], rng, known)
         self._write(finished=False, **vars(self._place))
 
-    def resume(self, place: Place) -> None:
+    def resume(self, place: Resume) -> None:
         """Go on from here. Fits that are killed soon after each start must get further, too."""
         self._place = place
         self._written = time.monotonic()

@@ -26,7 +26,7 @@ _KEEPALIVE = {
 }
 
 
-class Line:
+class Channel:
     """The caller's end. OSError from any of its methods says that the other end is gone."""
 
     def __init__(self, address: Address, token: bytes) -> None:

@@ -22,16 +22,16 @@ from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import from_core, normalise
 from exactmeans.data.rows import Lengths, refuse_nonfinite
 from exactmeans.engine.cluster.seeding import DaskSeeding
-from exactmeans.engine.cluster.worker_engine import Ask, Centres, Look, Site
-from exactmeans.engine.cluster.workers import Sites
+from exactmeans.engine.cluster.worker_engine import Centres, Look, Request, WorkerEngine
+from exactmeans.engine.cluster.workers import Workers
 from exactmeans.engine.frame import Frame
-from exactmeans.engine.protocol import FarRow, OneBlock, Tally
+from exactmeans.engine.protocol import AssignStats, FarRow, OneBlock
 from exactmeans.metrics import Metric
 
 # What runs on workers -----------------------------------------------------------------------------
 
 
-def _labels(site: Site, ask: Ask, log: list[Ask]) -> list[Labels]:
+def _labels(site: WorkerEngine, ask: Request, log: list[Request]) -> list[Labels]:
     labels: list[Labels] = site.answer(ask, log, weighed=False).value
     return labels
 
@@ -103,7 +103,7 @@ class DaskEngine:
         self.scratch_limit = scratch_limit
         self._followed: _core.Sums | None = None
         self._wanted: list[Any] = []  # futures of labels, which may not have been taken yet
-        self._sites = Sites(client, pieces, weights, (dtype, n_jobs))
+        self._sites = Workers(client, pieces, weights, (dtype, n_jobs))
         self.tell, self.ask = self._sites.tell, self._sites.ask
         try:
             self._open()
@@ -240,7 +240,7 @@ class DaskEngine:
 
     # -- an iteration --------------------------------------------------------------------------
 
-    def merge_copies(self) -> int | None:
+    def deduplicate(self) -> int | None:
         """Sites compare all their rows."""
 
     def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
@@ -266,7 +266,7 @@ class DaskEngine:
         begin = self._sites.log[1]
         self._sites.log[1] = replace(begin, arguments=(algorithm, *begin.arguments[1:]))
 
-    def assign(self, centroids: _core.Centroids) -> Tally:
+    def assign(self, centroids: _core.Centroids) -> AssignStats:
         """Label every row; the sums follow."""
         now = from_core(centroids.centres, (self._k, self.d))
         if self._known is None:
@@ -274,15 +274,15 @@ class DaskEngine:
         else:
             moved = _different(self._known, now)
             centres = Centres(now[moved], moved)
-        tally, _, exported = self.tell("assign", centres)
+        stats, _, exported = self.tell("assign", centres)
         # Whoever has to begin again needs no more than the labels by these centres.
         whole = centres if self._known is None else Centres(now)
         begun = self._sites.log[:2]
-        self._sites.log = [*begun, Ask("assign", (whole,), begun[-1].until, self._sites.at)]
+        self._sites.log = [*begun, Request("assign", (whole,), begun[-1].until, self._sites.at)]
         self._known = now
         if self._followed is not None:
             self._followed.absorb(exported)
-        result: Tally = tally
+        result: AssignStats = stats
         return result
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
@@ -311,7 +311,7 @@ class DaskEngine:
 
     def final_labels(self) -> Labelling:
         """Left where they are; made again from the centres if they get lost."""
-        ask = Ask("labels", (), self._sites.at, self._sites.at)
+        ask = Request("labels", (), self._sites.at, self._sites.at)
         # Sums are of no use to whoever begins again, and weights may be gone.
         log = [*self._sites.log[:2], replace(self._sites.log[2], what="label")]
         sites = self._sites.map(_labels, ask=ask, log=self._sites.held(log))

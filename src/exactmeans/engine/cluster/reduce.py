@@ -7,8 +7,8 @@ from typing import Any
 
 from exactmeans import _core
 from exactmeans.data.rows import Lengths
-from exactmeans.engine.cluster.worker_engine import Blank, Reply
-from exactmeans.engine.protocol import Tally
+from exactmeans.engine.cluster.worker_engine import Blank, Response
+from exactmeans.engine.protocol import AssignStats
 
 
 def _surveys(values: list[_core.Survey]) -> _core.Survey:
@@ -36,9 +36,11 @@ def _sums(values: list[tuple[Blank, _core.Exported] | None]) -> tuple[Blank, _co
     return some[0][0], sums.export()
 
 
-def _assigned(values: list[tuple[Tally, Blank, Any]]) -> tuple[Tally, Blank, Any]:
-    tally = Tally(*(sum(counts) for counts in zip(*(value[0] for value in values), strict=True)))
-    return tally, *_sums([value[1:] for value in values])
+def _assigned(values: list[tuple[AssignStats, Blank, Any]]) -> tuple[AssignStats, Blank, Any]:
+    stats = AssignStats(
+        *(sum(counts) for counts in zip(*(value[0] for value in values), strict=True))
+    )
+    return stats, *_sums([value[1:] for value in values])
 
 
 def _pairs(values: list[list[tuple[float, float]]]) -> list[tuple[float, float]]:
@@ -86,9 +88,9 @@ MERGES: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-def merged(what: str, replies: list[Reply]) -> Reply:
+def merged(what: str, replies: list[Response]) -> Response:
     """`what`: was asked; `lost` sites are those of any reply."""
     values = [reply.value for reply in replies if reply.value is not None]
     lost = tuple(site for reply in replies for site in reply.lost)
     together: Callable[[list[Any]], Any] = MERGES.get(what, _all)
-    return Reply(together(values) if values else None, lost)
+    return Response(together(values) if values else None, lost)

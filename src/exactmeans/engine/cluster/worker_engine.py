@@ -23,11 +23,11 @@ from exactmeans.data.arrays import Double, Labels, Matrix, as_matrix
 from exactmeans.data.centres import for_core
 from exactmeans.data.rows import Lengths
 from exactmeans.data.weights import check_weights
-from exactmeans.engine.cluster.worker_seeding import SiteSeeding
+from exactmeans.engine.cluster.worker_seeding import WorkerSeeding
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.blocks import bytes_of
 from exactmeans.engine.local.engine import LocalEngine
-from exactmeans.engine.protocol import FarRow, Tally
+from exactmeans.engine.protocol import AssignStats, FarRow
 from exactmeans.engine.seeding import add_weights, weight_sums
 from exactmeans.metrics import Metric
 
@@ -35,7 +35,7 @@ Blank = tuple[int, int, _core.Grid, _core.Grid, bool]  # what empty sums are mad
 
 
 @dataclass(frozen=True)
-class Ask:
+class Request:
     """A question to all sites, and which states it leads from and to."""
 
     what: str
@@ -45,7 +45,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Reply:
+class Response:
     """What sites answered, put together; `lost` are those whose state is gone."""
 
     value: Any = None
@@ -72,9 +72,9 @@ class Look:
     values: int
 
 
-def make_site(
+def make_worker_engine(
     number: int, places: list[int], chunks: list[Any], weights: list[Any] | None, how: Any
-) -> Site:
+) -> WorkerEngine:
     """`places`: which of all blocks these are; `how`: dtype and n_jobs as the user gave them, and
     whether weights are still to come."""
     dtype, n_jobs, awaits = how
@@ -90,14 +90,14 @@ def make_site(
         n, d = block.shape
         looks[place] = Look(n, d, block.dtype, sparse, block.nnz if sparse else block.size)
         blocks.append(block)
-    site = Site(number, blocks, None, n_jobs, looks, awaits)
+    site = WorkerEngine(number, blocks, None, n_jobs, looks, awaits)
     if weights is not None:
         site.weigh(weights)
     return site
 
 
 @dataclass
-class Site:
+class WorkerEngine:
     number: int
     blocks: list[Matrix]  # those with rows
     weights: list[Double] | None
@@ -107,7 +107,7 @@ class Site:
     at: int = field(default=-1, init=False)
     engine: LocalEngine = field(init=False)
     _begins: NDArray[np.int64] = field(init=False)  # of all blocks of all sites
-    _seeding: SiteSeeding | None = field(default=None, init=False)
+    _seeding: WorkerSeeding | None = field(default=None, init=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
@@ -134,12 +134,12 @@ class Site:
 
     def answer(
         self,
-        ask: Ask,
-        log: Sequence[Ask] | None = None,
+        ask: Request,
+        log: Sequence[Request] | None = None,
         weights: list[Any] | None = None,
         *,
         weighed: bool = True,
-    ) -> Reply:
+    ) -> Response:
         """With a log, state that is gone is made again, and weights that did not come before.
 
         `weighed`: are they needed? One question at a time: they come over a line and by tasks.
@@ -147,14 +147,14 @@ class Site:
         with self._turn:
             if self.at != ask.since or (weighed and self.awaits):
                 if log is None:
-                    return Reply(lost=(self.number,))
+                    return Response(lost=(self.number,))
                 if weights is not None:
                     self.weigh(weights)
                 for past in log:
                     self._do(past)
-            return Reply(self._do(ask))
+            return Response(self._do(ask))
 
-    def _do(self, ask: Ask) -> Any:
+    def _do(self, ask: Request) -> Any:
         self.at = -1  # if it fails half-way
         answer: Callable[..., Any] = getattr(self, ask.what)
         value = answer(*ask.arguments)
@@ -266,14 +266,14 @@ class Site:
         self._centroids: _core.Centroids | None = None
         self.engine.start(algorithm, blank[0])
 
-    def assign(self, centres: Centres) -> tuple[Tally, Blank, _core.Exported]:
+    def assign(self, centres: Centres) -> tuple[AssignStats, Blank, _core.Exported]:
         """Label all rows; what that changes in the sums."""
-        tally = self.label(centres)
+        stats = self.label(centres)
         self._sums.reset()
         self.engine.add_changes(self._sums)
-        return tally, self._blank, self._sums.export()
+        return stats, self._blank, self._sums.export()
 
-    def label(self, centres: Centres) -> Tally:
+    def label(self, centres: Centres) -> AssignStats:
         engine = self.engine
         if self._centroids is None:
             self._centroids = self._frame.centroids(centres.rows, engine)
@@ -316,7 +316,7 @@ class Site:
     def seed(self, what: str, *arguments: Any) -> Any:
         if what == "open":
             begins = [int(self._begins[place]) for place in self.places]
-            self._seeding = SiteSeeding(self.engine, begins, self.places, *arguments)
+            self._seeding = WorkerSeeding(self.engine, begins, self.places, *arguments)
             return None
         answer: Callable[..., Any] = getattr(self._seeding, what)
         return answer(*arguments)

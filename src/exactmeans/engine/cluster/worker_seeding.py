@@ -16,7 +16,7 @@ Words = tuple[float, float]
 BATCH = 8  # seeds that are measured together when there is nothing to choose between them
 
 
-class SiteSeeding:
+class WorkerSeeding:
     """Nearest seeds and masses of the rows of a site."""
 
     def __init__(
@@ -156,4 +156,4 @@ class SiteSeeding:
         points = self._points if points is None else points
         points.unstage()
         few = LocalEngine([rows], None, 1, self._engine.metric)
-        points.stage(few.loaded(0).rows, list(range(rows.shape[0])))
+        points.stage(few.block_of(0).rows, list(range(rows.shape[0])))

@@ -20,9 +20,15 @@ import scipy.sparse as sp
 from dask.delayed import Delayed
 from distributed.comm import get_address_host
 
-from exactmeans.engine.cluster.channel import TOKEN_BYTES, Address, Line, listen
+from exactmeans.engine.cluster.channel import TOKEN_BYTES, Address, Channel, listen
 from exactmeans.engine.cluster.reduce import merged
-from exactmeans.engine.cluster.worker_engine import Ask, Centres, Reply, Site, make_site
+from exactmeans.engine.cluster.worker_engine import (
+    Centres,
+    Request,
+    Response,
+    WorkerEngine,
+    make_worker_engine,
+)
 from exactmeans.engine.local.blocks import bytes_of
 
 FAN_IN = 8  # answers that are put together by one task, or here
@@ -34,12 +40,15 @@ _ATTEMPTS = 6  # to put a question to a site whose workers keep dying
 
 
 def _answer(
-    site: Site, ask: Ask, log: list[Ask] | None = None, weights: list[Any] | None = None
-) -> Reply:
+    site: WorkerEngine,
+    ask: Request,
+    log: list[Request] | None = None,
+    weights: list[Any] | None = None,
+) -> Response:
     return site.answer(ask, log, weights)
 
 
-def _open_line(site: Site, token: bytes) -> Address:
+def _open_line(site: WorkerEngine, token: bytes) -> Address:
     """Where the site can be called."""
 
     def answer(question: bytes) -> bytes:
@@ -63,7 +72,7 @@ def _hold(thing: Any) -> Any:
 # The sites ----------------------------------------------------------------------------------------
 
 
-class Sites:
+class Workers:
     """`log` is what leads a new site to the present state, `at`; both grow with `tell`."""
 
     def __init__(self, client: Any, pieces: list[Any], weights: list[Any] | None, how: Any) -> None:
@@ -78,9 +87,9 @@ class Sites:
         self._sites: dict[int, Any] = {}
         self._loads: list[Any] = []  # futures of what sites are made of, if they are ours
         self._called = True  # over lines, not by tasks
-        self._lines: dict[int, Line] = {}  # none to a site whose worker is gone
+        self._lines: dict[int, Channel] = {}  # none to a site whose worker is gone
         self.at = -1
-        self.log: list[Ask] = []
+        self.log: list[Request] = []
         try:
             self._make()
         except BaseException:  # Ctrl-C too
@@ -106,7 +115,7 @@ class Sites:
     def _site(self, number: int, chunks: list[Any], workers: list[str] | None) -> Any:
         weights = None if self._sent else self._weights_of(number)
         return self._client.submit(
-            make_site,
+            make_worker_engine,
             number,
             self.places[number],
             chunks,
@@ -146,25 +155,25 @@ class Sites:
 
     def tell(self, what: str, *arguments: Any) -> Any:
         """A question that changes the state of the sites."""
-        ask = Ask(what, arguments, self.at, self.at + 1)
+        ask = Request(what, arguments, self.at, self.at + 1)
         answer = self.put(ask)
         self.at = ask.until
         self.log.append(ask)
         return answer
 
     def ask(self, what: str, *arguments: Any) -> Any:
-        return self.put(Ask(what, arguments, self.at, self.at))
+        return self.put(Request(what, arguments, self.at, self.at))
 
     def ask_in_turn(self, what: str, *arguments: Any) -> list[Any]:
         """For answers that are too large to come all at once."""
-        ask = Ask(what, arguments, self.at, self.at)
+        ask = Request(what, arguments, self.at, self.at)
         return [item for number in self._sites for item in self.put(ask, (number,))]
 
-    def put(self, ask: Ask, among: tuple[int, ...] | None = None) -> Any:
+    def put(self, ask: Request, among: tuple[int, ...] | None = None) -> Any:
         what = ask.arguments[0] if ask.what == "seed" else ask.what
         missing = tuple(self._sites) if among is None else among
-        replies: list[Reply] = []
-        log: list[Ask] | None = None
+        replies: list[Response] = []
+        log: list[Request] | None = None
         for _ in range(_ATTEMPTS):
             try:
                 reply = (
@@ -173,8 +182,8 @@ class Sites:
                     else self._by_tasks(what, ask, missing, log)
                 )
             except distributed.CancelledError:
-                reply = Reply(lost=missing)
-            replies.append(Reply(reply.value))
+                reply = Response(lost=missing)
+            replies.append(Response(reply.value))
             if not reply.lost:
                 return merged(what, replies).value
             missing, log = reply.lost, self.log
@@ -183,17 +192,17 @@ class Sites:
         raise RuntimeError(f"Workers died {_ATTEMPTS} times in a row: is their memory too small?")
 
     def _by_lines(
-        self, what: str, ask: Ask, numbers: tuple[int, ...], log: list[Ask] | None
-    ) -> Reply:
+        self, what: str, ask: Request, numbers: tuple[int, ...], log: list[Request] | None
+    ) -> Response:
         question = pickle.dumps((ask, log), 5)
         for number in numbers:
             if log is not None and self._sent:
                 question = pickle.dumps((ask, log, self._weights_of(number)), 5)
-            self._over(number, Line.send, question)
+            self._over(number, Channel.send, question)
         replies = []
         for number in numbers:
-            answer = self._over(number, Line.receive)
-            reply = Reply(lost=(number,)) if answer is None else pickle.loads(answer)
+            answer = self._over(number, Channel.receive)
+            reply = Response(lost=(number,)) if answer is None else pickle.loads(answer)
             if isinstance(reply, Exception):
                 raise reply
             replies.append(reply)
@@ -210,8 +219,8 @@ class Sites:
         return None
 
     def _by_tasks(
-        self, what: str, ask: Ask, numbers: tuple[int, ...], log: list[Ask] | None
-    ) -> Reply:
+        self, what: str, ask: Request, numbers: tuple[int, ...], log: list[Request] | None
+    ) -> Response:
         """Put answers together where they are, then the last few here."""
         given: Any = self.held(ask) if len(numbers) * _size(ask) > _SMALL else ask
         started: list[Any] = []
@@ -299,7 +308,7 @@ class Sites:
         ]
         try:
             for number, address in zip(workers, self._client.gather(opened), strict=True):
-                self._lines[number] = Line(address, token)
+                self._lines[number] = Channel(address, token)
         except OSError:
             self._hang_up(*self._lines)
             self._called = False
@@ -318,7 +327,7 @@ def _release(futures: Any) -> None:
         futures.clear()
 
 
-def _size(ask: Ask) -> int:
+def _size(ask: Request) -> int:
     """About how many bytes a question takes."""
     given = [a.rows if isinstance(a, Centres) else a for a in ask.arguments]
     return sum(bytes_of(a) for a in given if isinstance(a, np.ndarray) or sp.issparse(a))

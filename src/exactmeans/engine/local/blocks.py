@@ -10,10 +10,10 @@ from exactmeans import _core
 from exactmeans.data.arrays import Labels, Matrix
 
 
-def bytes_of(block: Matrix) -> int:
-    if isinstance(block, np.ndarray):
-        return int(block.nbytes)
-    return int(block.data.nbytes + block.indices.nbytes + block.indptr.nbytes)
+def bytes_of(matrix: Matrix) -> int:
+    if isinstance(matrix, np.ndarray):
+        return int(matrix.nbytes)
+    return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
 
 
 def unlabelled(n: int) -> Labels:
@@ -23,57 +23,57 @@ def unlabelled(n: int) -> Labels:
 
 
 @dataclass
-class Held:
+class LoadedBlock:
     """A block in memory, as the core sees it."""
 
-    block: Matrix
+    matrix: Matrix
     rows: _core.Rows
     plain: _core.Rows  # the same rows, every one with weight 1
 
 
 @dataclass
-class Part:
+class Block:
     """A block, and what is kept beside its rows."""
 
     number: int
     begin: int
     end: int
-    held: Held | None = None  # None while its rows are not in memory
+    loaded: LoadedBlock | None = None  # None while its rows are not in memory
     size: int = 0  # bytes that its rows take there; known once they have been looked at
-    stays: bool = True  # in memory, once read
+    resident: bool = True  # in memory, once read
     labels: Labels = field(init=False)
     summed: Labels = field(init=False)  # the labels that the sums stand for
     assigner: _core.Assigner = field(init=False)
-    kinds: Kinds | None = None  # where one row of each kind is compared for all
+    duplicates: DuplicateRows | None = None  # where one row of each kind is compared for all
 
     @property
     def n(self) -> int:
         return self.end - self.begin
 
     @property
-    def block(self) -> Matrix:
-        assert self.held is not None
-        return self.held.block
+    def matrix(self) -> Matrix:
+        assert self.loaded is not None
+        return self.loaded.matrix
 
     @property
     def rows(self) -> _core.Rows:
-        assert self.held is not None
-        return self.held.rows
+        assert self.loaded is not None
+        return self.loaded.rows
 
     @property
     def plain(self) -> _core.Rows:
-        assert self.held is not None
-        return self.held.plain
+        assert self.loaded is not None
+        return self.loaded.plain
 
     def assign(self, centroids: _core.Centroids, n_jobs: int) -> tuple[int, int, int]:
         """Rows with a new label, distances computed, and rows that were certain without any."""
-        if self.kinds is None:
-            assert self.held is not None
-            return self.assigner.assign(self.held.rows, centroids, self.labels, n_jobs)
-        return self.kinds.assign(self.assigner, centroids, self.labels, n_jobs)
+        if self.duplicates is None:
+            assert self.loaded is not None
+            return self.assigner.assign(self.loaded.rows, centroids, self.labels, n_jobs)
+        return self.duplicates.assign(self.assigner, centroids, self.labels, n_jobs)
 
 
-class Kinds:
+class DuplicateRows:
     """Rows that are equal have equal labels: the first of each kind is compared for all."""
 
     def __init__(self, found: _core.Kinds) -> None:

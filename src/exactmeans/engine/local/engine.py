@@ -22,13 +22,13 @@ from exactmeans import _core
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import for_core, like_rows, normalise
 from exactmeans.data.rows import Lengths, refuse_nonfinite, refuse_overflow, rows_of
-from exactmeans.data.source import ReusedRoom
+from exactmeans.data.source import BufferPool
 from exactmeans.data.stream import Stream, count_rows, offsets_of
 from exactmeans.engine.frame import Frame
-from exactmeans.engine.local.blocks import Held, Kinds, Part, bytes_of, unlabelled
+from exactmeans.engine.local.blocks import Block, DuplicateRows, LoadedBlock, bytes_of, unlabelled
 from exactmeans.engine.local.digest import Digest
 from exactmeans.engine.local.seeding import LocalSeeding
-from exactmeans.engine.protocol import FarRow, Tally
+from exactmeans.engine.protocol import AssignStats, FarRow
 from exactmeans.engine.seeding import ONE, add_weights, weight_sums
 from exactmeans.metrics import EUCLIDEAN, Metric
 
@@ -71,13 +71,13 @@ def farthest_first(distances: Double) -> Iterator[int]:
         count *= 8
 
 
-def _holding(ids: NDArray[np.intp]) -> Callable[[Part], bool]:
-    return lambda part: bool(((ids >= part.begin) & (ids < part.end)).any())
+def _holding(ids: NDArray[np.intp]) -> Callable[[Block], bool]:
+    return lambda block: bool(((ids >= block.begin) & (ids < block.end)).any())
 
 
-def _added_up(tallies: list[tuple[int, int, int]], unread: int = 0) -> Tally:
-    changed, distances, skipped = (sum(counts) for counts in zip(*tallies, strict=True))
-    return Tally(changed, distances, skipped, unread)
+def _sum_stats(all_stats: list[tuple[int, int, int]], unread: int = 0) -> AssignStats:
+    changed, distances, skipped = (sum(counts) for counts in zip(*all_stats, strict=True))
+    return AssignStats(changed, distances, skipped, unread)
 
 
 def _total(
@@ -98,7 +98,7 @@ class LocalEngine:
     unread = 0  # blocks that passes did without
     _slots: NDArray[np.uint32] | None = None
     _counts: NDArray[np.int64] | None = None
-    _spare: Part | None = None
+    _spare: Block | None = None
     _followed: _core.Sums | None = None
 
     def __init__(
@@ -130,81 +130,83 @@ class LocalEngine:
         self._unchecked: set[int] = set()
         if isinstance(blocks, Stream):
             self._stream = blocks
-            self._rooms = ReusedRoom(), ReusedRoom()  # for the block at hand and the one that comes
+            self._pools = BufferPool(), BufferPool()  # for the block at hand and the one that comes
             self.d, self.sparse = blocks.d, blocks.sparse
             self.dtype: np.dtype[Any] = blocks.dtype
             ends = list(pairwise(blocks.edges))
-            self._parts = [Part(b, *ends[b], stays=False) for b in range(len(blocks))]
+            self._blocks = [Block(b, *ends[b], resident=False) for b in range(len(blocks))]
             return
         self.d = blocks[0].shape[1]
         self.dtype = blocks[0].dtype
         self.sparse = not isinstance(blocks[0], np.ndarray)
-        self._parts = []
-        for block, (begin, end) in zip(blocks, offsets_of(blocks), strict=True):
-            self.nonzeros += block.nnz if self.sparse else block.size
-            part = Part(len(self._parts), begin, end)
-            part.held = self._hold(part, block)
-            self._parts.append(part)
+        self._blocks = []
+        for matrix, (begin, end) in zip(blocks, offsets_of(blocks), strict=True):
+            self.nonzeros += matrix.nnz if self.sparse else matrix.size
+            block = Block(len(self._blocks), begin, end)
+            block.loaded = self._load(block, matrix)
+            self._blocks.append(block)
 
     # -- blocks that come and go ---------------------------------------------------------------
 
-    def _hold(self, part: Part, block: Matrix) -> Held:
-        plain = rows_of(block, None)
+    def _load(self, block: Block, matrix: Matrix) -> LoadedBlock:
+        plain = rows_of(matrix, None)
         if self.metric is not EUCLIDEAN:
-            if self.norms is not None and part.number not in self._measured:
-                plain.lengths(self.norms[part.begin : part.end], self.n_jobs)
-                self._measured.add(part.number)
-            return Held(
-                block,
-                self._by_metric(part, plain, self.weights, self.metric),
-                self._by_metric(part, plain, None, self.metric),
+            if self.norms is not None and block.number not in self._measured:
+                plain.lengths(self.norms[block.begin : block.end], self.n_jobs)
+                self._measured.add(block.number)
+            return LoadedBlock(
+                matrix,
+                self._by_metric(block, plain, self.weights, self.metric),
+                self._by_metric(block, plain, None, self.metric),
             )
         if self.weights is None:
-            return Held(block, plain, plain)
-        return Held(block, rows_of(block, self.weights[part.begin : part.end]), plain)
+            return LoadedBlock(matrix, plain, plain)
+        return LoadedBlock(matrix, rows_of(matrix, self.weights[block.begin : block.end]), plain)
 
-    def _read(self, part: Part, room: ReusedRoom | None = None) -> Held:
-        return self._hold(part, self._stream.read(part.number, None if part.stays else room))
+    def _read(self, block: Block, pool: BufferPool | None = None) -> LoadedBlock:
+        return self._load(block, self._stream.read(block.number, None if block.resident else pool))
 
     def _by_metric(
-        self, part: Part, rows: _core.Rows, weights: Double | None, metric: Metric
+        self, block: Block, rows: _core.Rows, weights: Double | None, metric: Metric
     ) -> _core.Rows:
         norms = self.norms if metric.directed else None
-        own = [None if a is None else a[part.begin : part.end] for a in (weights, norms)]
+        own = [None if a is None else a[block.begin : block.end] for a in (weights, norms)]
         return rows.with_metric(metric.name, *own)
 
-    def walk(self, wanted: Callable[[Part], bool] | None = None) -> Iterator[Part]:
+    def walk(self, wanted: Callable[[Block], bool] | None = None) -> Iterator[Block]:
         """Parts in order, each in memory while its turn lasts; the next is read meanwhile."""
-        parts = self._parts if wanted is None else [part for part in self._parts if wanted(part)]
-        return self._walk(parts) if self.streamed else iter(parts)
+        blocks = (
+            self._blocks if wanted is None else [block for block in self._blocks if wanted(block)]
+        )
+        return self._walk(blocks) if self.streamed else iter(blocks)
 
-    def _walk(self, parts: list[Part]) -> Iterator[Part]:
-        self._put_back()
-        away = [part for part in parts if part.held is None]
+    def _walk(self, blocks: list[Block]) -> Iterator[Block]:
+        self._unload_spare()
+        away = [block for block in blocks if block.loaded is None]
         if not away:
-            yield from parts
+            yield from blocks
             return
         self._count(len(away))
         with ThreadPoolExecutor(1, "exactmeans-read") as reader:
-            ahead, rooms = iter(away), cycle(self._rooms)
-            coming = reader.submit(self._read, next(ahead), next(rooms))
-            for part in parts:
-                if part.held is not None:
-                    yield part
+            ahead, pools = iter(away), cycle(self._pools)
+            coming = reader.submit(self._read, next(ahead), next(pools))
+            for block in blocks:
+                if block.loaded is not None:
+                    yield block
                     continue
-                part.held = coming.result()
+                block.loaded = coming.result()
                 following = next(ahead, None)
                 if following is not None:
-                    coming = reader.submit(self._read, following, next(rooms))
+                    coming = reader.submit(self._read, following, next(pools))
                 try:
-                    self._check(part)
-                    yield part
+                    self._check(block)
+                    yield block
                 finally:
-                    if not part.stays:
-                        part.held = None
+                    if not block.resident:
+                        block.loaded = None
 
     def each(
-        self, work: Callable[[Part, int], T], wanted: Callable[[Part], bool] | None = None
+        self, work: Callable[[Block, int], T], wanted: Callable[[Block], bool] | None = None
     ) -> list[T]:
         """What `work` makes of each part and a number of threads, in any order.
 
@@ -214,40 +216,40 @@ class LocalEngine:
         """
         threads = self.n_jobs - 1
         if not self.streamed or not threads:
-            return [work(part, self.n_jobs) for part in self.walk(wanted)]
-        parts = deque(part for part in self._parts if wanted is None or wanted(part))
-        if not any(part.held is None for part in parts):
-            return [work(part, self.n_jobs) for part in parts]
-        self._put_back()
-        self._count(sum(part.held is None for part in parts))
+            return [work(block, self.n_jobs) for block in self.walk(wanted)]
+        blocks = deque(block for block in self._blocks if wanted is None or wanted(block))
+        if not any(block.loaded is None for block in blocks):
+            return [work(block, self.n_jobs) for block in blocks]
+        self._unload_spare()
+        self._count(sum(block.loaded is None for block in blocks))
         turn = threading.Lock()
         done: list[T] = []
         failed: list[tuple[int, BaseException]] = []
 
-        def toil(room: ReusedRoom) -> None:
+        def run(pool: BufferPool) -> None:
             number = -1
             try:
                 while True:
                     with turn:
-                        if not parts:
+                        if not blocks:
                             return
-                        part = parts.popleft()
-                        number = part.number
-                        part.held = part.held or self._read(part, room)
-                    self._check(part)
-                    done.append(work(part, threads))
-                    part.held = part.held if part.stays else None
+                        block = blocks.popleft()
+                        number = block.number
+                        block.loaded = block.loaded or self._read(block, pool)
+                    self._check(block)
+                    done.append(work(block, threads))
+                    block.loaded = block.loaded if block.resident else None
             except BaseException as error:  # Ctrl-C too
-                parts.clear()
+                blocks.clear()
                 failed.append((number, error))
 
         try:
             with ThreadPoolExecutor(1, "exactmeans-read") as second:
-                second.submit(toil, self._rooms[1])
-                toil(self._rooms[0])
+                second.submit(run, self._pools[1])
+                run(self._pools[0])
         finally:
-            for part in self._parts:
-                part.held = part.held if part.stays else None
+            for block in self._blocks:
+                block.loaded = block.loaded if block.resident else None
         if failed:  # of several, the first in the order of the rows
             raise min(failed, key=lambda at: at[0])[1]
         return done
@@ -255,32 +257,32 @@ class LocalEngine:
     @property
     def spans(self) -> list[tuple[int, int]]:
         """Where blocks begin and end."""
-        return [(part.begin, part.end) for part in self._parts]
+        return [(block.begin, block.end) for block in self._blocks]
 
-    def loaded(self, row: int) -> Part:
+    def block_of(self, row: int) -> Block:
         """The part with this row, in memory until another is asked for."""
-        part = next(part for part in self._parts if part.begin <= row < part.end)
-        if part.held is None:
-            self._put_back()
+        block = next(block for block in self._blocks if block.begin <= row < block.end)
+        if block.loaded is None:
+            self._unload_spare()
             self._count(1)
-            part.held = self._read(part)
-            self._spare = part
-        return part
+            block.loaded = self._read(block)
+            self._spare = block
+        return block
 
-    def _put_back(self) -> None:
-        if self._spare is not None and not self._spare.stays:
-            self._spare.held = None
+    def _unload_spare(self) -> None:
+        if self._spare is not None and not self._spare.resident:
+            self._spare.loaded = None
         self._spare = None
 
     def _count(self, reads: int) -> None:
-        self.passes += reads / sum(part.held is None for part in self._parts)
+        self.passes += reads / sum(block.loaded is None for block in self._blocks)
 
     def keep(self, budget: float) -> int:
         """Let blocks stay in memory as far as this goes; returns the bytes of those that may."""
         kept = 0
-        for part in self._parts if self.streamed else ():
-            part.stays = kept + part.size <= budget
-            kept += part.size if part.stays else 0
+        for block in self._blocks if self.streamed else ():
+            block.resident = kept + block.size <= budget
+            kept += block.size if block.resident else 0
         return kept
 
     @property
@@ -292,34 +294,34 @@ class LocalEngine:
         self.survey(weighted=False)
         if not self.streamed:
             return 0
-        return 4 * max(part.size for part in self._parts) + self._stream.held_bytes * 3 // 2
+        return 4 * max(block.size for block in self._blocks) + self._stream.held_bytes * 3 // 2
 
     def refuse_nonfinite(self) -> None:
         """Look for NaN and infinity: now, or in blocks yet to be read when they come."""
         if self.streamed:
-            self._unchecked = {part.number for part in self._parts}
+            self._unchecked = {block.number for block in self._blocks}
         else:
             self._refuse_nonfinite(self.survey(weighted=False))
 
     def _refuse_nonfinite(self, survey: _core.Survey) -> None:
         if survey.first_bad_row >= 0:
-            part = self.loaded(survey.first_bad_row)
-            own = part.plain.survey(self.n_jobs)
-            refuse_nonfinite(own, part.begin, part.block, self._feature_names)
+            block = self.block_of(survey.first_bad_row)
+            own = block.plain.survey(self.n_jobs)
+            refuse_nonfinite(own, block.begin, block.matrix, self._feature_names)
 
     def refuse_doubtful(self) -> None:
         """The same for dense rows in memory, after `lloyd` has labelled them.
 
         Rows that have a finite score are finite, so that few are ever looked at for it.
         """
-        if any(part.assigner.doubtful for part in self._parts):
+        if any(block.assigner.doubtful for block in self._blocks):
             self._refuse_nonfinite(self.survey(weighted=False))
 
-    def _check(self, part: Part) -> None:
-        if part.number in self._unchecked:
-            survey = part.plain.survey(self.n_jobs)
-            refuse_nonfinite(survey, part.begin, part.block, self._feature_names)
-            self._unchecked.discard(part.number)
+    def _check(self, block: Block) -> None:
+        if block.number in self._unchecked:
+            survey = block.plain.survey(self.n_jobs)
+            refuse_nonfinite(survey, block.begin, block.matrix, self._feature_names)
+            self._unchecked.discard(block.number)
 
     # -- before the first iteration ------------------------------------------------------------
 
@@ -349,18 +351,18 @@ class LocalEngine:
     def _look(self) -> None:
         """All that one pass can tell of the rows, since a pass may mean reading files."""
         counts = np.zeros(self.d, dtype=np.int64) if self.streamed and self.sparse else None
-        for part in self.walk():
-            part.size = bytes_of(part.block)
+        for block in self.walk():
+            block.size = bytes_of(block.matrix)
             if self.streamed:
-                self.nonzeros += part.block.nnz if self.sparse else part.block.size
+                self.nonzeros += block.matrix.nnz if self.sparse else block.matrix.size
             if counts is not None:
-                part.plain.count_features(counts)
+                block.plain.count_features(counts)
             if self._digest is not None:
-                self._digest.add(part.block)
+                self._digest.add(block.matrix)
             for weighted in (False, True) if self.weights is not None else (False,):
-                survey = self._rows(part, weighted).survey(self.n_jobs)
-                if part.number:
-                    self._surveys[weighted].merge(survey, part.begin)
+                survey = self._rows(block, weighted).survey(self.n_jobs)
+                if block.number:
+                    self._surveys[weighted].merge(survey, block.begin)
                 else:
                     self._surveys[weighted] = survey
         if self.weights is None:
@@ -379,16 +381,16 @@ class LocalEngine:
         """
         words, counts = grid.words, _core.Grid(ONE, self.n)
         sums: _core.Sums | None = None
-        for part in self.walk():
-            words = max(words, part.plain.words_needed(grid, self.n_jobs))
+        for block in self.walk():
+            words = max(words, block.plain.words_needed(grid, self.n_jobs))
             if weighted is not None:
-                more = part.rows.words_needed(weighted, self.n_jobs)
+                more = block.rows.words_needed(weighted, self.n_jobs)
                 weighted.words = max(weighted.words, more)
             if sums is None:
                 grid.words = words
                 sums = _core.Sums(1, self.d, grid, counts, sparse=self.sparse)
             if words == grid.words:
-                sums.relabel(part.plain, None, unlabelled(part.n), self.n_jobs)
+                sums.relabel(block.plain, None, unlabelled(block.n), self.n_jobs)
         if sums is None or words > grid.words:
             grid.words = words
             return self.total(grid)
@@ -396,8 +398,8 @@ class LocalEngine:
 
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
         """Put every row into cluster 0 of `sums`."""
-        for part in self.walk():
-            sums.relabel(self._rows(part, weighted), None, unlabelled(part.n), self.n_jobs)
+        for block in self.walk():
+            sums.relabel(self._rows(block, weighted), None, unlabelled(block.n), self.n_jobs)
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
         """Sum of what rows cost at the own (or only) point, weighted and not."""
@@ -410,9 +412,9 @@ class LocalEngine:
         """The same, to be added to that of other rows."""
         points = for_core(like_rows(points, sparse=self.sparse))
 
-        def own(part: Part, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
-            labels = part.labels if labelled else None
-            return part.rows.scatter(points, labels, exponent, n_jobs)
+        def own(block: Block, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
+            labels = block.labels if labelled else None
+            return block.rows.scatter(points, labels, exponent, n_jobs)
 
         return _total(self.each(own))
 
@@ -450,10 +452,10 @@ class LocalEngine:
         """The same, to be added to that of other rows."""
         points = for_core(like_rows(point, sparse=self.sparse))
 
-        def own(part: Part, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
-            rows = part.rows
+        def own(block: Block, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
+            rows = block.rows
             if self.metric is not EUCLIDEAN:
-                rows = self._by_metric(part, rows, self.weights, EUCLIDEAN)
+                rows = self._by_metric(block, rows, self.weights, EUCLIDEAN)
             return rows.scatter(points, None, exponent, n_jobs)
 
         return _total(self.each(own))
@@ -475,19 +477,19 @@ class LocalEngine:
             rows.has_sorted_indices = rows.has_canonical_format = False  # flags may be out of date
             rows.sum_duplicates()
             return rows
-        if len(self._parts) == 1 and not self.streamed:
-            return np.asarray(self._parts[0].block[ids])
+        if len(self._blocks) == 1 and not self.streamed:
+            return np.asarray(self._blocks[0].matrix[ids])
         out = np.empty((len(ids), self.d), dtype=self.dtype)
-        for part in self.walk(_holding(ids)):
-            here = np.flatnonzero((ids >= part.begin) & (ids < part.end))
-            out[here] = part.block[ids[here] - part.begin]
+        for block in self.walk(_holding(ids)):
+            here = np.flatnonzero((ids >= block.begin) & (ids < block.end))
+            out[here] = block.matrix[ids[here] - block.begin]
         return out
 
     def pick(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their ascending number, in the layout of the data."""
         rows = [
-            part.block[ids[(ids >= part.begin) & (ids < part.end)] - part.begin]
-            for part in self.walk(_holding(ids))
+            block.matrix[ids[(ids >= block.begin) & (ids < block.end)] - block.begin]
+            for block in self.walk(_holding(ids))
         ]
         return sp.vstack(rows, format="csr") if self.sparse else np.concatenate(rows)
 
@@ -516,8 +518,8 @@ class LocalEngine:
     def _frequencies(self) -> NDArray[np.int64]:
         if self._counts is None:
             self._counts = np.zeros(self.d, dtype=np.int64)
-            for part in self.walk():
-                part.plain.count_features(self._counts)
+            for block in self.walk():
+                block.plain.count_features(self._counts)
         return self._counts
 
     def fingerprint(self) -> str:
@@ -546,8 +548,8 @@ class LocalEngine:
 
     def whole(self) -> Matrix:
         """The data as one matrix; only for data that came as one."""
-        (part,) = self._parts
-        return part.block
+        (block,) = self._blocks
+        return block.matrix
 
     # -- seeding -------------------------------------------------------------------------------
 
@@ -565,16 +567,18 @@ class LocalEngine:
             n_jobs=self.n_jobs,
         )
 
-    def merge_copies(self) -> int | None:
+    def deduplicate(self) -> int | None:
         """Compare one row of each kind for all, where enough rows are copies of others."""
         if self.streamed:
             return None
-        for part in self._parts:
-            found = part.plain.kinds(self.n_jobs)
-            part.kinds = None if found is None else Kinds(found)
-        if all(part.kinds is None for part in self._parts):
+        for block in self._blocks:
+            found = block.plain.kinds(self.n_jobs)
+            block.duplicates = None if found is None else DuplicateRows(found)
+        if all(block.duplicates is None for block in self._blocks):
             return None
-        return sum(part.n if part.kinds is None else part.kinds.n for part in self._parts)
+        return sum(
+            block.n if block.duplicates is None else block.duplicates.n for block in self._blocks
+        )
 
     def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
         """Nobody else works on these rows."""
@@ -584,14 +588,14 @@ class LocalEngine:
     def start(self, algorithm: str, k: int) -> None:
         """Forget labels and bounds."""
         single = self.dtype == np.float32
-        for part in self._parts:
-            part.labels = unlabelled(part.n)
-            part.summed = unlabelled(part.n)
-            rows = part.n
-            if part.kinds is not None:
-                part.kinds.labels.fill(-1)
-                rows = part.kinds.n
-            part.assigner = _core.Assigner(algorithm, single, rows, k)
+        for block in self._blocks:
+            block.labels = unlabelled(block.n)
+            block.summed = unlabelled(block.n)
+            rows = block.n
+            if block.duplicates is not None:
+                block.duplicates.labels.fill(-1)
+                rows = block.duplicates.n
+            block.assigner = _core.Assigner(algorithm, single, rows, k)
 
     def follow(self, sums: _core.Sums | None) -> None:
         """Keep these sums up with the labels of blocks that would have to be read again for it."""
@@ -599,44 +603,44 @@ class LocalEngine:
 
     def use(self, algorithm: str) -> None:
         """Go on with another algorithm, which begins without bounds."""
-        for part in self._parts:
-            part.assigner.use(algorithm)
+        for block in self._blocks:
+            block.assigner.use(algorithm)
 
-    def assign(self, centroids: _core.Centroids) -> Tally:
+    def assign(self, centroids: _core.Centroids) -> AssignStats:
         """Label every row. Blocks in which no label can change are not read for it."""
         if not self.streamed:
-            if len(self._parts) == 1:
-                return Tally(*self._parts[0].assign(centroids, self.n_jobs))
-            return _added_up([part.assign(centroids, self.n_jobs) for part in self._parts])
+            if len(self._blocks) == 1:
+                return AssignStats(*self._blocks[0].assign(centroids, self.n_jobs))
+            return _sum_stats([block.assign(centroids, self.n_jobs) for block in self._blocks])
 
-        def certain(part: Part) -> bool:
-            if part.held is not None:
+        def certain(block: Block) -> bool:
+            if block.loaded is not None:
                 return False
-            return part.assigner.settled(centroids, part.labels, self.n_jobs)
+            return block.assigner.settled(centroids, block.labels, self.n_jobs)
 
-        settled = {part.number for part in self._parts if certain(part)}
+        settled = {block.number for block in self._blocks if certain(block)}
         self.unread += len(settled)
         summing = threading.Lock()
 
-        def label(part: Part, n_jobs: int) -> tuple[int, int, int]:
-            tally = part.assign(centroids, n_jobs)
+        def label(block: Block, n_jobs: int) -> tuple[int, int, int]:
+            stats = block.assign(centroids, n_jobs)
             if self._followed is not None:
                 with summing:
-                    self._followed.relabel(part.rows, part.labels, part.summed, n_jobs)
-            return tally
+                    self._followed.relabel(block.rows, block.labels, block.summed, n_jobs)
+            return stats
 
-        tallies = self.each(label, lambda part: part.number not in settled)
-        tallies += [(0, 0, part.n) for part in self._parts if part.number in settled]
-        return _added_up(tallies, len(settled))
+        all_stats = self.each(label, lambda block: block.number not in settled)
+        all_stats += [(0, 0, block.n) for block in self._blocks if block.number in settled]
+        return _sum_stats(all_stats, len(settled))
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
         """Label every row and add up what it costs at its point: (distances computed, cost)."""
         total, distances = _core.ExactSum(), 0
         own_points = for_core(like_rows(points, sparse=self.sparse))
 
-        def price(part: Part, n_jobs: int) -> tuple[int, _core.ExactSum]:
-            _, own, _ = part.assign(centroids, n_jobs)
-            return own, part.rows.scatter(own_points, part.labels, exponent, n_jobs)[0]
+        def price(block: Block, n_jobs: int) -> tuple[int, _core.ExactSum]:
+            _, own, _ = block.assign(centroids, n_jobs)
+            return own, block.rows.scatter(own_points, block.labels, exponent, n_jobs)[0]
 
         for own, cost in self.each(price):
             distances += own
@@ -649,14 +653,14 @@ class LocalEngine:
             return
         if 2 * changed >= self.n:
             sums.reset()
-            for part in self._parts:
-                part.summed.fill(-1)
+            for block in self._blocks:
+                block.summed.fill(-1)
         self.add_changes(sums)
 
     def add_changes(self, sums: _core.Sums) -> None:
         """Put into the sums what changed since this was last done."""
-        for part in self.walk():
-            sums.relabel(part.rows, part.labels, part.summed, self.n_jobs)
+        for block in self.walk():
+            sums.relabel(block.rows, block.labels, block.summed, self.n_jobs)
 
     def exchange(
         self, centroids: _core.Centroids, sums: _core.Sums, batch_size: int
@@ -667,40 +671,42 @@ class LocalEngine:
         move in between.
         """
         single, k = self.dtype == np.float32, len(sums.members)
-        for part in self.walk():
-            for begin in range(0, part.n, batch_size):
-                rows, end = part.rows, min(begin + batch_size, part.n)
-                if (begin, end) != (0, part.n):
-                    piece = Part(part.number, part.begin + begin, part.begin + end)
-                    rows = self._hold(piece, part.block[begin:end]).rows
-                labels, summed = part.labels[begin:end], part.summed[begin:end]
+        for block in self.walk():
+            for begin in range(0, block.n, batch_size):
+                rows, end = block.rows, min(begin + batch_size, block.n)
+                if (begin, end) != (0, block.n):
+                    piece = Block(block.number, block.begin + begin, block.begin + end)
+                    rows = self._load(piece, block.matrix[begin:end]).rows
+                labels, summed = block.labels[begin:end], block.summed[begin:end]
                 assigner = _core.Assigner("lloyd", single, end - begin, k)
                 changed = assigner.assign(rows, centroids, labels, self.n_jobs)[0]
                 sums.relabel(rows, labels, summed, self.n_jobs)
-                yield changed, part.begin + end == self.n
+                yield changed, block.begin + end == self.n
 
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
         """Take a row's share out of one cluster's sums and put it into another's."""
-        part = self.loaded(row)
-        sums.move(part.rows, row - part.begin, source, False)
-        sums.move(part.rows, row - part.begin, target, True)
+        block = self.block_of(row)
+        sums.move(block.rows, row - block.begin, source, False)
+        sums.move(block.rows, row - block.begin, target, True)
 
     def moved(self, movement: _core.Movement) -> None:
-        for part in self._parts:
-            part.assigner.moved(movement)
+        for block in self._blocks:
+            block.assigner.moved(movement)
 
     def own_distances(self, centres: Matrix, exponent: int) -> Double:
         """What every row costs at the centre of its label; 0 for copies of rows before it."""
         out = np.zeros(self.n)
         centres = for_core(like_rows(centres, sparse=self.sparse))
-        for part in self.walk():
-            own, kinds = out[part.begin : part.end], part.kinds
-            if kinds is None or self.weights is not None:  # a copy may have weight
-                part.rows.own_distances(centres, part.labels, exponent, own, self.n_jobs)
+        for block in self.walk():
+            own, duplicates = out[block.begin : block.end], block.duplicates
+            if duplicates is None or self.weights is not None:  # a copy may have weight
+                block.rows.own_distances(centres, block.labels, exponent, own, self.n_jobs)
             else:
-                of_kind = np.empty(kinds.n)
-                kinds.rows.own_distances(centres, kinds.labels, exponent, of_kind, self.n_jobs)
-                own[kinds.first] = of_kind
+                of_first = np.empty(duplicates.n)
+                duplicates.rows.own_distances(
+                    centres, duplicates.labels, exponent, of_first, self.n_jobs
+                )
+                own[duplicates.first] = of_first
         return out
 
     def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
@@ -724,9 +730,9 @@ class LocalEngine:
         """Distances of every row to every centre."""
         out = np.empty((self.n, centres.shape[0]), dtype=self.dtype)
         centres = for_core(like_rows(centres, sparse=self.sparse and not self.metric.l1))
-        for part in self.walk():
-            own = out[part.begin : part.end]
-            part.rows.transform(centres, shift, exponent, own, self.n_jobs)
+        for block in self.walk():
+            own = out[block.begin : block.end]
+            block.rows.transform(centres, shift, exponent, own, self.n_jobs)
         return out
 
     def counted(self) -> Double | None:
@@ -740,20 +746,20 @@ class LocalEngine:
 
     def medians(self, labels: Labels, centres: NDArray[Any]) -> None:
         """Put centres of clusters that have weight at their medians."""
-        (part,) = self._parts
-        _core.move_to_medians(part.rows, labels, centres, self.n_jobs)
+        (block,) = self._blocks
+        _core.move_to_medians(block.rows, labels, centres, self.n_jobs)
 
     def karcher(
         self, labels: Labels, centres: NDArray[Any], *, steps: int, tolerance: float
     ) -> float:
         """Move centres towards the geodesic means of their clusters; gives the objective before."""
-        (part,) = self._parts
-        return _core.move_to_karcher(part.rows, labels, centres, steps, tolerance, self.n_jobs)
+        (block,) = self._blocks
+        return _core.move_to_karcher(block.rows, labels, centres, steps, tolerance, self.n_jobs)
 
     def labels(self) -> Labels:
-        if len(self._parts) == 1:
-            return self._parts[0].labels
-        return np.concatenate([part.labels for part in self._parts])
+        if len(self._blocks) == 1:
+            return self._blocks[0].labels
+        return np.concatenate([block.labels for block in self._blocks])
 
     def final_labels(self) -> Labels:
         """The labels that users get: -1 for rows without a direction, which are in no cluster."""
@@ -763,5 +769,5 @@ class LocalEngine:
         return np.where(self.norms > 0, labels, np.int32(-1))
 
     @staticmethod
-    def _rows(part: Part, weighted: bool) -> _core.Rows:
-        return part.rows if weighted else part.plain
+    def _rows(block: Block, weighted: bool) -> _core.Rows:
+        return block.rows if weighted else block.plain

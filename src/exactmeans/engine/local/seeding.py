@@ -22,7 +22,7 @@ from exactmeans.engine.seeding import FALL, add_weights, best_of_drawn, weight_s
 from exactmeans.metrics import Metric
 
 if TYPE_CHECKING:
-    from exactmeans.engine.local.blocks import Part
+    from exactmeans.engine.local.blocks import Block
     from exactmeans.engine.local.engine import LocalEngine
 
 # Numbers of seeds at which it is asked whether coordinates would pay.
@@ -174,7 +174,7 @@ class LocalSeeding(Seeding):
     def _absorb_in_one_pass(self, rows: list[int]) -> None:
         """The same batches, all of them for one block after the other."""
         ids, places = np.unique(np.array(rows, dtype=np.intp), return_inverse=True)
-        few = self._engine.alone(self._engine.pick(ids), ids).loaded(0).rows
+        few = self._engine.alone(self._engine.pick(ids), ids).block_of(0).rows
         known = self.seeds
         for block in self._visit():
             self._points.retract(known)
@@ -208,17 +208,17 @@ class LocalSeeding(Seeding):
         return self._late.seeds
 
     def put_off(self, row: int) -> None:
-        part = self._engine.loaded(row)
+        part = self._engine.block_of(row)
         self._late.unstage()
         self._late.stage(part.rows, [row - part.begin])
         self._late.accept(0)
         self._late_rows.append(row)
 
     def refresh(self, row: int) -> tuple[float, float]:
-        held = self._engine.loaded(row)
-        block, i = self._parts[held.number].block, row - held.begin
+        block_here = self._engine.block_of(row)
+        block, i = self._parts[block_here.number].block, row - block_here.begin
         before = block.mass(i)
-        with self._attached(held):
+        with self._attached(block_here):
             now = block.refresh(self._late, i)
         self._add_up()
         return before, now
@@ -275,10 +275,10 @@ class LocalSeeding(Seeding):
     def _stage(self, rows: list[int]) -> None:
         self._points.unstage()
         if len(self._parts) == 1:
-            self._points.stage(self._engine.loaded(0).rows, rows)
+            self._points.stage(self._engine.block_of(0).rows, rows)
             return
         for row in rows:
-            part = self._engine.loaded(row)
+            part = self._engine.block_of(row)
             self._points.stage(part.rows, [row - part.begin])
 
     def _visit(
@@ -293,12 +293,12 @@ class LocalSeeding(Seeding):
             with self._attached(part):
                 yield self._parts[part.number].block
 
-    def _attached(self, part: Part) -> AbstractContextManager[None]:
+    def _attached(self, part: Block) -> AbstractContextManager[None]:
         """Rows that come and go are shown to their block, and taken from its sight again."""
         return self._shown(part) if self._engine.streamed else nullcontext()
 
     @contextmanager
-    def _shown(self, part: Part) -> Iterator[None]:
+    def _shown(self, part: Block) -> Iterator[None]:
         block = self._parts[part.number].block
         block.attach(part.rows)
         try:
