@@ -44,12 +44,12 @@ from exactmeans.engine.cluster.channel import (  # noqa: E402
     Channel,
     listen,
 )
-from exactmeans.engine.cluster.reduce import merged  # noqa: E402
+from exactmeans.engine.cluster.reduce import reduced  # noqa: E402
 from exactmeans.engine.cluster.seeding import DaskSeeding  # noqa: E402
 from exactmeans.engine.cluster.worker_engine import (  # noqa: E402
     Centres,
     Response,
-    put,
+    updated_centres,
 )
 from exactmeans.engine.cluster.workers import (  # noqa: E402
     FAN_IN,
@@ -236,7 +236,7 @@ def test_saved_models_are_local_ones(client: Any, tmp_path: Path) -> None:
 
 
 def test_empty_clusters(client: Any) -> None:
-    """Rows are lent to them, the farthest of all workers."""
+    """The farthest rows of all workers move to them."""
     X = rows()
     init = np.vstack([X[:4], np.full((3, 5), 1e3)])
     local = exactmeans.KMeans(7, init=init).fit(X)
@@ -281,7 +281,7 @@ def test_runs_are_compared_as_local_ones_are(client: Any) -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_many_sites_answer_through_a_tree(
+def test_responses_of_many_workers_are_reduced_in_a_tree(
     crowd: Any, monkeypatch: pytest.MonkeyPatch, sparse: bool
 ) -> None:
     X: Any = texts() if sparse else rows(900)
@@ -304,17 +304,17 @@ def test_many_sites_answer_through_a_tree(
 # what it takes ------------------------------------------------------------------------------------
 
 
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
-    """Questions and answers of the fits to come."""
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
+    """Requests and responses of the fits that follow."""
     seen: list[tuple[Any, Any]] = []
-    put_question = Workers.put
+    submit = Workers.submit
 
     def spy(self: Workers, ask: Any, *arguments: Any) -> Any:
-        answer = put_question(self, ask, *arguments)
+        answer = submit(self, ask, *arguments)
         seen.append((ask, answer))
         return answer
 
-    monkeypatch.setattr(Workers, "put", spy)
+    monkeypatch.setattr(Workers, "submit", spy)
     return seen
 
 
@@ -323,7 +323,7 @@ def test_what_moved_is_sent_and_what_changed_comes_back(
     client: Any, monkeypatch: pytest.MonkeyPatch, sparse: bool
 ) -> None:
     X: Any = texts() if sparse else rows()
-    seen = asked(monkeypatch)
+    seen = requests(monkeypatch)
     chunks = in_chunks(X, 500, 400) if sparse else da.from_array(X, chunks=(500, 5))
     model = KMeans(40, init=dense(X[:40]), tol=0).fit(chunks)
     passes = [(ask.arguments[0], answer) for ask, answer in seen if ask.what == "assign"]
@@ -607,20 +607,20 @@ def test_blocks_that_nothing_makes_again(mortal: Any) -> None:
         KMeans(K, init=X[:K], tol=0, callbacks=die).fit(futures)
 
 
-def test_sites_that_cannot_be_called(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here, or without Dask's encryption: they are asked by tasks, for the same bits."""
+def test_workers_that_channels_cannot_reach(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or only with encryption: tasks take the place of channels, for the same bits."""
 
     def refuse(address: Any, token: bytes) -> Any:
         raise ConnectionRefusedError
 
     X, weights = rows(), np.random.default_rng(0).random(1500)
     local = exactmeans.KMeans(K, init=X[:K]).fit(X, sample_weight=weights)
-    monkeypatch.setattr(workers, "Line", refuse)
+    monkeypatch.setattr(workers, "Channel", refuse)
     model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
     same(model, local)
 
 
-def test_strangers_are_not_listened_to() -> None:
+def test_channels_need_the_token() -> None:
     asked = []
 
     def answer(question: Any) -> bytes:
@@ -633,34 +633,34 @@ def test_strangers_are_not_listened_to() -> None:
     with pytest.raises(ConnectionError):
         stranger.receive()
     stranger.close()
-    line = Channel(address, token)
+    channel = Channel(address, token)
     for question in (b"abc", b"", bytes(10**6)):
-        line.send(question)
-        assert line.receive() == question[::-1]
-    line.close()
+        channel.send(question)
+        assert channel.receive() == question[::-1]
+    channel.close()
     assert asked == [b"abc", b"", bytes(10**6)]
 
 
 @pytest.mark.parametrize("init", ["k-means||", ("d", 2)], ids=str)
-def test_state_that_is_gone_is_made_again(
+def test_lost_state_is_replayed_from_the_log(
     client: Any, monkeypatch: pytest.MonkeyPatch, init: Any
 ) -> None:
-    """Sites forget all they know before every question: seeding and loop alike."""
-    put_question = Workers.put
+    """Engines lose their state before every request, in seeding and in the loop."""
+    submit = Workers.submit
 
     def forgetful(self: Workers, *arguments: Any) -> Any:
         client.gather(self.map(_forget))
-        return put_question(self, *arguments)
+        return submit(self, *arguments)
 
     X = rows(400)
     local = exactmeans.KMeans(8, init=init, random_state=0, max_iter=4).fit(X)
-    monkeypatch.setattr(Workers, "put", forgetful)
+    monkeypatch.setattr(Workers, "submit", forgetful)
     model = KMeans(8, init=init, random_state=0, max_iter=4)
     same(model.fit(da.from_array(X, chunks=(150, 5))), local)
 
 
-def _forget(site: Any) -> None:
-    site.__setstate__(pickle.loads(pickle.dumps(site.__getstate__())))
+def _forget(worker: Any) -> None:
+    worker.__setstate__(pickle.loads(pickle.dumps(worker.__getstate__())))
 
 
 def soon(done: Callable[[], bool]) -> bool:
@@ -763,7 +763,7 @@ def test_a_second_client(client: Any) -> None:
 
 
 def test_futures_do_not_pile_up(client: Any) -> None:
-    """However many iterations, the client holds the sites and little else."""
+    """However many iterations, the client holds the engines and little else."""
     X, held = rows(), []
     chunks = da.from_array(X, chunks=(400, 5))
     model = KMeans(K, init=X[:K], tol=0, callbacks=lambda _: held.append(len(client.futures)))
@@ -914,7 +914,7 @@ def test_what_travels_arrives_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_sums_of_many_sites_are_put_together_exactly(sparse: bool) -> None:
+def test_sums_of_many_workers_are_reduced_exactly(sparse: bool) -> None:
     X: Any = texts() if sparse else rows(900)
     k = 7
     labels = np.random.default_rng(0).integers(0, k - 1, 900).astype(np.int32)
@@ -933,9 +933,9 @@ def test_sums_of_many_sites_are_put_together_exactly(sparse: bool) -> None:
         return blank, sums.export()
 
     whole = summed(0, 900)[1]
-    replies = [Response(summed(b, b + 60)) for b in range(0, 900, 60)]
-    together = merged(
-        "add_all", [merged("add_all", replies[:7]), *replies[7:], Response(lost=(3,))]
+    responses = [Response(summed(b, b + 60)) for b in range(0, 900, 60)]
+    together = reduced(
+        "add_all", [reduced("add_all", responses[:7]), *responses[7:], Response(lost=(3,))]
     )
     assert together.lost == (3,)
     for a, b in zip(together.value[1], whole, strict=True):
@@ -948,7 +948,7 @@ def test_only_moved_centres_are_sent() -> None:
     new[[1, 4]] += 1
     for form in (np.asarray, sp.csr_array):
         before, after = form(old), form(new)
-        got = put(before, Centres(after[[1, 4]], np.array([1, 4])))
+        got = updated_centres(before, Centres(after[[1, 4]], np.array([1, 4])))
         np.testing.assert_array_equal(dense(got), new)
 
 

@@ -422,7 +422,9 @@ def test_coins_fall_as_often_as_they_should() -> None:
     run.start(0)
     mass = run.nearest2()
     p = np.minimum(1, 500 * mass / mass.sum())
-    kept = np.array([np.isin(np.arange(len(X)), run.toss(key, 500)) for key in range(40)])
+    kept = np.array(
+        [np.isin(np.arange(len(X)), run.sample_bernoulli(key, 500)) for key in range(40)]
+    )
     spread = math.sqrt(40 * (p * (1 - p)).sum())
     assert abs(kept.sum() - 40 * p.sum()) < 5 * spread
     far = mass > np.median(mass)

@@ -263,7 +263,7 @@ class Seeding(ABC):
         """The row farthest from its nearest seed, the first of several; -1 if none is apart."""
 
     @abstractmethod
-    def toss(self, key: int, expected: float) -> list[int]:
+    def sample_bernoulli(self, key: int, expected: float) -> list[int]:
         """Rows kept by independent coins, about `expected` of them, by their share of the mass."""
 
     @abstractmethod

@@ -49,7 +49,7 @@ def parallel(
     seeding.start(chosen[0])
     for key in keys.tolist():
         if seeding.potential > 0:
-            kept = seeding.toss(key, expected)
+            kept = seeding.sample_bernoulli(key, expected)
             seeding.absorb(kept)
             chosen += kept
     # Copies of a candidate stand for no row. What is drawn here is apart from all candidates.

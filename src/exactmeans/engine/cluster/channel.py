@@ -1,8 +1,8 @@
-"""A line from this process to a site: questions and answers as bytes, with nothing in between.
+"""A channel from the client to one worker engine: a TCP socket with length-prefixed messages.
 
-Dask's own calls wait for several event loops and threads, which takes milliseconds: as long as an
-iteration may last. A worker listens for one caller, who proves by a token that Dask gave to both
-that it may ask; whoever hangs up ends it.
+Dask's own calls pass through several event loops and threads, which takes milliseconds: as long as
+an iteration may last. The worker accepts one client, which authenticates by a token that Dask
+delivered to both. Either end closes the channel.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import Any
 Address = tuple[str, int]
 TOKEN_BYTES = 32
 _LENGTH = struct.Struct("<Q")
-_PATIENCE = 5.0  # seconds to connect
-# A machine that is gone without a word is known to be after half a minute, where systems can tell.
+_TIMEOUT = 5.0  # seconds to connect
+# Detects a machine that vanished after half a minute, where the system supports these options.
 _KEEPALIVE = {
-    **{"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4},  # seconds: nothing was said
-    "TCP_USER_TIMEOUT": 30_000,  # milliseconds: what was said has not arrived
+    **{"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4},  # seconds without traffic
+    "TCP_USER_TIMEOUT": 30_000,  # milliseconds without acknowledgement
 }
 
 
 class Channel:
-    """The caller's end. OSError from any of its methods says that the other end is gone."""
+    """The client's end. Every method raises OSError if the other end is gone."""
 
     def __init__(self, address: Address, token: bytes) -> None:
-        self._socket = socket.create_connection(address, timeout=_PATIENCE)
+        self._socket = socket.create_connection(address, timeout=_TIMEOUT)
         _prepare(self._socket)
         self._socket.sendall(token)
 
-    def send(self, question: bytes) -> None:
-        _send(self._socket, question)
+    def send(self, message: bytes) -> None:
+        _send(self._socket, message)
 
     def receive(self) -> bytearray:
         return _receive(self._socket)
@@ -44,35 +44,35 @@ class Channel:
         self._socket.close()
 
 
-def listen(host: str, token: bytes, answer: Callable[[Any], bytes]) -> Address:
-    """Answer questions in a thread of its own; gives where to call."""
+def listen(host: str, token: bytes, respond: Callable[[Any], bytes]) -> Address:
+    """Serve one client in a new thread; returns the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     server = socket.create_server((host, 0), family=family)
-    server.settimeout(4 * _PATIENCE)
-    # Whoever answers may ask Dask on which worker that is.
+    server.settimeout(4 * _TIMEOUT)
+    # `respond` may ask Dask for the current worker, a context variable.
     run = contextvars.copy_context().run
     thread = threading.Thread(
-        target=run, args=(_serve, server, token, answer), name="exactmeans-site", daemon=True
+        target=run, args=(_serve, server, token, respond), name="exactmeans-worker", daemon=True
     )
     thread.start()
     return host, int(server.getsockname()[1])
 
 
-def _serve(server: socket.socket, token: bytes, answer: Callable[[Any], bytes]) -> None:
+def _serve(server: socket.socket, token: bytes, respond: Callable[[Any], bytes]) -> None:
     try:
         with _accepted(server, token) as caller:
             while True:
-                _send(caller, answer(_receive(caller)))
-    except OSError:  # nobody called, or they have hung up
+                _send(caller, respond(_receive(caller)))
+    except OSError:  # nobody connected, or the client closed the channel
         return
 
 
 def _accepted(server: socket.socket, token: bytes) -> socket.socket:
-    """The first caller with the token; others are not listened to."""
+    """The first connection that sends the token; others are closed."""
     with server:
         while True:
             caller, _ = server.accept()
-            caller.settimeout(_PATIENCE)
+            caller.settimeout(_TIMEOUT)
             try:
                 allowed = hmac.compare_digest(bytes(_exactly(caller, TOKEN_BYTES)), token)
             except OSError:
@@ -108,6 +108,6 @@ def _exactly(end: socket.socket, count: int) -> bytearray:
     while left:
         got = end.recv_into(left)
         if not got:
-            raise ConnectionResetError("The other end has hung up.")
+            raise ConnectionResetError("The other end closed the channel.")
         left = left[got:]
     return data

@@ -1,7 +1,7 @@
-"""All blocks on the workers of a Dask cluster, one site per worker.
+"""The engine over all blocks on the workers of a Dask cluster, one WorkerEngine per worker.
 
-What the loop asks of the data is asked of the sites; their answers, put together exactly, are those
-of a LocalEngine over all rows. Nothing here holds anything of the size of the data.
+Each operation is a request to all workers. Their responses, reduced exactly, are those of a
+LocalEngine over all rows. Nothing here holds anything of the size of the data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import from_core, normalise
 from exactmeans.data.rows import Lengths, refuse_nonfinite
 from exactmeans.engine.cluster.seeding import DaskSeeding
-from exactmeans.engine.cluster.worker_engine import Centres, Look, Request, WorkerEngine
+from exactmeans.engine.cluster.worker_engine import BlockInfo, Centres, Request, WorkerEngine
 from exactmeans.engine.cluster.workers import Workers
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.protocol import AssignStats, FarRow, OneBlock
@@ -31,8 +31,8 @@ from exactmeans.metrics import Metric
 # What runs on workers -----------------------------------------------------------------------------
 
 
-def _labels(site: WorkerEngine, ask: Request, log: list[Request]) -> list[Labels]:
-    labels: list[Labels] = site.answer(ask, log, weighed=False).value
+def _labels(worker: WorkerEngine, request: Request, log: list[Request]) -> list[Labels]:
+    labels: list[Labels] = worker.respond(request, log, needs_weights=False).value
     return labels
 
 
@@ -45,17 +45,17 @@ def _item(items: list[Any], at: int) -> Any:
 
 @dataclass(frozen=True)
 class Labelling:
-    """Labels where they are: futures per site, and of each block."""
+    """Labels that stay on the workers: futures by worker, and by block."""
 
     client: Any
-    sites: list[Any]
+    by_worker: list[Any]
     blocks: list[Any]
     lengths: list[int]
     distinct: int
 
     def same_clustering(self, other: Labelling, k: int) -> bool:
-        """Equal but for the names of the clusters?"""
-        named = self.client.map(_renaming, self.sites, other.sites, k=k, pure=False)
+        """Whether two labellings are equal up to a renaming of clusters."""
+        named = self.client.map(_renaming, self.by_worker, other.by_worker, k=k, pure=False)
         name = np.full(k, -1, dtype=np.int32)
         for own in self.client.gather(named):
             if own is None:
@@ -68,7 +68,7 @@ class Labelling:
 
 
 def _renaming(a: list[Labels], b: list[Labels], k: int) -> Labels | None:
-    """Which label of b each of a stands for; None if there are several."""
+    """The label of b for each label of a; None if it is not unique."""
     name = np.full(k + 1, -1, dtype=np.int32)  # the last is that of rows in no cluster, -1
     old, new = np.concatenate(a), np.concatenate(b)
     name[old] = new
@@ -102,9 +102,9 @@ class DaskEngine:
         self.metric, self._zero_rows = metric, zero_rows
         self.scratch_limit = scratch_limit
         self._followed: _core.Sums | None = None
-        self._wanted: list[Any] = []  # futures of labels, which may not have been taken yet
-        self._sites = Workers(client, pieces, weights, (dtype, n_jobs))
-        self.tell, self.ask = self._sites.tell, self._sites.ask
+        self._wanted: list[Any] = []  # futures of labels that may still be pending
+        self._workers = Workers(client, pieces, weights, (dtype, n_jobs))
+        self.mutate, self.query = self._workers.mutate, self._workers.query
         try:
             self._open()
         except BaseException:
@@ -112,30 +112,32 @@ class DaskEngine:
             raise
 
     def _open(self) -> None:
-        """Look at what the blocks are, agree on a dtype, and number the rows."""
-        looks: list[Look] = [look for _, look in sorted(self.ask("look"), key=itemgetter(0))]
-        full = [look for look in looks if look.rows]
+        """Check the blocks, choose a common dtype, and number the rows."""
+        infos: list[BlockInfo] = [
+            info for _, info in sorted(self.query("block_infos"), key=itemgetter(0))
+        ]
+        full = [info for info in infos if info.rows]
         if not full:
             raise ValueError("X must have rows, but Found array with 0 sample(s).")
-        if len({look.columns for look in full}) > 1:
-            wide = sorted({look.columns for look in full})
+        if len({info.columns for info in full}) > 1:
+            wide = sorted({info.columns for info in full})
             raise ValueError(f"X must have blocks of one width, but they have {wide} columns.")
-        if len({look.sparse for look in full}) > 1:
+        if len({info.sparse for info in full}) > 1:
             raise ValueError("X must have blocks that are all dense or all sparse.")
         self.d, self.sparse = full[0].columns, full[0].sparse
-        self.dtype: np.dtype[Any] = np.result_type(*(look.dtype for look in full if look.dtype))
-        self.lengths = [look.rows for look in looks]
+        self.dtype: np.dtype[Any] = np.result_type(*(info.dtype for info in full if info.dtype))
+        self.lengths = [info.rows for info in infos]
         self.begins = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
         self.n = int(self.begins[-1])
-        self.nonzeros = sum(look.values for look in full)
+        self.nonzeros = sum(info.values for info in full)
         rows = {
             number: sum(self.lengths[place] for place in places)
-            for number, places in self._sites.places.items()
+            for number, places in self._workers.places.items()
         }
-        self._sites.keep([number for number, own in rows.items() if own])
+        self._workers.keep([number for number, own in rows.items() if own])
         self.most_rows = max(rows.values())
-        self.tell("open", self.dtype, self.begins, self.metric)
-        if self._weighted and not self.ask("largest_weight"):
+        self.mutate("open", self.dtype, self.begins, self.metric)
+        if self._weighted and not self.query("largest_weight"):
             raise ValueError("sample_weight must not be zero for every row.")
 
     # -- before the first iteration ------------------------------------------------------------
@@ -145,9 +147,9 @@ class DaskEngine:
         return self._weighted
 
     def counted(self) -> Double | None:
-        """All weights in this process: only draws that scikit-learn makes, too, ask for them."""
+        """All weights in this process; only for draws that match scikit-learn's."""
         if self._counted is None and (self._weighted or self._directions < self.n):
-            pieces = sorted(self._sites.ask_in_turn("counted"), key=itemgetter(0))
+            pieces = sorted(self._workers.query_in_turn("counted"), key=itemgetter(0))
             self._counted = np.concatenate([weights for _, weights in pieces])
         return self._counted
 
@@ -159,7 +161,7 @@ class DaskEngine:
         refuse_nonfinite(survey)
         self._directions = self.n
         if self.metric.directed:
-            lengths: Lengths = self.ask("lengths")
+            lengths: Lengths = self.query("lengths")
             lengths.refuse(self._zero_rows, self.metric.name)
             lengths.refuse_none(self.n, self.metric.name)
             self._directions -= lengths.zeros
@@ -169,23 +171,23 @@ class DaskEngine:
         return self._directions
 
     def total_weight(self) -> float:
-        blank, exported = self.ask("total_weight", self.weight_grid())
+        blank, exported = self.query("total_weight", self.weight_grid())
         sums = _core.Sums(*blank)
         sums.absorb(exported)
         return float(sums.weights[0])
 
     def survey(self, *, weighted: bool) -> _core.Survey:
-        survey: _core.Survey = self.ask("survey", weighted)
+        survey: _core.Survey = self.query("survey", weighted)
         return survey
 
     def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
-        return int(self.ask("words_needed", grid, weighted))
+        return int(self.query("words_needed", grid, weighted))
 
     def weight_grid(self) -> _core.Grid:
         if not self._weighted:
             return _core.Grid(np.ones(1), self.n)
-        grid = _core.Grid(np.array([self.ask("largest_weight")]), self.n)
-        grid.words = self.ask("weight_words", grid)
+        grid = _core.Grid(np.array([self.query("largest_weight")]), self.n)
+        grid.words = self.query("weight_words", grid)
         return grid
 
     def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
@@ -198,26 +200,26 @@ class DaskEngine:
         return sums
 
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
-        sums.absorb(self.ask("add_all", sums.blank, weighted)[1])
+        sums.absorb(self.query("add_all", sums.blank, weighted)[1])
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
-        weighted, plain = self.ask("scatter", points, exponent, labelled)
+        weighted, plain = self.query("scatter", points, exponent, labelled)
         return weighted.value, plain.value
 
     def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
-        weighted, plain = self.ask("squares", point, exponent)
+        weighted, plain = self.query("squares", point, exponent)
         return weighted.value, plain.value
 
     def overlap(self) -> float:
-        """Not known: no site has all rows."""
+        """Unknown: no worker has all rows."""
         return math.inf
 
     def slots(self) -> NDArray[np.uint32] | None:
-        return None  # sites have their own
+        return None  # workers have their own
 
     def pick(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their numbers, in the layout of the data."""
-        found: list[Any] = self.ask("rows", ids)
+        found: list[Any] = self.query("rows", ids)
         where = np.concatenate([at for at, _ in found])
         pieces = [rows for _, rows in found]
         rows = sp.vstack(pieces, format="csr") if self.sparse else np.concatenate(pieces)
@@ -241,7 +243,7 @@ class DaskEngine:
     # -- an iteration --------------------------------------------------------------------------
 
     def deduplicate(self) -> int | None:
-        """Sites compare all their rows."""
+        """Workers compare all their rows."""
 
     def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
         self._frame, self._grids = frame, (grid, weight_grid)
@@ -250,35 +252,38 @@ class DaskEngine:
         self._k = k
         self._known: Matrix | None = None
         self._forget()
-        self.tell("begin", algorithm, self._frame, (k, self.d, *self._grids, self.sparse))
+        self.mutate("begin", algorithm, self._frame, (k, self.d, *self._grids, self.sparse))
 
     def _forget(self) -> None:
-        """Sites begin again, once they have given the labels of a run before."""
+        """Truncate the log, once the labels of the previous run are computed."""
         distributed.wait(self._wanted)
         self._wanted.clear()
-        self._sites.log = self._sites.log[:1]
+        self._workers.log = self._workers.log[:1]
 
     def follow(self, sums: _core.Sums | None) -> None:
         self._followed = sums
 
     def use(self, algorithm: str) -> None:
-        self.tell("use", algorithm)
-        begin = self._sites.log[1]
-        self._sites.log[1] = replace(begin, arguments=(algorithm, *begin.arguments[1:]))
+        self.mutate("use", algorithm)
+        begin = self._workers.log[1]
+        self._workers.log[1] = replace(begin, arguments=(algorithm, *begin.arguments[1:]))
 
     def assign(self, centroids: _core.Centroids) -> AssignStats:
-        """Label every row; the sums follow."""
+        """Label every row, and add the changes to the tracked sums."""
         now = from_core(centroids.centres, (self._k, self.d))
         if self._known is None:
             centres = Centres(now, None, centroids.given_norms2)
         else:
             moved = _different(self._known, now)
             centres = Centres(now[moved], moved)
-        stats, _, exported = self.tell("assign", centres)
-        # Whoever has to begin again needs no more than the labels by these centres.
+        stats, _, exported = self.mutate("assign", centres)
+        # An engine that lost its state needs only the labels by these centres.
         whole = centres if self._known is None else Centres(now)
-        begun = self._sites.log[:2]
-        self._sites.log = [*begun, Request("assign", (whole,), begun[-1].until, self._sites.at)]
+        begun = self._workers.log[:2]
+        self._workers.log = [
+            *begun,
+            Request("assign", (whole,), begun[-1].to_version, self._workers.version),
+        ]
         self._known = now
         if self._followed is not None:
             self._followed.absorb(exported)
@@ -290,37 +295,39 @@ class DaskEngine:
         return distances, self.scatter(points, exponent, labelled=True)[0]
 
     def sum_up(self, sums: _core.Sums, changed: int) -> None:
-        """They have followed."""
+        """Done by `assign`."""
 
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
-        sums.absorb(self.ask("move_row", row, source, target)[1])
+        sums.absorb(self.query("move_row", row, source, target)[1])
 
     def moved(self, movement: _core.Movement) -> None:
-        """Sites find out themselves when they are shown the centres."""
+        """Workers compute movements themselves from the centres that they receive."""
 
     def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
         count, given = 64, 0
         while True:
-            found: list[FarRow] = self.ask("far_rows", centres, exponent, count)
+            found: list[FarRow] = self.query("far_rows", centres, exponent, count)
             found.sort(key=lambda far: (-far.distance2, far.row))
-            # Beyond the first `count` of all, some site may have had more to offer.
+            # Beyond the first `count` of all, a worker may have rows that it did not send.
             yield from found[given:count]
             if len(found) < count:
                 return
             given, count = count, 8 * count
 
     def final_labels(self) -> Labelling:
-        """Left where they are; made again from the centres if they get lost."""
-        ask = Request("labels", (), self._sites.at, self._sites.at)
-        # Sums are of no use to whoever begins again, and weights may be gone.
-        log = [*self._sites.log[:2], replace(self._sites.log[2], what="label")]
-        sites = self._sites.map(_labels, ask=ask, log=self._sites.held(log))
-        self._wanted += sites
+        """Futures of labels; recomputed from the centres if a worker dies."""
+        request = Request("labels", (), self._workers.version, self._workers.version)
+        # A rebuilt engine needs no sums here, and may lack weights.
+        log = [*self._workers.log[:2], replace(self._workers.log[2], what="label")]
+        by_worker = self._workers.map(_labels, request=request, log=self._workers.stored(log))
+        self._wanted += by_worker
         blocks: list[Any] = [np.empty(0, dtype=np.int32)] * len(self.lengths)
-        for places, site in zip(self._sites.places.values(), sites, strict=True):
+        for places, worker in zip(self._workers.places.values(), by_worker, strict=True):
             for at, place in enumerate(places):
-                blocks[place] = self._client.submit(_item, site, at, pure=False)
-        return Labelling(self._client, sites, blocks, self.lengths, len(set(self.ask("names"))))
+                blocks[place] = self._client.submit(_item, worker, at, pure=False)
+        return Labelling(
+            self._client, by_worker, blocks, self.lengths, len(set(self.query("used_labels")))
+        )
 
     def fingerprint(self) -> str:
         raise ValueError("checkpoint must be None for Dask collections.")
@@ -329,12 +336,12 @@ class DaskEngine:
         raise ValueError("X must not come in blocks where all rows are needed at once.")
 
     def close(self) -> None:
-        """Let the workers forget."""
-        self._sites.close()
+        """Release the engines on the workers."""
+        self._workers.close()
 
 
 def _different(a: Matrix, b: Matrix) -> NDArray[np.intp]:
-    """Rows of which a bit differs."""
+    """Rows that differ in at least one bit."""
     if isinstance(a, np.ndarray):
         bits = f"u{a.itemsize}"
         return np.flatnonzero((a.view(bits) != b.view(bits)).any(axis=1))

@@ -1,4 +1,4 @@
-"""What the answers of sites come to, put together: in any shape, for totals are exact."""
+"""Reductions of responses. Totals are exact, so the shape of the tree does not matter."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _lengths(values: list[Lengths]) -> Lengths:
     )
 
 
-MERGES: dict[str, Callable[[list[Any]], Any]] = {
+REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "survey": _surveys,
     "words_needed": max,
     "weight_words": max,
@@ -88,9 +88,9 @@ MERGES: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-def merged(what: str, replies: list[Response]) -> Response:
-    """`what`: was asked; `lost` sites are those of any reply."""
-    values = [reply.value for reply in replies if reply.value is not None]
-    lost = tuple(site for reply in replies for site in reply.lost)
-    together: Callable[[list[Any]], Any] = MERGES.get(what, _all)
+def reduced(what: str, responses: list[Response]) -> Response:
+    """One response for several to the operation `what`; engines lost in any of them are lost."""
+    values = [response.value for response in responses if response.value is not None]
+    lost = tuple(number for response in responses for number in response.lost)
+    together: Callable[[list[Any]], Any] = REDUCTIONS.get(what, _all)
     return Response(together(values) if values else None, lost)

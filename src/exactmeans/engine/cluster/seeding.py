@@ -1,4 +1,4 @@
-"""Seeding over all sites of a DaskEngine: what LocalSeeding does in one process."""
+"""Seeding over all workers: what LocalSeeding does in one process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Words = tuple[float, float]
 
 
 class DaskSeeding(Seeding):
-    """The same for rows on the workers of a cluster."""
+    """Seeding of rows on the workers of a cluster."""
 
     def __init__(self, engine: DaskEngine, exponent: int, alpha: float, *, width: float) -> None:
         self.n, self.width = engine.n, width
@@ -27,7 +27,7 @@ class DaskSeeding(Seeding):
         self._totals: list[tuple[int, Words]] = []  # by block
         self.seeds = 0
         self._deferred = 0
-        engine.tell("seed", "open", alpha, exponent)
+        engine.mutate("seed", "open", alpha, exponent)
 
     @property
     def potential(self) -> float:
@@ -35,7 +35,7 @@ class DaskSeeding(Seeding):
 
     def start(self, seed: int | Double) -> None:
         point = seed if isinstance(seed, np.ndarray) else self._rows([seed])
-        self._first_grid(self._engine.tell("seed", "start", point))
+        self._first_grid(self._engine.mutate("seed", "start", point))
         self.seeds = 1
 
     def draw(self, places: Double) -> list[int]:
@@ -45,7 +45,7 @@ class DaskSeeding(Seeding):
             befores[block] = before
             before = before[0] + total[0], before[1] + total[1]
         drawn = [0] * len(targets)
-        for block, found in sorted(self._engine.ask("seed", "find", befores, targets)):
+        for block, found in sorted(self._engine.query("seed", "find", befores, targets)):
             begin = int(self._engine.begins[block])
             # A block that ends below the target gives its length: where the next one begins.
             drawn = [
@@ -55,11 +55,11 @@ class DaskSeeding(Seeding):
         return [min(row, self.n - 1) for row in drawn]
 
     def potentials(self, rows: list[int]) -> list[float]:
-        left = self._engine.tell("seed", "potentials", self._rows(rows))
+        left = self._engine.mutate("seed", "potentials", self._rows(rows))
         return [high + low for high, low in left]
 
     def accept(self, candidate: int) -> None:
-        self._totals = self._engine.tell("seed", "accept", candidate)
+        self._totals = self._engine.mutate("seed", "accept", candidate)
         self.seeds += 1
         self._refine_grid()
 
@@ -68,19 +68,21 @@ class DaskSeeding(Seeding):
 
     def absorb(self, rows: list[int]) -> None:
         if rows:
-            self._totals = self._engine.tell("seed", "absorb", self._rows(rows))
+            self._totals = self._engine.mutate("seed", "absorb", self._rows(rows))
             self.seeds += len(rows)
         self._refine_grid()
 
     def farthest(self) -> int:
-        minus, row = self._engine.ask("seed", "farthest")
+        minus, row = self._engine.query("seed", "farthest")
         return int(row) if minus < 0 else -1
 
-    def toss(self, key: int, expected: float) -> list[int]:
-        return sorted(self._engine.ask("seed", "toss", key, expected / self.potential))
+    def sample_bernoulli(self, key: int, expected: float) -> list[int]:
+        return sorted(
+            self._engine.query("seed", "sample_bernoulli", key, expected / self.potential)
+        )
 
     def followers(self) -> Double:
-        blank, exported = self._engine.ask(
+        blank, exported = self._engine.query(
             "seed", "followers", self.seeds, self._engine.weight_grid()
         )
         sums = _core.Sums(*blank)
@@ -92,36 +94,36 @@ class DaskSeeding(Seeding):
         return self._deferred
 
     def put_off(self, row: int) -> None:
-        self._engine.tell("seed", "put_off", self._rows([row]))
+        self._engine.mutate("seed", "put_off", self._rows([row]))
         self._deferred += 1
 
     def refresh(self, row: int) -> tuple[float, float]:
-        ((place, total, before, now),) = self._engine.tell("seed", "refresh", row)
+        ((place, total, before, now),) = self._engine.mutate("seed", "refresh", row)
         self._totals = [(block, total if block == place else own) for block, own in self._totals]
         return before, now
 
     def catch_up(self) -> None:
-        self._totals = self._engine.tell("seed", "catch_up")
+        self._totals = self._engine.mutate("seed", "catch_up")
         self.seeds += self._deferred
         self._deferred = 0
         self._refine_grid()
 
     def _rows(self, rows: list[int]) -> Matrix:
-        """In the order asked for, copies too."""
+        """Rows by number, in this order, repeated numbers included."""
         numbers, back = np.unique(np.array(rows, dtype=np.intp), return_inverse=True)
         return self._engine.pick(numbers)[back]
 
     def _lay_grid(self, bound: float) -> None:
         self._bound = bound
-        self._totals = self._engine.tell("seed", "lay_grid", bound, self.n)
+        self._totals = self._engine.mutate("seed", "lay_grid", bound, self.n)
 
     def _first_grid(self, largest: tuple[float, float]) -> None:
         if self._alpha not in (1.0, 2.0):
-            largest = self._engine.tell("seed", "set_unit2", largest[1] or 1.0)
+            largest = self._engine.mutate("seed", "set_unit2", largest[1] or 1.0)
         self._lay_grid(self.n * largest[0])
         if 0 < self.potential < self._bound * FALL:
             self._lay_grid(2 * self.potential)
 
     def _refine_grid(self) -> None:
         if self.potential < self._bound * FALL and self._bound > 0:
-            self._first_grid(self._engine.ask("seed", "largest"))
+            self._first_grid(self._engine.query("seed", "largest"))

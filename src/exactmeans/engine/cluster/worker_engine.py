@@ -1,8 +1,8 @@
-"""The rows that one worker holds: a LocalEngine over its blocks, and what is kept beside them.
+"""The rows that one worker holds: a LocalEngine over its blocks, and its state.
 
-A site answers questions and says as of which of them its state is. State that is gone (its worker
-died, or the site was written to disk) is made again from the questions that led to it, so that a
-site only ever depends on its blocks and on what it is asked.
+The state has a version. A request names the version that it needs and the one that it leads to. An
+engine that lost its state (its worker died, or Dask spilled it to disk) replays the log of requests
+that led there, so its state depends on nothing but its blocks and the log.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ Blank = tuple[int, int, _core.Grid, _core.Grid, bool]  # what empty sums are mad
 
 @dataclass(frozen=True)
 class Request:
-    """A question to all sites, and which states it leads from and to."""
+    """An operation for all worker engines, with the state versions before and after it."""
 
     what: str
     arguments: tuple[Any, ...]
-    since: int
-    until: int
+    from_version: int
+    to_version: int
 
 
 @dataclass(frozen=True)
 class Response:
-    """What sites answered, put together; `lost` are those whose state is gone."""
+    """The reduced results of worker engines; `lost`: numbers of those that lack the state."""
 
     value: Any = None
     lost: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class Response:
 
 @dataclass(frozen=True)
 class Centres:
-    """Centres to be compared with; only those that moved, if it is known where the others are."""
+    """Centres to assign by: all of them, or only those that moved since the last request."""
 
     rows: Matrix
     moved: NDArray[np.intp] | None = None
@@ -62,8 +62,8 @@ class Centres:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a block is, before anything is decided."""
+class BlockInfo:
+    """Shape, dtype and layout of a block."""
 
     rows: int
     columns: int
@@ -75,25 +75,25 @@ class Look:
 def make_worker_engine(
     number: int, places: list[int], chunks: list[Any], weights: list[Any] | None, how: Any
 ) -> WorkerEngine:
-    """`places`: which of all blocks these are; `how`: dtype and n_jobs as the user gave them, and
-    whether weights are still to come."""
-    dtype, n_jobs, awaits = how
+    """`places`: the numbers of these blocks among all; `how`: dtype and n_jobs as the user passed
+    them, and whether weights are sent later."""
+    dtype, n_jobs, awaits_weights = how
     estimator = BaseEstimator()
     blocks: list[Matrix] = []
-    looks: dict[int, Look] = {}
+    infos: dict[int, BlockInfo] = {}
     for place, chunk in zip(places, chunks, strict=True):
         if getattr(chunk, "shape", (1,))[0] == 0:
-            looks[place] = Look(0, chunk.shape[1], None, bool(sp.issparse(chunk)), 0)
+            infos[place] = BlockInfo(0, chunk.shape[1], None, bool(sp.issparse(chunk)), 0)
             continue
         block = as_matrix(estimator, chunk, reset=True, dtype=dtype)
         sparse = bool(sp.issparse(block))
         n, d = block.shape
-        looks[place] = Look(n, d, block.dtype, sparse, block.nnz if sparse else block.size)
+        infos[place] = BlockInfo(n, d, block.dtype, sparse, block.nnz if sparse else block.size)
         blocks.append(block)
-    site = WorkerEngine(number, blocks, None, n_jobs, looks, awaits)
+    worker = WorkerEngine(number, blocks, None, n_jobs, infos, awaits_weights)
     if weights is not None:
-        site.weigh(weights)
-    return site
+        worker.set_weights(weights)
+    return worker
 
 
 @dataclass
@@ -102,73 +102,81 @@ class WorkerEngine:
     blocks: list[Matrix]  # those with rows
     weights: list[Double] | None
     n_jobs: int | None
-    looks: dict[int, Look]  # by place among all blocks of all sites
-    awaits: bool  # weights, which are sent
-    at: int = field(default=-1, init=False)
+    infos: dict[int, BlockInfo]  # by block number among all blocks
+    awaits_weights: bool  # weights are sent with the first log
+    version: int = field(default=-1, init=False)
     engine: LocalEngine = field(init=False)
-    _begins: NDArray[np.int64] = field(init=False)  # of all blocks of all sites
+    _begins: NDArray[np.int64] = field(init=False)  # first row of every block of the data
     _seeding: WorkerSeeding | None = field(default=None, init=False)
-    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
-        self.places = [place for place, look in self.looks.items() if look.rows]
+        self.places = [place for place, info in self.infos.items() if info.rows]
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """Without what can be made again, and cannot travel."""
-        return (self.number, self.blocks, self.weights, self.n_jobs, self.looks, self.awaits)
+        """Without the state, which the log restores."""
+        return (
+            self.number,
+            self.blocks,
+            self.weights,
+            self.n_jobs,
+            self.infos,
+            self.awaits_weights,
+        )
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def __sizeof__(self) -> int:
         own = sum(map(bytes_of, self.blocks))
-        rows = sum(look.rows for look in self.looks.values())
+        rows = sum(info.rows for info in self.infos.values())
         return own + rows * (16 if self.weights is None else 24)
 
-    def weigh(self, weights: list[Any]) -> None:
-        """By block, those without rows too."""
-        looks = zip(weights, self.looks.values(), strict=True)
-        own = [check_weights(given, look.rows, part=True) for given, look in looks]
+    def set_weights(self, weights: list[Any]) -> None:
+        """By block, including empty blocks."""
+        infos = zip(weights, self.infos.values(), strict=True)
+        own = [check_weights(given, info.rows, part=True) for given, info in infos]
         self.weights = [w for w in own if w is not None and len(w)]
-        self.awaits = False
+        self.awaits_weights = False
 
-    def answer(
+    def respond(
         self,
-        ask: Request,
+        request: Request,
         log: Sequence[Request] | None = None,
         weights: list[Any] | None = None,
         *,
-        weighed: bool = True,
+        needs_weights: bool = True,
     ) -> Response:
-        """With a log, state that is gone is made again, and weights that did not come before.
+        """Execute a request. Without the state that it needs, replay the log or report the loss.
 
-        `weighed`: are they needed? One question at a time: they come over a line and by tasks.
+        `weights`: sent with the log, because the engine may lack them. The lock serialises requests
+        that arrive over the channel and by tasks.
         """
-        with self._turn:
-            if self.at != ask.since or (weighed and self.awaits):
+        with self._lock:
+            if self.version != request.from_version or (needs_weights and self.awaits_weights):
                 if log is None:
                     return Response(lost=(self.number,))
                 if weights is not None:
-                    self.weigh(weights)
+                    self.set_weights(weights)
                 for past in log:
-                    self._do(past)
-            return Response(self._do(ask))
+                    self._execute(past)
+            return Response(self._execute(request))
 
-    def _do(self, ask: Request) -> Any:
-        self.at = -1  # if it fails half-way
-        answer: Callable[..., Any] = getattr(self, ask.what)
-        value = answer(*ask.arguments)
-        self.at = ask.until
+    def _execute(self, request: Request) -> Any:
+        self.version = -1  # in case the operation fails
+        operation: Callable[..., Any] = getattr(self, request.what)
+        value = operation(*request.arguments)
+        self.version = request.to_version
         return value
 
     # -- before the first iteration ------------------------------------------------------------
 
-    def look(self) -> list[tuple[int, Look]]:
-        """By block, those without rows too."""
-        return list(self.looks.items())
+    def block_infos(self) -> list[tuple[int, BlockInfo]]:
+        """By block, including empty blocks."""
+        return list(self.infos.items())
 
     def open(self, dtype: np.dtype[Any], begins: NDArray[np.int64], metric: Metric) -> None:
-        """The blocks become an engine; each is told where its rows are among all rows."""
+        """Build the LocalEngine; `begins`: the first row of each block among all rows."""
         self.blocks = [block.astype(dtype, copy=False) for block in self.blocks]
         weights = None if self.weights is None else np.concatenate(self.weights)
         self.engine = LocalEngine(self.blocks, weights, threads_here(self.n_jobs), metric)
@@ -226,7 +234,7 @@ class WorkerEngine:
         return self.engine.scattered(points, exponent, labelled=labelled)
 
     def rows(self, ids: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], Matrix]]:
-        """Which of these numbers are rows of this site, and those rows."""
+        """Which of these row numbers lie on this worker, and those rows."""
         where, here = self._here(ids)
         if not len(here):
             return []
@@ -234,7 +242,7 @@ class WorkerEngine:
         return [(where[order], self.engine.pick(here[order]))]
 
     def counted(self) -> list[tuple[int, Double]]:
-        """By block, for draws that need all of them."""
+        """Weights by block, for draws that need all of them."""
         counted = self.engine.counted()
         weights = np.ones(self.engine.n) if counted is None else counted
         return [
@@ -243,7 +251,7 @@ class WorkerEngine:
         ]
 
     def _here(self, ids: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Which of these numbers are rows of this site, and where they are in its engine."""
+        """Which of these row numbers lie on this worker, and their numbers in its engine."""
         where, here = [], []
         for place, part in zip(self.places, self.engine.walk(), strict=True):
             own = np.flatnonzero((ids >= self._begins[place]) & (ids < self._begins[place + 1]))
@@ -267,7 +275,7 @@ class WorkerEngine:
         self.engine.start(algorithm, blank[0])
 
     def assign(self, centres: Centres) -> tuple[AssignStats, Blank, _core.Exported]:
-        """Label all rows; what that changes in the sums."""
+        """Label all rows; returns the statistics and the change of the sums."""
         stats = self.label(centres)
         self._sums.reset()
         self.engine.add_changes(self._sums)
@@ -281,7 +289,7 @@ class WorkerEngine:
             if centres.norms2 is not None:
                 self._centroids.set_norms(*centres.norms2)
         elif centres.moved is None or len(centres.moved):
-            self._centres = put(self._centres, centres)
+            self._centres = updated_centres(self._centres, centres)
             engine.moved(self._centroids.move(for_core(self._centres), engine.n_jobs))
         return engine.assign(self._centroids)
 
@@ -302,13 +310,13 @@ class WorkerEngine:
         return [far._replace(row=row) for far, row in zip(found, numbers, strict=True)]
 
     def labels(self) -> list[Labels]:
-        """By block, those without rows too; as users get them."""
+        """Labels as users get them, by block, including empty blocks."""
         own = self.engine.final_labels()
         full = iter([own[part.begin : part.end].copy() for part in self.engine.walk()])
-        return [next(full) if look.rows else np.empty(0, np.int32) for look in self.looks.values()]
+        return [next(full) if info.rows else np.empty(0, np.int32) for info in self.infos.values()]
 
-    def names(self) -> list[int]:
-        """Labels that some row has."""
+    def used_labels(self) -> list[int]:
+        """Labels that at least one row has."""
         return [int(label) for label in np.unique(self.engine.final_labels()) if label >= 0]
 
     # -- seeding -------------------------------------------------------------------------------
@@ -318,12 +326,12 @@ class WorkerEngine:
             begins = [int(self._begins[place]) for place in self.places]
             self._seeding = WorkerSeeding(self.engine, begins, self.places, *arguments)
             return None
-        answer: Callable[..., Any] = getattr(self._seeding, what)
-        return answer(*arguments)
+        operation: Callable[..., Any] = getattr(self._seeding, what)
+        return operation(*arguments)
 
 
 def threads_here(n_jobs: int | None) -> int:
-    """`n_jobs` by the threads that the worker was given."""
+    """`n_jobs` resolved against the threads of the Dask worker."""
     from distributed import get_worker
 
     threads = int(get_worker().state.nthreads)
@@ -332,8 +340,8 @@ def threads_here(n_jobs: int | None) -> int:
     return n_jobs if n_jobs > 0 else max(1, threads + 1 + n_jobs)
 
 
-def put(old: Matrix, new: Centres) -> Matrix:
-    """All centres after some have moved."""
+def updated_centres(old: Matrix, new: Centres) -> Matrix:
+    """All centres after some of them moved."""
     if new.moved is None:
         return new.rows
     if isinstance(old, np.ndarray):

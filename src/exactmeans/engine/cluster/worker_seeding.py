@@ -1,4 +1,4 @@
-"""Seeding as the blocks of one site see it; `DaskSeeding` puts the answers of all together."""
+"""Seeding over the blocks of one worker; `DaskSeeding` combines the results of all workers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.seeding import add_weights, weight_sums
 
 Words = tuple[float, float]
-BATCH = 8  # seeds that are measured together when there is nothing to choose between them
+BATCH = 8  # seeds whose distances are computed together where all of them are accepted
 
 
 class WorkerSeeding:
-    """Nearest seeds and masses of the rows of a site."""
+    """Nearest seeds and sampling weights of the rows of one worker."""
 
     def __init__(
         self, engine: LocalEngine, begins: list[int], places: list[int], alpha: float, exponent: int
@@ -32,7 +32,7 @@ class WorkerSeeding:
         ]
 
     def start(self, seed: Matrix | Double) -> tuple[float, float]:
-        """The first seed: a row, or any point; gives the largest mass and squared distance."""
+        """Set the first seed, a row or any point; returns `largest()`."""
         if isinstance(seed, np.ndarray) and seed.ndim == 1:
             self._points.unstage()
             self._points.stage_point(seed)
@@ -44,6 +44,7 @@ class WorkerSeeding:
         return self.largest()
 
     def largest(self) -> tuple[float, float]:
+        """The largest sampling weight and the largest squared distance of a row."""
         return (
             max(block.largest() for block in self._blocks),
             max(block.farthest()[1] for block in self._blocks),
@@ -71,7 +72,7 @@ class WorkerSeeding:
         ]
 
     def potentials(self, rows: Matrix) -> list[Words]:
-        """What each of these rows would leave of the masses here."""
+        """The potential of these blocks if each row, alone, became a seed."""
         self._stage(rows)
         left = [block.totals_left(self._points, self._engine.n_jobs) for block in self._blocks]
         return [
@@ -102,7 +103,7 @@ class WorkerSeeding:
         self._deferred_rows.append(row)
 
     def refresh(self, row: int) -> list[tuple[int, Words, float, float]]:
-        """If the row is here: its block, the block's new mass, the row's mass before and now."""
+        """If the row is here: its block, the block's new total, the row's old and new weight."""
         for begin, place, block, part in zip(
             self._begins, self._places, self._blocks, self._engine.walk(), strict=True
         ):
@@ -122,7 +123,7 @@ class WorkerSeeding:
             sp.vstack(rows, format="csr") if self._engine.sparse else np.vstack(rows)
         )
 
-    def toss(self, key: int, factor: float) -> list[int]:
+    def sample_bernoulli(self, key: int, factor: float) -> list[int]:
         return [
             begin + row
             for begin, block in zip(self._begins, self._blocks, strict=True)
@@ -130,7 +131,7 @@ class WorkerSeeding:
         ]
 
     def farthest(self) -> tuple[float, int]:
-        """Minus a squared distance, and the row: the least is the farthest, first row."""
+        """(-squared distance, row): the minimum over blocks is the first farthest row."""
         found = [
             (-d2, begin + row)
             for begin, (row, d2) in zip(

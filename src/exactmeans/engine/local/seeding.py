@@ -195,7 +195,7 @@ class LocalSeeding(Seeding):
                 best, most = part.begin + row, d2
         return best
 
-    def toss(self, key: int, expected: float) -> list[int]:
+    def sample_bernoulli(self, key: int, expected: float) -> list[int]:
         factor = expected / self.potential
         return [
             part.begin + row
