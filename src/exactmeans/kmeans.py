@@ -326,7 +326,7 @@ class KMeans(
                 tasks=tasks,
                 done=done,
                 stop=stop,
-                keeper=kept,
+                checkpoint=kept,
             )
             if best is None or (
                 outcome.inertia < best.inertia

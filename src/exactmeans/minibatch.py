@@ -19,7 +19,7 @@ from exactmeans.data.weights import check_weights
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
 from exactmeans.fit.cost_model import Workload
-from exactmeans.fit.loop import Run, first_centroids, is_true, settled_run
+from exactmeans.fit.loop import Run, finished_run, first_centroids, is_true
 from exactmeans.fit.policy import Choice, refuse_over_limit
 from exactmeans.fit.problem import Problem, analyse, unscaled
 from exactmeans.fit.sgd import (
@@ -433,12 +433,12 @@ def memoized(
             steps += 1
             if own and not last and iteration > 1:
                 shift2 += advance.run(sums, centroids, engine.n_jobs).shift2
-        lent = []
+        relocated = []
         if sums.any_empty:
-            lent = relocate_rows(problem, sums, now())
+            relocated = relocate_rows(problem, sums, now())
         movement = advance.run(sums, centroids, engine.n_jobs)
-        for row, owner, borrower in lent:
-            engine.move_row(sums, row, borrower, owner)
+        for row, source, empty in relocated:
+            engine.move_row(sums, row, empty, source)
         shift2 += movement.shift2
         advance.observe(sums, centroids)
         record = Iteration(
@@ -453,20 +453,20 @@ def memoized(
             seconds=time.perf_counter() - began,
         )
         history.append(record)
-        asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
+        stop_requested = any([is_true(callback(record)) for callback in callbacks])
         if tasks is not None and tasks.end(problem.frame, now):
-            asked_to_stop = True
-        if changed == 0 and not lent:
+            stop_requested = True
+        if changed == 0 and not relocated:
             stopped = "no label changed"
             break
         if shift2 <= problem.tolerance:
             stopped = "the centres moved less than tol"
             break
-        if asked_to_stop:
+        if stop_requested:
             stopped = "a callback asked to"
             break
     again = changed > 0 or movement.moved > 0 or shift2 > 0
-    return settled_run(problem, centroids, k, history, stopped, STAGES, again=again), steps
+    return finished_run(problem, centroids, k, history, stopped, STAGES, again=again), steps
 
 
 def _by_label(labels: NDArray[np.int32], weights: Double | None, k: int) -> NDArray[np.float64]:

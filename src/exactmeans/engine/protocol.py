@@ -1,8 +1,8 @@
-"""What the loop asks of the data, wherever its rows are.
+"""The protocols between a fit and its rows: `Engine` and `Seeding`.
 
-Every operation gives the same bits however the rows are cut into blocks and whoever works on them:
-labels and distances are per row, totals are exact. `LocalEngine` offers all of it for this process;
-another engine offers the same, and neither the loop nor the problem know the difference.
+Every operation gives the same bits however the rows are cut into blocks and distributed, because
+labels and distances are per row and totals are exact. `LocalEngine` implements them in this
+process, `DaskEngine` on a cluster; the loop does not know which one it uses.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class AssignStats(NamedTuple):
-    """What an assignment of all rows came to."""
+    """Statistics of one assignment pass over all rows."""
 
     changed: int  # rows with a new label
     distances: int  # row-centre distances computed
-    skipped: int  # rows whose label was certain without any
+    skipped: int  # rows whose label bounds decided without a distance
     unread: int = 0  # blocks that were not read: no label in them could change
 
 
 class FarRow(NamedTuple):
-    """A row that may be lent to an empty cluster."""
+    """A row that may be relocated to an empty cluster."""
 
     distance2: float
     row: int
@@ -103,7 +103,7 @@ class Engine(Protocol):
     # before the first iteration
 
     def examine(self) -> _core.Survey:
-        """The first look at the rows, which refuses what no metric or this one cannot take."""
+        """The first pass: refuses values that the metric cannot take."""
 
     def survey(self, *, weighted: bool) -> _core.Survey:
         """Largest values and the first row that is not finite."""
@@ -112,10 +112,10 @@ class Engine(Protocol):
         """How many words of the grid the exact sums take."""
 
     def directions(self) -> int:
-        """How many rows have one, where only directions count."""
+        """How many rows have a direction; for metrics that compare directions."""
 
     def total_weight(self) -> float:
-        """Of all rows, rounded once."""
+        """The sum of all weights, rounded once."""
 
     def weight_grid(self) -> _core.Grid:
         """The grid of exact sums of weights, or of counts."""
@@ -130,16 +130,16 @@ class Engine(Protocol):
         """Put every row into cluster 0 of `sums`."""
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
-        """Sum of what rows cost at the own (or only) point, weighted and not."""
+        """The objective at the point of each row's label (or the only point), weighted and not."""
 
     def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
         """Sum of squared distances to a point, weighted and not, whatever the metric."""
 
     def overlap(self) -> float:
-        """Entries of all rows in a row's features, on average; infinite where it is not known."""
+        """Entries of all rows in the features of a row, on average; infinite where unknown."""
 
     def slots(self) -> NDArray[np.uint32] | None:
-        """Where the core should keep each feature of sparse centres."""
+        """The packed column of each feature of sparse centres, or None."""
 
     def take(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their number, in the layout of the data; unit vectors for directions."""
@@ -148,13 +148,13 @@ class Engine(Protocol):
         """Rows by their ascending number, in the layout of the data."""
 
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> Seeding:
-        """The rows as seeding sees them."""
+        """A seeding over these rows; `candidates`: about how many it will evaluate."""
 
     def deduplicate(self) -> int | None:
-        """Permission to compare one row for all that equal it; how many are left, if it is used."""
+        """Compare one row for all its duplicates; returns the rows compared, or None if all are."""
 
     def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
-        """What all rows together have led to, for those who work on some of them."""
+        """Publish the frame and the grids, which follow from all rows, to the workers."""
 
     # an iteration
 
@@ -162,33 +162,33 @@ class Engine(Protocol):
         """Forget labels and bounds."""
 
     def follow(self, sums: _core.Sums | None) -> None:
-        """Permission to keep these sums up with the labels while rows are at hand."""
+        """Let `assign` update these sums while it has the rows in memory; None ends that."""
 
     def use(self, algorithm: str) -> None:
-        """Go on with another algorithm, which begins without bounds."""
+        """Switch to another algorithm, which begins without bounds."""
 
     def assign(self, centroids: _core.Centroids) -> AssignStats:
         """Label every row."""
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
-        """Label every row and add up what it costs at its point: (distances computed, cost)."""
+        """Label every row; returns (distances computed, objective at `points`)."""
 
     def sum_up(self, sums: _core.Sums, changed: int) -> None:
-        """Make the sums stand for the labels."""
+        """Bring the sums up to date with the labels."""
 
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
-        """Take a row's share out of one cluster's sums and put it into another's."""
+        """Move a row from the sums of one cluster to those of another."""
 
     def moved(self, movement: _core.Movement) -> None:
-        """The centres went this far since the last assignment."""
+        """Update bounds by the movement of the centres since the last assignment."""
 
     def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
         """Rows with weight that are not at their centres, the farthest first."""
 
     def counted(self) -> Double | None:
-        """Weights of rows that count for centres: those without a direction do not.
+        """Weights of rows, 0 for those without a direction; None if all are 1.
 
-        All of them: only for draws that scikit-learn makes, too, and for rows in one block.
+        O(n) memory in this process: only for draws that match scikit-learn's, and for one block.
         """
 
     def fingerprint(self) -> str:
@@ -220,10 +220,9 @@ class OneBlock(Protocol):
 
 
 class Seeding(ABC):
-    """Rows, the distance of each to its nearest seed, and its mass: weight * distance**alpha.
+    """Rows, their distances to the nearest seed, and sampling weights: weight * distance**alpha.
 
-    What seeding methods call, wherever the rows are. A class that lacks an operation cannot be
-    instantiated.
+    An abstract class, so that an incomplete implementation cannot be instantiated.
     """
 
     n: int
@@ -232,51 +231,51 @@ class Seeding(ABC):
     @property
     @abstractmethod
     def potential(self) -> float:
-        """The mass of all rows."""
+        """The sum of all sampling weights (the potential of Arthur and Vassilvitskii)."""
 
     @abstractmethod
     def start(self, seed: int | Double) -> None:
-        """The first seed: a row, or any point."""
+        """Set the first seed: a row, or any point."""
 
     @abstractmethod
     def draw(self, places: Double) -> list[int]:
-        """Rows at which the running total of masses reaches these shares of the potential."""
+        """Rows at which the cumulated sampling weights reach these shares of the potential."""
 
     @abstractmethod
     def potentials(self, rows: list[int]) -> list[float]:
-        """What each of these rows would leave of the potential; `accept` takes one of them."""
+        """Evaluate candidates: the potential if each, alone, became a seed. See `accept`."""
 
     @abstractmethod
     def accept(self, candidate: int) -> None:
-        """Make a seed of one of the rows that `potentials` was given."""
+        """Make a seed of one of the candidates of `potentials`."""
 
     @abstractmethod
     def greedy(self, places: Double) -> list[int]:
-        """Draw candidates, make a seed of the one that leaves least, and so on; says which rows."""
+        """Greedy k-means++: per step draw candidates and accept the best; returns the rows."""
 
     @abstractmethod
     def absorb(self, rows: list[int]) -> None:
-        """All of these rows become seeds."""
+        """Make seeds of all these rows."""
 
     @abstractmethod
     def farthest(self) -> int:
-        """The row farthest from its nearest seed, the first of several; -1 if none is apart."""
+        """The first row farthest from its nearest seed; -1 if every row equals a seed."""
 
     @abstractmethod
     def sample_bernoulli(self, key: int, expected: float) -> list[int]:
-        """Rows kept by independent coins, about `expected` of them, by their share of the mass."""
+        """Rows of independent Bernoulli draws by sampling weight, about `expected` of them."""
 
     @abstractmethod
     def followers(self) -> Double:
-        """The weight of the rows that are nearest to each seed, to the last bit."""
+        """The exact total weight of the rows nearest to each seed."""
 
-    # Draws by rejection: deferred seeds do not change the listed mass of a row before `refresh` of
-    # that row or `catch_up`, so listed masses may be too large.
+    # Rejection sampling: deferred seeds change the stored sampling weight of a row only at
+    # `refresh` of that row or at `catch_up`, so stored weights are upper bounds.
 
     @property
     @abstractmethod
     def pending(self) -> int:
-        """Deferred seeds."""
+        """The number of deferred seeds."""
 
     @abstractmethod
     def put_off(self, row: int) -> None:
@@ -284,7 +283,7 @@ class Seeding(ABC):
 
     @abstractmethod
     def refresh(self, row: int) -> tuple[float, float]:
-        """The listed mass of a row, and its mass now, which is listed from now on."""
+        """The stored and the current sampling weight of a row; stores the current one."""
 
     @abstractmethod
     def catch_up(self) -> None:

@@ -1,4 +1,4 @@
-"""The loop. Everything O(n) happens in the engine; everything that is decided is decided here."""
+"""Lloyd's loop: assign, update, report, stop. Everything that is O(n) happens in the engine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from exactmeans.fit.update import update_of
 
 
 class CheckpointWriter(Protocol):
-    """Where a run is kept, so that it can go on after a kill."""
+    """Writes the state of a run to a file, so that it can resume after a kill."""
 
     @property
     def due(self) -> bool:
-        """Is it time to keep the next iteration?"""
+        """Whether the next iteration is to be written."""
 
     def keep(self, centres: Matrix, history: list[Iteration], *, stop: bool) -> None:
-        """An iteration that began with these centres is done; did a callback stop the run there?"""
+        """Write an iteration that began with these centres; `stop`: a callback stopped the run."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Run:
     """The outcome of the loop from one set of initial centres."""
 
     centres: Matrix  # CSR for sparse rows
-    labels: Any  # whatever engine.final_labels() gives
+    labels: Any  # the result of engine.final_labels()
     inertia: float
     history: list[Iteration]
     stopped: str
@@ -54,12 +54,12 @@ def lloyd_loop(
     tasks: Tasks | None = None,
     done: Sequence[Iteration] = (),
     stop: bool = False,
-    keeper: CheckpointWriter | None = None,
+    checkpoint: CheckpointWriter | None = None,
 ) -> Run:
-    """Assign, repair, move the centres, report; until nothing changes or moves enough.
+    """Iterate until no label changes or the centres move less than the tolerance.
 
-    `done`: iterations of this run that were made before, of which the last began with `centres`
-    and is made again, unreported; `stop`: a callback stopped the run there.
+    `done`: records of a resumed run. Its last iteration began with `centres` and is repeated
+    without a report. `stop`: a callback stopped the run after that iteration.
     """
     engine, exponent, began = problem.engine, problem.frame.exponent, time.perf_counter()
     k, d = centres.shape
@@ -77,22 +77,23 @@ def lloyd_loop(
     update = update_of(problem, k)
     history = list(done[:-1])
     stopped, algorithm = "max_iter reached", policy.algorithm
-    # Centres that are rough move on if they are left to: a fit ends on labels of thorough ones.
+    # Approximate centres still move when no label changes, so a fit must end on labels that were
+    # assigned by converged centres.
     before = [r.changed == 0 or r.shift <= problem.tolerance for r in done[:-1]]
-    thorough = not update.rough or any(before)
-    polished = not update.rough or any(before[:-1])
+    converged = not update.approximate or any(before)
+    labelled_by_converged = not update.approximate or any(before[:-1])
     for iteration in range(first, max_iter + 1):
         if policy.algorithm != algorithm:
             algorithm = policy.algorithm
             engine.use(algorithm)
         if tasks is not None and iteration != len(done):
             tasks.begin(problem.frame, now)
-        due = keeper is not None and iteration != len(done) and keeper.due
+        due = checkpoint is not None and iteration != len(done) and checkpoint.due
         begun_with = now() if due else None
         stats = engine.assign(centroids)
         changed, distances, skipped, unread = stats
-        thorough = thorough or iteration == max_iter
-        movement = update.run(centroids, changed, thorough=thorough)
+        converged = converged or iteration == max_iter
+        movement = update.run(centroids, changed, converged=converged)
         engine.moved(movement)
         record = Iteration(
             run,
@@ -108,36 +109,36 @@ def lloyd_loop(
         )
         if iteration == len(done):
             record, changed = done[-1], done[-1].changed
-            asked_to_stop = stop
+            stop_requested = stop
         else:
-            asked_to_stop = False
+            stop_requested = False
             for callback in callbacks:
-                asked_to_stop = is_true(callback(record)) or asked_to_stop
+                stop_requested = is_true(callback(record)) or stop_requested
             if tasks is not None and tasks.end(problem.frame, now):
-                asked_to_stop = True
+                stop_requested = True
         history.append(record)
         policy.after(iteration, stats, looks=centroids.first_look())
-        if keeper is not None and begun_with is not None:
-            keeper.keep(begun_with, history, stop=asked_to_stop)
-        settled = changed == 0 or movement.shift2 <= problem.tolerance
-        if settled and polished:
+        if checkpoint is not None and begun_with is not None:
+            checkpoint.keep(begun_with, history, stop=stop_requested)
+        stationary = changed == 0 or movement.shift2 <= problem.tolerance
+        if stationary and labelled_by_converged:
             stopped = "no label changed" if changed == 0 else "the centres moved less than tol"
             break
-        polished, thorough = thorough, thorough or settled
-        if asked_to_stop:
+        labelled_by_converged, converged = converged, converged or stationary
+        if stop_requested:
             stopped = "a callback asked to"
             break
-    if stopped == "a callback asked to" and update.rough:
+    if stopped == "a callback asked to" and update.approximate:
         changed = engine.assign(centroids).changed
-        movement = update.run(centroids, changed, thorough=True)
+        movement = update.run(centroids, changed, converged=True)
         engine.moved(movement)
     engine.follow(None)
     again = bool(changed or movement.moved)
     stages = [stage for stage in policy.stages if stage[0] <= len(history)]
-    return settled_run(problem, centroids, k, history, stopped, stages, again=again)
+    return finished_run(problem, centroids, k, history, stopped, stages, again=again)
 
 
-def settled_run(
+def finished_run(
     problem: Problem,
     centroids: _core.Centroids,
     k: int,
@@ -147,7 +148,7 @@ def settled_run(
     *,
     again: bool,
 ) -> Run:
-    """The outcome; `again`: label all rows once more, so that labels fit the final centres."""
+    """The outcome; `again`: assign once more, so that labels match the final centres."""
     engine, exponent = problem.engine, problem.frame.cost_exponent
     final = from_core(centroids.centres, (k, engine.d))
     if again:
@@ -166,7 +167,7 @@ def settled_run(
 
 
 def is_true(answer: Any) -> bool:
-    """True or NumPy's True; nothing else stops a fit by accident."""
+    """True or NumPy's True; other truthy results of callbacks do not stop a fit."""
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 

@@ -201,10 +201,10 @@ class Sgd:
                 seconds=time.perf_counter() - began,
             )
             history.append(record)
-            asked_to_stop = any([is_true(callback(record)) for callback in callbacks])
+            stop_requested = any([is_true(callback(record)) for callback in callbacks])
             if tasks is not None and tasks.end(frame, lambda: self.state.centres):
-                asked_to_stop = True
-            if asked_to_stop:
+                stop_requested = True
+            if stop_requested:
                 stop = stop or "a callback asked to"
             if stop:
                 self.stopped = stop

@@ -1,8 +1,8 @@
-"""Fits that survive a kill: where a fit stands, in a file, and how it goes on from there.
+"""Checkpoints: the state of a running fit in a file, from which a killed fit resumes.
 
-Labels, sums and bounds are not stored. An iteration is a function of the centres it begins with, to
-the last bit; so those centres and the records so far are enough, and a resumed fit makes the last
-recorded iteration once more.
+Labels, sums and bounds are not stored. An iteration depends, to the last bit, only on the centres
+it begins with. So the file holds those centres and the records so far, and a resumed fit repeats
+the last recorded iteration.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from exactmeans.fit.policy import Choice
 from exactmeans.io import model_file
 
 INTERVAL = 5.0  # seconds between two files, at least
-SHARE = 0.02  # of its time that a resumed fit may spend on its first file, which is written earlier
+SHARE = 0.02  # of its time that a resumed fit may spend on its first file, before INTERVAL is over
 
-# What changes the way to the result, but not the result.
+# Parameters that do not change the result.
 _FREE = {"algorithm", "callbacks", "checkpoint", "copy_x", "memory_limit", "n_jobs"}
 _FREE |= {"sparse_centers", "verbose"}
 
 
 @dataclass
 class Resume:
-    """Where a fit stands."""
+    """The state from which a fit resumes."""
 
     run: int  # which of the n_init runs
     centres: Matrix  # that the last recorded iteration began with, or the seeds
@@ -48,7 +48,7 @@ class Resume:
 
 @dataclass
 class Completed:
-    """The result of a fit."""
+    """The result of a fit that had ended."""
 
     best: Run
     frame: Frame
@@ -64,10 +64,10 @@ class Checkpoint:
     params: dict[str, str]
     data: str
     found: Resume | Completed | None = None
-    _place: Resume = field(init=False)
+    _resume: Resume = field(init=False)
     _written: float = -np.inf
     _opened: float = 0.0  # when, on the clock of time.monotonic
-    _first_due: float = np.inf  # when the first file of a resumed fit is, at the latest
+    _first_due: float = np.inf  # when a resumed fit writes its first file, at the latest
 
     @classmethod
     def open(cls, path: Any, params: Mapping[str, Any], data: str) -> Checkpoint:
@@ -133,12 +133,12 @@ class Checkpoint:
         known = None
         if best is not None:
             known = {name: value for name, value in vars(best).items() if name != "labels"}
-        self._place = Resume(run, centres, [], rng, known)
-        self._write(finished=False, **vars(self._place))
+        self._resume = Resume(run, centres, [], rng, known)
+        self._write(finished=False, **vars(self._resume))
 
-    def resume(self, place: Resume) -> None:
-        """Go on from here. Fits that are killed soon after each start must get further, too."""
-        self._place = place
+    def resume(self, state: Resume) -> None:
+        """Resume. The first file is due early: a fit must progress however often it is killed."""
+        self._resume = state
         self._written = time.monotonic()
         cost = self._written - self._opened  # reading takes about as long as writing
         self._first_due = self._opened + cost / SHARE
@@ -148,9 +148,9 @@ class Checkpoint:
         return time.monotonic() >= min(self._written + INTERVAL, self._first_due)
 
     def keep(self, centres: Matrix, history: list[Iteration], *, stop: bool) -> None:
-        """An iteration that began with these centres is done; did a callback stop the run there?"""
-        self._place.centres, self._place.history, self._place.stop = centres, history, stop
-        self._write(finished=False, **vars(self._place))
+        """Write an iteration that began with these centres; `stop`: a callback stopped the run."""
+        self._resume.centres, self._resume.history, self._resume.stop = centres, history, stop
+        self._write(finished=False, **vars(self._resume))
 
     def finish(self, best: Run, frame: Frame, choice: Choice, rng: Any) -> None:
         self._write(finished=True, best=vars(best), frame=frame, choice=choice, rng=rng)

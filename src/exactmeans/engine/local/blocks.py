@@ -1,4 +1,4 @@
-"""Blocks of rows as a LocalEngine has them, and what it keeps beside each."""
+"""Blocks of rows, and the state that a LocalEngine keeps beside each."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def unlabelled(n: int) -> Labels:
 
 @dataclass
 class LoadedBlock:
-    """A block in memory, as the core sees it."""
+    """The rows of a block in memory, and the core's views of them."""
 
     matrix: Matrix
     rows: _core.Rows
-    plain: _core.Rows  # the same rows, every one with weight 1
+    plain: _core.Rows  # the same rows with weight 1
 
 
 @dataclass
 class Block:
-    """A block, and what is kept beside its rows."""
+    """Rows `begin` to `end`, and the state beside them."""
 
     number: int
     begin: int
     end: int
     loaded: LoadedBlock | None = None  # None while its rows are not in memory
-    size: int = 0  # bytes that its rows take there; known once they have been looked at
-    resident: bool = True  # in memory, once read
+    size: int = 0  # bytes of its rows; known after the first pass
+    resident: bool = True  # stays in memory once read
     labels: Labels = field(init=False)
-    summed: Labels = field(init=False)  # the labels that the sums stand for
+    summed: Labels = field(init=False)  # the labels that the sums contain
     assigner: _core.Assigner = field(init=False)
-    duplicates: DuplicateRows | None = None  # where one row of each kind is compared for all
+    duplicates: DuplicateRows | None = None  # if one row is compared for all its duplicates
 
     @property
     def n(self) -> int:
@@ -66,7 +66,7 @@ class Block:
         return self.loaded.plain
 
     def assign(self, centroids: _core.Centroids, n_jobs: int) -> tuple[int, int, int]:
-        """Rows with a new label, distances computed, and rows that were certain without any."""
+        """Changed labels, distances computed, and rows decided without a distance."""
         if self.duplicates is None:
             assert self.loaded is not None
             return self.assigner.assign(self.loaded.rows, centroids, self.labels, n_jobs)
@@ -74,7 +74,7 @@ class Block:
 
 
 class DuplicateRows:
-    """Rows that are equal have equal labels: the first of each kind is compared for all."""
+    """Duplicates have equal labels: the first of equal rows is compared for all of them."""
 
     def __init__(self, found: _core.Kinds) -> None:
         self._found, self.rows, self.first = found, found.rows, found.first
@@ -87,7 +87,7 @@ class DuplicateRows:
     def assign(
         self, assigner: _core.Assigner, centroids: _core.Centroids, labels: Labels, n_jobs: int
     ) -> tuple[int, int, int]:
-        """Label the rows that these are the kinds of; the counts are of all rows."""
+        """Label all rows by their first duplicates; the counts are of all rows."""
         counts = assigner.assign(self.rows, centroids, self.labels, n_jobs)
         changed, distances, skipped = counts
         if changed:

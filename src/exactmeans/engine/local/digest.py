@@ -1,4 +1,4 @@
-"""A short word for all rows and weights, by which a checkpoint knows its data again."""
+"""A hash of all rows and weights, by which a checkpoint recognises its data."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from exactmeans.data.arrays import Double, Matrix
 
 
 class Digest:
-    """Of rows in their order; the same however they are cut into blocks."""
+    """A hash of rows in order, independent of block boundaries."""
 
     def __init__(self) -> None:
         self._values, self._features, self._lengths = (hashlib.blake2b() for _ in range(3))
 
     def add(self, block: Matrix) -> None:
-        """The next rows."""
+        """Add the next rows."""
         if isinstance(block, np.ndarray):
             for begin in range(0, len(block), 1024):
                 self._values.update(np.ascontiguousarray(block[begin : begin + 1024]).data)
@@ -27,7 +27,7 @@ class Digest:
         self._lengths.update(np.diff(block.indptr).astype(np.int64).data)
 
     def word(self, about: str, weights: Double | None) -> str:
-        """`about`: what is known of the rows as a whole."""
+        """The hash; `about`: shape, dtype and layout of all rows."""
         seen = hashlib.blake2b(about.encode())
         for part in (self._values, self._features, self._lengths):
             seen.update(part.digest())

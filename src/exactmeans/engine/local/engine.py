@@ -1,7 +1,7 @@
-"""All blocks in this process, one after the other, each on all threads.
+"""The engine for rows in this process: one block after the other, each on all threads.
 
-Blocks that are not in memory are read when they are needed, the next one while this one is worked
-on; what is kept of them is a few numbers per row.
+Streamed blocks are read in every pass, the next one while the current one is processed; only a few
+numbers per row stay in memory.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from exactmeans.metrics import EUCLIDEAN, Metric
 
 T = TypeVar("T")
 
-_FAR_BYTES = 2**22  # of rows that far_rows fetches at once
+_FAR_BYTES = 2**22  # bytes of rows that far_rows fetches at once
 
 
 def slots_for(counts: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Places of the features, the more frequent ones first."""
+    """Packed columns of the features, frequent features first."""
     magnitude = np.frexp(counts.astype(np.float32))[1]
     order = np.argsort(-magnitude.astype(np.int8), kind="stable")  # a radix sort
     slots = np.empty(len(counts), dtype=np.uint32)
@@ -47,7 +47,7 @@ def slots_for(counts: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 
 def _bytes(row: Matrix) -> bytes:
-    """The same for rows that are equal; -0.0 equals 0.0."""
+    """Equal for equal rows; -0.0 equals 0.0."""
     if isinstance(row, np.ndarray):
         return (row + 0.0).tobytes()
     row.eliminate_zeros()
@@ -55,9 +55,9 @@ def _bytes(row: Matrix) -> bytes:
 
 
 def farthest_first(distances: Double) -> Iterator[int]:
-    """Rows by decreasing distance as far as that is above 0, those at the same by their number.
+    """Rows with a distance above 0 by decreasing distance, ties by row number.
 
-    Few are ever asked for, so they are sorted some at a time.
+    Callers take few of them, so the iterator sorts in growing chunks.
     """
     left, count = np.flatnonzero(distances > 0), 256
     while len(left):
@@ -123,14 +123,14 @@ class LocalEngine:
         self.streamed = isinstance(blocks, Stream)
         self._zero_rows = zero_rows
         self.n = count_rows(blocks)
-        # Lengths of the rows, where only directions count; known of blocks that have been held.
+        # Lengths of the rows, where only directions count; filled when a block is first loaded.
         self.norms: Double | None = np.empty(self.n) if metric.directed else None
         self._measured: set[int] = set()
         self._surveys: dict[bool, _core.Survey] = {}
         self._unchecked: set[int] = set()
         if isinstance(blocks, Stream):
             self._stream = blocks
-            self._pools = BufferPool(), BufferPool()  # for the block at hand and the one that comes
+            self._pools = BufferPool(), BufferPool()  # of the current block and of the next
             self.d, self.sparse = blocks.d, blocks.sparse
             self.dtype: np.dtype[Any] = blocks.dtype
             ends = list(pairwise(blocks.edges))
@@ -146,7 +146,7 @@ class LocalEngine:
             block.loaded = self._load(block, matrix)
             self._blocks.append(block)
 
-    # -- blocks that come and go ---------------------------------------------------------------
+    # -- loading blocks ---------------------------------------------------------------
 
     def _load(self, block: Block, matrix: Matrix) -> LoadedBlock:
         plain = rows_of(matrix, None)
@@ -174,7 +174,7 @@ class LocalEngine:
         return rows.with_metric(metric.name, *own)
 
     def walk(self, wanted: Callable[[Block], bool] | None = None) -> Iterator[Block]:
-        """Parts in order, each in memory while its turn lasts; the next is read meanwhile."""
+        """Blocks in order, each in memory while it is current; reads the next one ahead."""
         blocks = (
             self._blocks if wanted is None else [block for block in self._blocks if wanted(block)]
         )
@@ -208,11 +208,11 @@ class LocalEngine:
     def each(
         self, work: Callable[[Block, int], T], wanted: Callable[[Block], bool] | None = None
     ) -> list[T]:
-        """What `work` makes of each part and a number of threads, in any order.
+        """The results of `work(block, threads)` for all blocks, in any order.
 
-        Where parts have to be read and there are threads for it, two of them take a part each,
-        read it in its turn and work on it, so that a block is worked on where it was read and
-        nobody waits for all others at the end of each.
+        If blocks must be read and there are threads, two Python threads each read a block (one at a
+        time) and process it, so that a block is processed where it was read, and neither thread
+        waits for the other at the end of each block.
         """
         threads = self.n_jobs - 1
         if not self.streamed or not threads:
@@ -250,17 +250,17 @@ class LocalEngine:
         finally:
             for block in self._blocks:
                 block.loaded = block.loaded if block.resident else None
-        if failed:  # of several, the first in the order of the rows
+        if failed:  # of several errors, raise that of the first rows
             raise min(failed, key=lambda at: at[0])[1]
         return done
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Where blocks begin and end."""
+        """First row and end of each block."""
         return [(block.begin, block.end) for block in self._blocks]
 
     def block_of(self, row: int) -> Block:
-        """The part with this row, in memory until another is asked for."""
+        """The block with this row, in memory until the next call."""
         block = next(block for block in self._blocks if block.begin <= row < block.end)
         if block.loaded is None:
             self._unload_spare()
@@ -278,7 +278,7 @@ class LocalEngine:
         self.passes += reads / sum(block.loaded is None for block in self._blocks)
 
     def keep(self, budget: float) -> int:
-        """Let blocks stay in memory as far as this goes; returns the bytes of those that may."""
+        """Let blocks stay in memory up to this many bytes; returns the bytes of those that do."""
         kept = 0
         for block in self._blocks if self.streamed else ():
             block.resident = kept + block.size <= budget
@@ -287,9 +287,9 @@ class LocalEngine:
 
     @property
     def reading_bytes(self) -> int:
-        """What blocks take that are at hand, coming, and being put into shape, and their reader.
+        """Bytes of the current block, the next one and their conversions, and of the reader.
 
-        Allocators take about half as much again as a reader holds (measured with pyarrow).
+        Allocators hold 1.5 times the memory that a reader reports (measured with pyarrow).
         """
         self.survey(weighted=False)
         if not self.streamed:
@@ -297,7 +297,7 @@ class LocalEngine:
         return 4 * max(block.size for block in self._blocks) + self._stream.held_bytes * 3 // 2
 
     def refuse_nonfinite(self) -> None:
-        """Look for NaN and infinity: now, or in blocks yet to be read when they come."""
+        """Refuse NaN and infinity: now, or, of streamed blocks, when they are first read."""
         if self.streamed:
             self._unchecked = {block.number for block in self._blocks}
         else:
@@ -312,7 +312,7 @@ class LocalEngine:
     def refuse_doubtful(self) -> None:
         """The same for dense rows in memory, after `lloyd` has labelled them.
 
-        Rows that have a finite score are finite, so that few are ever looked at for it.
+        A row with a finite score is finite, so only a row without one leads to a survey.
         """
         if any(block.assigner.doubtful for block in self._blocks):
             self._refuse_nonfinite(self.survey(weighted=False))
@@ -326,9 +326,9 @@ class LocalEngine:
     # -- before the first iteration ------------------------------------------------------------
 
     def examine(self, *, to_fit: bool = True) -> _core.Survey:
-        """The first look at the rows, which refuses what no metric or this one cannot take.
+        """The first pass: refuses values that the metric cannot take.
 
-        Rows that centres are to be found for must not all be without a direction.
+        `to_fit`: also refuses data without any direction, which cannot be clustered.
         """
         survey = self.survey(weighted=False)
         self._refuse_nonfinite(survey)
@@ -349,7 +349,7 @@ class LocalEngine:
         return self._surveys[weighted]
 
     def _look(self) -> None:
-        """All that one pass can tell of the rows, since a pass may mean reading files."""
+        """All statistics of the first pass at once, because a pass may read files."""
         counts = np.zeros(self.d, dtype=np.int64) if self.streamed and self.sparse else None
         for block in self.walk():
             block.size = bytes_of(block.matrix)
@@ -371,7 +371,7 @@ class LocalEngine:
             self._slots = slots_for(counts)
 
     def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
-        """How many words of the grid the exact sums take."""
+        """How many bins of the grid the exact sums need."""
         return max(self.each(lambda p, jobs: self._rows(p, weighted).words_needed(grid, jobs)))
 
     def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
@@ -402,14 +402,14 @@ class LocalEngine:
             sums.relabel(self._rows(block, weighted), None, unlabelled(block.n), self.n_jobs)
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
-        """Sum of what rows cost at the own (or only) point, weighted and not."""
+        """The objective at the point of each row's label (or the only point), weighted and not."""
         weighted, plain = self.scattered(points, exponent, labelled=labelled)
         return weighted.value, plain.value
 
     def scattered(
         self, points: Matrix, exponent: int, *, labelled: bool
     ) -> tuple[_core.ExactSum, _core.ExactSum]:
-        """The same, to be added to that of other rows."""
+        """The same as exact sums, which can be added to those of other rows."""
         points = for_core(like_rows(points, sparse=self.sparse))
 
         def own(block: Block, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
@@ -449,7 +449,7 @@ class LocalEngine:
         return weighted.value, plain.value
 
     def squared(self, point: Matrix, exponent: int) -> tuple[_core.ExactSum, _core.ExactSum]:
-        """The same, to be added to that of other rows."""
+        """The same as exact sums, which can be added to those of other rows."""
         points = for_core(like_rows(point, sparse=self.sparse))
 
         def own(block: Block, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
@@ -494,9 +494,9 @@ class LocalEngine:
         return sp.vstack(rows, format="csr") if self.sparse else np.concatenate(rows)
 
     def slots(self) -> NDArray[np.uint32] | None:
-        """Where the core should keep each feature of sparse centres: frequent ones together.
+        """The packed column of each feature of sparse centres: frequent features together.
 
-        Only the order of magnitude of a feature's frequency matters, so a sort is not needed.
+        Only the magnitude of a feature's frequency matters, so a radix sort by exponent is enough.
         """
         if self.d * 16 > self.nonzeros:
             return None
@@ -505,14 +505,14 @@ class LocalEngine:
         return self._slots
 
     def overlap(self) -> float:
-        """How many entries the features of a row have in all rows, on average.
+        """Entries of all rows in the features of a row, on average.
 
-        Infinite where it is not known, or rows are so thin that features outnumber entries.
+        Infinite where it is unknown, or where features far outnumber entries.
         """
         if not self.sparse or self.streamed or self.d > 4 * self.nonzeros:
             return math.inf
         counts = self._frequencies().astype(np.float64)
-        # A product would wake the threads of BLAS, which wait for more in the way of ours.
+        # Not a dot product: BLAS threads would spin afterwards and take cores from ours.
         return float(np.square(counts).sum()) / self.n
 
     def _frequencies(self) -> NDArray[np.int64]:
@@ -523,21 +523,21 @@ class LocalEngine:
         return self._counts
 
     def fingerprint(self) -> str:
-        """A digest of all rows and weights, in order; the same however they are cut."""
+        """A hash of all rows and weights in order, independent of block boundaries."""
         self.survey(weighted=False)
         assert self._digest is not None
         return self._digest.word(f"{self.n} {self.d} {self.dtype} {self.sparse}", self.weights)
 
     def alone(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
-        """Some rows as a data set of their own, with or without their weights."""
+        """An engine over some of the rows, with or without their weights."""
         weights = None if self.weights is None or not weighted else self.weights[ids]
         few = LocalEngine([rows], weights, self.n_jobs, self.metric, self._zero_rows)
         if few.norms is not None and self.norms is not None:
-            few.norms[:] = self.norms[ids]  # where the rows look: 0 for what is too short
+            few.norms[:] = self.norms[ids]  # in place, because the rows refer to this array
         return few
 
     def batch(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
-        """The same for rows that have been looked at: what is known of all holds for some."""
+        """The same with the survey of all rows, whose bounds hold for every subset."""
         few = self.alone(rows, ids, weighted=weighted)
         plain = self.survey(weighted=False)
         few._surveys = {False: plain, True: self.survey(weighted=True) if weighted else plain}
@@ -554,7 +554,7 @@ class LocalEngine:
     # -- seeding -------------------------------------------------------------------------------
 
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> LocalSeeding:
-        """The rows as seeding sees them; nothing of it outlives what is returned."""
+        """A seeding over these rows, which owns all its state."""
         return LocalSeeding(
             self,
             (self.n, self.d),
@@ -568,7 +568,7 @@ class LocalEngine:
         )
 
     def deduplicate(self) -> int | None:
-        """Compare one row of each kind for all, where enough rows are copies of others."""
+        """Compare one row for all its duplicates, where there are enough duplicates."""
         if self.streamed:
             return None
         for block in self._blocks:
@@ -581,7 +581,7 @@ class LocalEngine:
         )
 
     def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
-        """Nobody else works on these rows."""
+        """Nothing to publish: all rows are here."""
 
     # -- an iteration --------------------------------------------------------------------------
 
@@ -598,16 +598,16 @@ class LocalEngine:
             block.assigner = _core.Assigner(algorithm, single, rows, k)
 
     def follow(self, sums: _core.Sums | None) -> None:
-        """Keep these sums up with the labels of blocks that would have to be read again for it."""
+        """Let `assign` update these sums, so that streamed blocks are not read a second time."""
         self._followed = sums if self.streamed else None
 
     def use(self, algorithm: str) -> None:
-        """Go on with another algorithm, which begins without bounds."""
+        """Switch to another algorithm, which begins without bounds."""
         for block in self._blocks:
             block.assigner.use(algorithm)
 
     def assign(self, centroids: _core.Centroids) -> AssignStats:
-        """Label every row. Blocks in which no label can change are not read for it."""
+        """Label every row. Streamed blocks in which no label can change are not read."""
         if not self.streamed:
             if len(self._blocks) == 1:
                 return AssignStats(*self._blocks[0].assign(centroids, self.n_jobs))
@@ -634,7 +634,7 @@ class LocalEngine:
         return _sum_stats(all_stats, len(settled))
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
-        """Label every row and add up what it costs at its point: (distances computed, cost)."""
+        """Label every row; returns (distances computed, objective at `points`)."""
         total, distances = _core.ExactSum(), 0
         own_points = for_core(like_rows(points, sparse=self.sparse))
 
@@ -648,7 +648,7 @@ class LocalEngine:
         return distances, total.value
 
     def sum_up(self, sums: _core.Sums, changed: int) -> None:
-        """Make the sums stand for the labels: by the changed rows only, or from nothing."""
+        """Update the sums to the labels: by changed rows, or from scratch if most changed."""
         if self._followed is sums:
             return
         if 2 * changed >= self.n:
@@ -658,17 +658,17 @@ class LocalEngine:
         self.add_changes(sums)
 
     def add_changes(self, sums: _core.Sums) -> None:
-        """Put into the sums what changed since this was last done."""
+        """Add the label changes since the last call to the sums."""
         for block in self.walk():
             sums.relabel(block.rows, block.labels, block.summed, self.n_jobs)
 
     def exchange(
         self, centroids: _core.Centroids, sums: _core.Sums, batch_size: int
     ) -> Iterator[tuple[int, bool]]:
-        """Label a batch of rows after the other and bring the sums up to date with each.
+        """Label one batch after the other and update the sums after each.
 
-        Gives the rows of the batch with a new label, and whether it was the last; the centres may
-        move in between.
+        Yields the number of changed labels, and whether the batch was the last. The caller may move
+        the centres in between.
         """
         single, k = self.dtype == np.float32, len(sums.members)
         for block in self.walk():
@@ -684,7 +684,7 @@ class LocalEngine:
                 yield changed, block.begin + end == self.n
 
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
-        """Take a row's share out of one cluster's sums and put it into another's."""
+        """Move a row from the sums of one cluster to those of another."""
         block = self.block_of(row)
         sums.move(block.rows, row - block.begin, source, False)
         sums.move(block.rows, row - block.begin, target, True)
@@ -694,12 +694,12 @@ class LocalEngine:
             block.assigner.moved(movement)
 
     def own_distances(self, centres: Matrix, exponent: int) -> Double:
-        """What every row costs at the centre of its label; 0 for copies of rows before it."""
+        """The objective of every row at its label's centre; 0 for duplicates of earlier rows."""
         out = np.zeros(self.n)
         centres = for_core(like_rows(centres, sparse=self.sparse))
         for block in self.walk():
             own, duplicates = out[block.begin : block.end], block.duplicates
-            if duplicates is None or self.weights is not None:  # a copy may have weight
+            if duplicates is None or self.weights is not None:  # a duplicate may have weight
                 block.rows.own_distances(centres, block.labels, exponent, own, self.n_jobs)
             else:
                 of_first = np.empty(duplicates.n)
@@ -712,7 +712,7 @@ class LocalEngine:
     def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
         """Rows that have weight and are not at their centres, farthest first.
 
-        Values are fetched for several rows at once, since each fetch may read blocks of a file.
+        Fetches several rows at once, because each fetch may read blocks of a file.
         """
         distances, labels = self.own_distances(centres, exponent), self.labels()
         counted = self.counted()
@@ -736,7 +736,7 @@ class LocalEngine:
         return out
 
     def counted(self) -> Double | None:
-        """Weights of rows that count for centres: those without a direction do not."""
+        """Weights of rows, 0 for those without a direction; None if all are 1."""
         if self.norms is None or self.norms.all():
             return self.weights
         weights = np.ones(self.n) if self.weights is None else self.weights
@@ -752,7 +752,7 @@ class LocalEngine:
     def karcher(
         self, labels: Labels, centres: NDArray[Any], *, steps: int, tolerance: float
     ) -> float:
-        """Move centres towards the geodesic means of their clusters; gives the objective before."""
+        """Move centres towards geodesic means; returns the objective before."""
         (block,) = self._blocks
         return _core.move_to_karcher(block.rows, labels, centres, steps, tolerance, self.n_jobs)
 

@@ -1,6 +1,6 @@
-"""What seeding asks of the rows of an engine, and how a LocalEngine does it.
+"""Seeding of the rows of a LocalEngine: nearest seeds, sampling weights, draws.
 
-Every answer is the same however the rows are cut: distances are per row, and masses are added up
+Results do not depend on block boundaries: distances are per row, and sampling weights are added up
 exactly (docs/numerics.md, "Seeding").
 """
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from exactmeans.engine.local.blocks import Block
     from exactmeans.engine.local.engine import LocalEngine
 
-# Numbers of seeds at which it is asked whether coordinates would pay.
+# Numbers of seeds at which a sample decides whether projections pay.
 _PROBES = (4, 8, 24, 96, 384)
 _SAMPLE = 256
-# Seeds that are measured together when there is nothing to choose between them.
+# Seeds whose distances are computed together where all of them are accepted.
 _BATCH = 8
 
 
@@ -41,7 +41,7 @@ class _Part:
 
 
 class LocalSeeding(Seeding):
-    """The same for rows in this process."""
+    """Seeding of rows in this process."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class LocalSeeding(Seeding):
         width: float,
         n_jobs: int,
     ) -> None:
-        """`candidates`: about how many will be looked at, so that preparations can be weighed.
+        """`candidates`: about how many will be evaluated, to decide which preparations pay.
 
         `width`: entries per row.
         """
@@ -246,7 +246,7 @@ class LocalSeeding(Seeding):
         return sum(part.block.distances for part in self._parts)
 
     def _consider_projection(self, rows: list[int]) -> None:
-        """Ask a sample which coordinates would rule out most candidates, and use them."""
+        """Project rows on the coordinates that prune most candidates in a sample, if that pays."""
         if not self._probe_is_due():
             return
         self._probes = [probe for probe in self._probes if probe > self.seeds]
@@ -284,7 +284,7 @@ class LocalSeeding(Seeding):
     def _visit(
         self, wanted: Callable[[_core.SeedBlock], bool] | None = None
     ) -> Iterator[_core.SeedBlock]:
-        """Blocks with their rows at hand."""
+        """Seed blocks, with their rows in memory."""
         if not self._engine.streamed:
             yield from (own.block for own in self._parts if wanted is None or wanted(own.block))
             return
@@ -294,7 +294,7 @@ class LocalSeeding(Seeding):
                 yield self._parts[part.number].block
 
     def _attached(self, part: Block) -> AbstractContextManager[None]:
-        """Rows that come and go are shown to their block, and taken from its sight again."""
+        """Attach streamed rows to their seed block while they are in memory."""
         return self._shown(part) if self._engine.streamed else nullcontext()
 
     @contextmanager
