@@ -19,7 +19,7 @@ from exactmeans import KMeans
 from exactmeans.engine.local.engine import farthest_first
 from exactmeans.engine.protocol import AssignStats
 from exactmeans.fit import policy as policies
-from exactmeans.fit.cost_model import SPARE, Workload
+from exactmeans.fit.cost_model import AVERAGE_LOSS, Workload
 from exactmeans.fit.policy import Choice, Policy, choose_algorithm, may_deduplicate
 
 WIDE = Workload(n=100_000, d=50, k=100, sparse=False, itemsize=4, width=50.0)
@@ -77,13 +77,13 @@ def test_an_algorithm_for_dense_rows_refuses_sparse_ones() -> None:
 
 
 def course(
-    work: Workload, all_stats: list[AssignStats], max_iter: int = 300, *, looks: bool = True
+    work: Workload, all_stats: list[AssignStats], max_iter: int = 300, *, filtered: bool = True
 ) -> list[str]:
     """The algorithm of each iteration, and of the one after the last."""
     policy = Policy(auto(work), work, max_iter)
     seen = [policy.algorithm]
     for iteration, stats in enumerate(all_stats, 1):
-        policy.after(iteration, stats, looks=looks)
+        policy.after(iteration, stats, filtered=filtered)
         seen.append(policy.algorithm)
     return seen
 
@@ -114,7 +114,7 @@ def test_bounds_wait_until_their_first_pass_costs_little_beside_those_before() -
     seen = course(WIDE, [FEW] * 60)
     begun = seen.index("yinyang")
     first = WIDE.first_cost("yinyang", WIDE.n * WIDE.k) / WIDE.plain_cost()
-    assert 5 < begun == math.ceil((first - 1) / SPARE)
+    assert 5 < begun == math.ceil((first - 1) / AVERAGE_LOSS)
     assert seen == ["lloyd"] * begun + ["yinyang"] * (61 - begun)
     # Not while many labels change, nor where too few passes are left.
     assert set(course(WIDE, [ALL] * 60)) == {"lloyd"}
@@ -173,11 +173,11 @@ def test_bounds_that_never_hold_cost_short_fits_a_tenth(work: Workload, max_iter
 def test_few_passes_are_not_worth_a_probe(work: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     probed: set[int] = set()
 
-    def share_left(*_: Any) -> float:
+    def share_left_by_pca(*_: Any) -> float:
         probed.add(max_iter)
         return 0.1
 
-    monkeypatch.setattr(policies, "share_left", share_left)
+    monkeypatch.setattr(policies, "share_left_by_pca", share_left_by_pca)
     monkeypatch.setattr(policies, "share_near", lambda *_: 1.0)
     for max_iter in (1, 2, 5, 10, 50, 300):
         policy = Policy(auto(work), work, max_iter)
@@ -228,17 +228,17 @@ def test_products_take_over_only_where_all_centres_are_compared() -> None:
     sifted = few._replace(distances=70_000 * 100)
     assert course(work, [ALL, sifted, sifted]) == ["moving"] * 4
     # without a first look, moving's own passes do not get cheap enough to wait for
-    assert course(work, [ALL, sifted], looks=False) == ["moving"] * 2 + ["products"]
+    assert course(work, [ALL, sifted], filtered=False) == ["moving"] * 2 + ["products"]
 
 
 def test_products_take_over_sooner_where_a_pass_has_no_first_look() -> None:
     work = replace(SPARSE, overlap=1_000_000.0)
-    plain = work.plain_cost(looks=False)
+    plain = work.plain_cost(filtered=False)
     assert 1.4 * work.plain_cost() < plain < work.plain_cost() / 0.6
     changed = next(c for c in range(10_000) if work.products_cost(c) > 0.5 * plain)
     few = AssignStats(changed, distances=100_000 * 100, skipped=0)
-    assert course(work, [few], looks=False) == ["moving", "products"]
-    assert course(work, [few], looks=True) == ["moving", "moving"]
+    assert course(work, [few], filtered=False) == ["moving", "products"]
+    assert course(work, [few], filtered=True) == ["moving", "moving"]
 
 
 def test_products_are_changed_with_the_centres() -> None:

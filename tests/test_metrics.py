@@ -17,7 +17,7 @@ from cases import bits, dense
 from exactmeans import KMeans, open_blocks
 from exactmeans.engine.cluster.engine import _renaming
 from exactmeans.fit.cost_model import Workload
-from exactmeans.fit.policy import ALGORITHM_NAMES, FRUGAL, able
+from exactmeans.fit.policy import ALGORITHM_NAMES, BY_MEMORY, able_algorithms
 from metric_oracle import (
     DIRECTED,
     FORMS,
@@ -33,7 +33,7 @@ from metric_oracle import (
 ALGORITHMS = [
     (metric, algorithm)
     for metric in OTHERS
-    for algorithm in able(Workload(1, 1, 1, False, 8, 1.0, metric=metric))
+    for algorithm in able_algorithms(Workload(1, 1, 1, False, 8, 1.0, metric=metric))
     if algorithm != "lloyd"
 ]
 INITS: tuple[Any, ...] = ("k-means++", "k-means||", "random", "furthest", ("d", 1.0), ("d", 3.0))
@@ -275,7 +275,9 @@ def test_small_integers(data: st.DataObject) -> None:
     for before, after in itertools.pairwise(inertia):
         assert after <= before + 1e-5
     if model.algorithm_ == "lloyd":
-        for algorithm in able(Workload(n, d, k, sp.issparse(rows), 8, 1.0, metric=metric)):
+        for algorithm in able_algorithms(
+            Workload(n, d, k, sp.issparse(rows), 8, 1.0, metric=metric)
+        ):
             again = fit(metric, rows, k, init=init, n_init=1, zero_rows="keep", algorithm=algorithm)
             assert bits(again) == bits(model)
 
@@ -486,7 +488,9 @@ def test_centres_that_must_be_dense_are_refused_where_they_do_not_fit(metric: st
 def test_the_memory_of_lengths_is_counted() -> None:
     """Eight bytes a row, and the inverses that bounds are computed with."""
     work = {m: Workload(10**6, 50, 100, False, 8, 50.0, metric=m) for m in ("euclidean", "cosine")}
-    more = {a: work["cosine"].bytes_needed(a) - work["euclidean"].bytes_needed(a) for a in FRUGAL}
+    more = {
+        a: work["cosine"].bytes_needed(a) - work["euclidean"].bytes_needed(a) for a in BY_MEMORY
+    }
     assert more["lloyd"] == 8 * 10**6
     assert more["hamerly"] == more["yinyang"] == 16 * 10**6
 
@@ -496,7 +500,7 @@ def test_capabilities_are_data(sparse: bool) -> None:
     """What an algorithm cannot do is refused by name of those that can; auto always finds one."""
     X = some_rows("csr64" if sparse else "dense64")
     for metric in ("euclidean", *OTHERS):
-        able_ones = able(Workload(1, 1, 1, sparse, 8, 1.0, metric=metric))
+        able_ones = able_algorithms(Workload(1, 1, 1, sparse, 8, 1.0, metric=metric))
         assert "lloyd" in able_ones
         assert fit(metric, X, algorithm="auto").algorithm_ in able_ones
         for algorithm in set(ALGORITHM_NAMES[1:]) - set(able_ones):

@@ -18,14 +18,16 @@ from attacks import Array, Attack, products, slackless_differs, ulps
 from cases import DTYPES, bits
 from exactmeans import KMeans
 from exactmeans.fit.cost_model import Workload
-from exactmeans.fit.policy import able
+from exactmeans.fit.policy import able_algorithms
 from metric_oracle import DIRECTED, unit
 
 pytestmark = pytest.mark.core
 
 SEEDS = range(8)
 PRUNING = [
-    name for name in able(Workload(1, 1, 1, False, 8, 1.0, metric="cosine")) if name != "lloyd"
+    name
+    for name in able_algorithms(Workload(1, 1, 1, False, 8, 1.0, metric="cosine"))
+    if name != "lloyd"
 ]
 #: How far the centres of an attack are from each other.
 SPREAD = {"float32": 3e-3, "float64": 3e-7}

@@ -9,25 +9,28 @@ from exactmeans import _core
 from exactmeans.engine.protocol import AssignStats
 from exactmeans.metrics import METRICS
 
-SHADOW = 60  # multiply-adds that comparing a row with a centre's shadow comes to (shadows.hpp)
-PROJECTED = 128  # features from which a few principal coordinates may stand for all
-PROBE = 1024  # rows that are asked whether they do
-LEFT = 0.35  # share of centres that they may leave
-LISTS = 2**25  # bytes of centres from which rare features have lists (layout.hpp)
-KEPT = 2**29  # bytes of products that nobody minds
-SHORT_PASS = 5e6  # multiply-adds that take less time than keeping bounds
-READING = 4  # multiply-adds that take as long as reading a byte that is in the page cache
-TREE_FEATURES = 4  # up to so many, boxes lose candidates faster than bounds hold
-GAPS = 32  # rows that are asked how many centres the nearest one keeps away from them
-PROMISING = {True: 0.1, False: 0.03}  # share of new labels that bounds wait for (sparse, dense)
+# Costs are in multiply-adds of a plain Lloyd pass.
+SHORT_PASS = 5e6  # a pass below this costs less than keeping bounds would
+READ_BYTE_COST = 4  # of reading one byte from the page cache
+PROJECTED_SCORE_COST = 60  # of comparing projections of a row and a centre (projections.hpp)
+
+KDTREE_MAX_FEATURES = 4  # boxes prune better than bounds up to this many features
+POSTING_LISTS_BYTES = 2**25  # of centres, from which rare features have lists (layout.hpp)
+PRODUCTS_BYTES = 2**29  # largest n-by-k table of products without a memory_limit
+PCA_MIN_FEATURES = 128  # from which a few principal coordinates may prune
+PCA_PROBE_ROWS = 1024  # rows of the probe that decides about pca
+PCA_MAX_SHARE = 0.35  # share of distances left in the probe up to which pca is used
+INTER_CENTRE_PROBE_ROWS = 32  # rows of the probe of inter-centre distances
+CHANGED_SHARE_FOR_BOUNDS = {True: 0.1, False: 0.03}  # bounds begin below it; for CSR, dense
+MOVING_NO_GAIN_SHARE = 0.8  # share of distances from which `moving` saves nothing
+
 # In passes of plain Lloyd:
-AT_ONCE = 1.75  # bounds whose first pass takes no more need not wait
-SPARE = 0.1  # what a pass may lose on average
-SAVED = 0.15  # what bounds save in a pass, if they do
-TRIED = 0.5  # what bounds may lose after their first pass before they are given up
-PROJECTING = 0.5  # what the first pass of pca costs more: 0.44 for SIFT, 1024 clusters, AVX-512
-PROBING = 0.02  # the share of all passes that asking a few rows about pca may cost
-SIFTED = 0.8  # share of distances from which centres that moved are as good as all of them
+CHEAP_FIRST_PASS = 1.75  # bounds whose first pass costs no more begin at once
+AVERAGE_LOSS = 0.1  # per pass, that trying bounds may cost
+EXPECTED_SAVING = 0.15  # per pass, of bounds that work
+MAX_LOSS = 0.5  # after the first pass, before bounds are given up
+PCA_FIRST_PASS = 0.5  # extra cost of the first pass of pca: 0.44 for SIFT, 1024 clusters, AVX-512
+PCA_PROBE_SHARE = 0.02  # of all passes, that the probe may cost
 
 
 @dataclass
@@ -40,10 +43,10 @@ class Workload:
     sparse: bool
     itemsize: int
     width: float  # values of a row: d, or its stored entries on average
-    reading: int = 0  # bytes of blocks that are at hand or coming; 0 for data in memory
+    reading: int = 0  # bytes of blocks being read; 0 for data in memory
     metric: str = "euclidean"
     overlap: float = math.inf  # entries of other rows in a row's features, on average; inf: unknown
-    distinct_rows: int | None = None  # rows that differ, where one of each kind is compared for all
+    distinct_rows: int | None = None  # if duplicates are not compared
 
     @property
     def compared(self) -> int:
@@ -63,12 +66,12 @@ class Workload:
             per_row += int(40 * self.width)
         centres = self._centre_bytes()
         if self.distinct_rows is not None:
-            # every row's kind; of each kind its first row and its label
+            # of every row its first duplicate; of first duplicates their row and label
             return int(self.n * 12 + self.distinct_rows * (8 + bounds) + centres)
         if self.reading:
-            # distances and order of the rows when one is lent; nearest seeds, masses and chances
+            # distances and order of rows for relocation; nearest seeds and sampling weights
             per_row = max(per_row + 24, 60)
-        if algorithm == "products":  # rows feature by feature, and the centres of before
+        if algorithm == "products":  # transposed rows, and the previous centres
             centres += self.n * self.width * (2 * self.itemsize + 6) + 16 * self.d
         return int(self.n * per_row + centres + self.reading)
 
@@ -99,34 +102,34 @@ class Workload:
     # Costs in multiply-adds of plain Lloyd, which they are compared with.
 
     @property
-    def first_look(self) -> bool:
-        """Do 8-bit centres decide most rows of a plain pass (first_look.hpp)?"""
+    def quantized_filter(self) -> bool:
+        """Whether the int8 filter decides most rows of a plain pass (quantized_filter.hpp)."""
         return self.sparse and self.k >= 32
 
-    def plain_cost(self, *, looks: bool = True) -> float:
-        """A pass of Lloyd; `looks`: with a first look, where that may be."""
+    def plain_cost(self, *, filtered: bool = True) -> float:
+        """A pass of Lloyd; `filtered`: the centres are dense enough for the int8 filter."""
         if self.sparse:
-            width = 0.6 * self.width if self.first_look and looks else self.width
+            width = 0.6 * self.width if self.quantized_filter and filtered else self.width
             return self.compared * self.k * (width + 6)
-        # Values are read and put side by side before they are multiplied.
+        # Includes packing the values of a row before they are multiplied.
         return self.compared * (self.k * (self.width + 4) + 8 * self.width + 100)
 
     def cost(self, algorithm: str, stats: AssignStats) -> float:
-        """A pass that left this many distances and rows over."""
+        """A pass with these statistics."""
         if algorithm == "kdtree":
             return stats.distances * (self.width + 8)
         if algorithm == "moving":
             return self.plain_cost() * stats.distances / (self.compared * self.k)
-        # A group of centres gives fewer sums per value that is read than a pass over all does,
-        # and a row that is not settled costs bounds, a place in some lists and a cache miss or two.
+        # Scores of one group reuse each loaded value less than scores of all centres do. A row that
+        # bounds do not decide also costs bound updates, list entries and one or two cache misses.
         if self.sparse:
             per_row, any_row = 6400 / self.itemsize, 40
-        elif algorithm == "hamerly":  # distances to own centres are measured one by one
+        elif algorithm == "hamerly":  # computes distances to own centres one by one
             per_row, any_row = 25 * self.width + 1000, 700
         else:
             per_row, any_row = 5 * self.width + 11 * self.k + 600, 200
-        if algorithm == "pca":  # every centre's shadow, at most
-            per_row += SHADOW * self.k
+        if algorithm == "pca":  # at most the projections of all centres
+            per_row += PROJECTED_SCORE_COST * self.k
         return (
             stats.distances * self._per_distance(algorithm)
             + (self.n - stats.skipped) * per_row
@@ -139,12 +142,12 @@ class Workload:
         return 1.1 * self.width + (6 if algorithm == "hamerly" else 100)
 
     def first_cost(self, algorithm: str, distances: float) -> float:
-        """A pass that begins bounds: rows are measured, and get room for theirs."""
+        """The first pass with bounds: computes distances and allocates bounds."""
         per_row = 6400 / self.itemsize if self.sparse else 20 * self.width + 2200
         return distances * self._per_distance(algorithm) + self.compared * per_row
 
     def probe_cost(self) -> float:
-        """Finding principal directions and labelling PROBE rows by them (`share_left`).
+        """The probe for pca: principal directions, and labels of PCA_PROBE_ROWS rows.
 
         One thread does most of it. Measured with 128, 384 and 784 features, 100 and 1024 clusters:
         11 to 57 ms, while a plain pass does 5e7 multiply-adds in a millisecond.
@@ -152,13 +155,13 @@ class Workload:
         return self.d * (4e6 + 5.5e3 * self.k)
 
     @property
-    def gaps(self) -> bool:
-        """May distances between centres be asked how many of them a row must look at (gaps.hpp)?"""
-        told = not self.sparse and self.metric == "euclidean" and 16 * self.k <= self.compared
-        return told and not self.reading
+    def inter_centre_distances(self) -> bool:
+        """Whether inter-centre distances can tell how many centres a row must be compared with."""
+        known = not self.sparse and self.metric == "euclidean" and 16 * self.k <= self.compared
+        return known and not self.reading
 
     def products_cost(self, changed: int) -> float:
-        """A pass that changes kept products for so many rows with a new label (products.hpp)."""
-        lists = self.k * self.d * self.itemsize > LISTS
+        """A pass that updates stored products for `changed` rows (assign/sparse/products.hpp)."""
+        lists = self.k * self.d * self.itemsize > POSTING_LISTS_BYTES
         step = (12 if lists else 32) / self.itemsize
         return 2 * changed * self.overlap * step + self.n * (2 * self.k + 40)

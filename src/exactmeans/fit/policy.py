@@ -1,4 +1,4 @@
-"""Which algorithm runs: names and abilities from the core, the memory model, the `auto` policy."""
+"""Which algorithm runs: by its traits, by memory, and by the statistics of past passes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from exactmeans.data.centres import from_core
 from exactmeans.data.rows import rows_of
 from exactmeans.engine.protocol import AssignStats, Engine
 from exactmeans.fit.cost_model import (
-    AT_ONCE,
-    GAPS,
-    KEPT,
-    LEFT,
-    PROBE,
-    PROBING,
-    PROJECTED,
-    PROJECTING,
-    PROMISING,
-    READING,
-    SAVED,
+    AVERAGE_LOSS,
+    CHANGED_SHARE_FOR_BOUNDS,
+    CHEAP_FIRST_PASS,
+    EXPECTED_SAVING,
+    INTER_CENTRE_PROBE_ROWS,
+    KDTREE_MAX_FEATURES,
+    MAX_LOSS,
+    MOVING_NO_GAIN_SHARE,
+    PCA_FIRST_PASS,
+    PCA_MAX_SHARE,
+    PCA_MIN_FEATURES,
+    PCA_PROBE_ROWS,
+    PCA_PROBE_SHARE,
+    PRODUCTS_BYTES,
+    READ_BYTE_COST,
     SHORT_PASS,
-    SIFTED,
-    SPARE,
-    TREE_FEATURES,
-    TRIED,
     Workload,
 )
 
@@ -48,22 +48,22 @@ class Choice:
     why: str
     bytes_needed: int
     adaptive: bool = False  # lloyd may take over while bounds do not pay
-    distinct_rows: int | None = None  # rows that differ, if only those are compared
+    distinct_rows: int | None = None  # if duplicates are not compared
     late: bool = False  # products may take over when few labels change
-    probe: bool = False  # pca takes the place of yinyang if a few rows say so
+    probe: bool = False  # pca replaces yinyang if a probe of a few rows suggests it
 
 
-#: From the one that prunes most to the one that needs no memory.
-FRUGAL = ("elkan", "yinyang", "hamerly", "moving", "lloyd")
+#: From the algorithm with the most bounds to the one without.
+BY_MEMORY = ("elkan", "yinyang", "hamerly", "moving", "lloyd")
 
 
-def able(work: Workload) -> list[str]:
-    """The algorithms that can do it, by their traits."""
-    return _able(work.sparse, work.metric)
+def able_algorithms(work: Workload) -> list[str]:
+    """The algorithms whose traits fit the layout and the metric."""
+    return _able_algorithms(work.sparse, work.metric)
 
 
 @cache
-def _able(sparse: bool, metric: str) -> list[str]:
+def _able_algorithms(sparse: bool, metric: str) -> list[str]:
     return [
         name
         for name, traits in _TRAITS.items()
@@ -75,10 +75,11 @@ def choose_algorithm(algorithm: str, work: Workload, memory_limit: int | None) -
     """The algorithm to run, or a ValueError that says what does not fit."""
     if algorithm == "auto":
         return _choose_auto(work, memory_limit)
-    if algorithm not in able(work):
+    if algorithm not in able_algorithms(work):
         rows = "sparse" if work.sparse else "dense"
+        names = ", ".join(map(repr, ("auto", *able_algorithms(work))))
         raise ValueError(
-            f"algorithm must be one of {', '.join(map(repr, ('auto', *able(work))))} for "
+            f"algorithm must be one of {names} for "
             f"{rows} X and metric={work.metric!r}, but it is {algorithm!r}."
         )
     why = f"algorithm={algorithm!r}"
@@ -92,7 +93,7 @@ def choose_algorithm(algorithm: str, work: Workload, memory_limit: int | None) -
 
 
 def may_deduplicate(algorithm: str, work: Workload, memory_limit: int | None) -> bool:
-    """May rows be looked through for copies, which would then not be compared themselves?"""
+    """Whether to search for duplicate rows, which are then not compared."""
     room = memory_limit is None or work.bytes_needed("lloyd") + 24 * work.n <= memory_limit
     return algorithm == "auto" and room and work.plain_cost() >= SHORT_PASS
 
@@ -101,8 +102,8 @@ def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
     algorithm, why = _best(work)
     needed = work.bytes_needed(algorithm)
     if memory_limit is not None and needed > memory_limit:
-        wish, after = algorithm, FRUGAL.index(algorithm) if algorithm in FRUGAL else 0
-        for algorithm in [name for name in FRUGAL[after + 1 :] if name in able(work)]:
+        wish, after = algorithm, BY_MEMORY.index(algorithm) if algorithm in BY_MEMORY else 0
+        for algorithm in [name for name in BY_MEMORY[after + 1 :] if name in able_algorithms(work)]:
             needed = work.bytes_needed(algorithm)
             if needed <= memory_limit:
                 break
@@ -126,15 +127,20 @@ def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
 
 
 def _may_keep_products(work: Workload, memory_limit: int | None) -> bool:
-    if "products" not in able(work) or work.reading or not math.isfinite(work.overlap):
+    if "products" not in able_algorithms(work) or work.reading or not math.isfinite(work.overlap):
         return False
     if memory_limit is None:
-        return 4 * work.n * work.k <= KEPT
+        return 4 * work.n * work.k <= PRODUCTS_BYTES
     return work.bytes_needed("products") <= memory_limit
 
 
 def _may_project(work: Workload, memory_limit: int | None) -> bool:
-    if "pca" not in able(work) or work.reading or work.d < PROJECTED or work.k < 64:
+    if (
+        "pca" not in able_algorithms(work)
+        or work.reading
+        or work.d < PCA_MIN_FEATURES
+        or work.k < 64
+    ):
         return False
     return memory_limit is None or work.bytes_needed("pca") <= memory_limit
 
@@ -143,16 +149,20 @@ def _best(work: Workload) -> tuple[str, str]:
     """The algorithm that should be fastest in the long run if memory does not matter."""
     n, d, k, size = work.compared, work.d, work.k, work.itemsize
     # The tree numbers rows by 31 bits.
-    tree = not work.reading and d <= TREE_FEATURES and 10_000 <= n < 2**31 and k >= 32
-    if tree and "kdtree" in able(work):
+    tree = not work.reading and d <= KDTREE_MAX_FEATURES and 10_000 <= n < 2**31 and k >= 32
+    if tree and "kdtree" in able_algorithms(work):
         return "kdtree", f"{d} features, {n:,} rows"
     if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:
         return "lloyd", "few distances, which bounds would not make fewer fast enough"
-    if work.reading and not work.sparse and k * (work.width + 6) < READING * work.width * size:
+    if (
+        work.reading
+        and not work.sparse
+        and k * (work.width + 6) < READ_BYTE_COST * work.width * size
+    ):
         return "lloyd", "rows that are read again take longer to read than to compare"
-    if "yinyang" not in able(work):
+    if "yinyang" not in able_algorithms(work):
         return "lloyd", f"bounds do not hold for {work.metric} distances"
-    if work.first_look:
+    if work.quantized_filter:
         return "moving", f"{k} clusters of sparse rows"
     return "yinyang", f"{k} clusters of {'sparse ' if work.sparse else ''}rows"
 
@@ -189,13 +199,13 @@ def refuse_over_limit(
 
 
 def _some_rows(engine: Engine, most: int) -> Matrix:
-    """Rows from all over the data, which stand for all of it."""
+    """Rows at even distances, as a sample."""
     return engine.pick(np.linspace(0, engine.n - 1, min(most, engine.n)).astype(np.intp))
 
 
-def share_left(engine: Engine, centroids: _core.Centroids, k: int) -> float:
-    """The share of distances that a few rows, labelled by `pca`, would have computed."""
-    rows = _some_rows(engine, PROBE)
+def share_left_by_pca(engine: Engine, centroids: _core.Centroids, k: int) -> float:
+    """The share of distances that `pca` computes for a sample of rows."""
+    rows = _some_rows(engine, PCA_PROBE_ROWS)
     n = len(rows)
     labels = np.full(n, -1, dtype=np.int32)
     assigner = _core.Assigner("pca", engine.dtype == np.float32, n, k)
@@ -204,9 +214,9 @@ def share_left(engine: Engine, centroids: _core.Centroids, k: int) -> float:
 
 
 def share_near(engine: Engine, centroids: _core.Centroids, k: int) -> float:
-    """The share of centres that the distances between centres leave to be compared with a row."""
+    """The share of centres that inter-centre distances do not prune, for a sample of rows."""
     centres = from_core(centroids.centres, (k, engine.d))
-    rows = _some_rows(engine, GAPS)
+    rows = _some_rows(engine, INTER_CENTRE_PROBE_ROWS)
     n = len(rows)
     away, between = np.empty((2, n, k), dtype=engine.dtype)
     rows_of(rows, None).transform(centres, None, 0, away, engine.n_jobs)
@@ -216,44 +226,47 @@ def share_near(engine: Engine, centroids: _core.Centroids, k: int) -> float:
 
 
 class Policy:
-    """Which algorithm each iteration of a run uses, by what the former ones showed.
+    """Chooses the algorithm of each iteration from the statistics of the previous ones.
 
-    Bounds cost more than plain Lloyd before they cost less, and sometimes never do. So accounts are
-    kept: bounds begin at once where their first pass is cheap, else when passes enough were made
-    that what it costs is little beside them; and they are given up when they lose more.
+    Bounds cost more than plain Lloyd at first, and sometimes never pay. So the policy keeps a
+    budget, in passes of plain Lloyd: bounds begin at once if their first pass is cheap, otherwise
+    when the budget covers it, and are given up when they lose more than MAX_LOSS.
 
-    Only counts decide, so that the same data takes the same course on any machine; and whatever
-    they decide, the labels are the same.
+    Only counts decide, never times, so that the same data gives the same choices on any machine.
+    The labels do not depend on them.
     """
 
     def __init__(self, choice: Choice, work: Workload, max_iter: int) -> None:
         self._choice, self._work, self._max_iter = choice, work, max_iter
         self._bounds = choice.algorithm not in ("lloyd", "kdtree", "moving")
-        self._promising = PROMISING[work.sparse] * work.n
-        self._changed_at_entry = self._promising
-        # In passes of plain Lloyd: what may be lost; what the bounds in use lost, and may lose.
-        self._spare = self._lost = 0.0
-        self._tried = TRIED
+        self._changed_for_bounds = CHANGED_SHARE_FOR_BOUNDS[work.sparse] * work.n
+        self._changed_at_entry = self._changed_for_bounds
+        # In passes of plain Lloyd: what trying bounds may cost; what they lost, and may lose.
+        self._budget = self._lost = 0.0
+        self._max_loss = MAX_LOSS
         #: (first iteration, algorithm, why)
         self.stages: list[tuple[int, str, str]] = []
         self._choose_first(1.0)
 
     def begin(self, engine: Engine, centroids: _core.Centroids) -> None:
-        """Take note of where the centres begin."""
+        """Refine the first choice by probes with the initial centres."""
         work = self._work
         if self._choice.probe and self._may_probe():
-            left = share_left(engine, centroids, work.k)
-            if left <= LEFT:
+            left = share_left_by_pca(engine, centroids, work.k)
+            if left <= PCA_MAX_SHARE:
                 why = f"auto: principal coordinates leave {left:.0%} of the centres to be compared"
                 self._choice = replace(self._choice, algorithm="pca")
                 self.algorithm, self.stages = "pca", [(1, "pca", why)]
-        if self.algorithm != self._choice.algorithm and work.gaps:
+        if self.algorithm != self._choice.algorithm and work.inter_centre_distances:
             self._choose_first(share_near(engine, centroids, work.k))
 
     def _may_probe(self) -> bool:
-        """Are there passes enough to win back the probe, and the first pass of pca?"""
+        """Whether enough passes follow to recover the cost of the probe and of the first pass."""
         probe = self._work.probe_cost() / self._work.plain_cost()
-        return probe <= PROBING * self._max_iter and SAVED * (self._max_iter - 1) >= PROJECTING
+        return (
+            probe <= PCA_PROBE_SHARE * self._max_iter
+            and EXPECTED_SAVING * (self._max_iter - 1) >= PCA_FIRST_PASS
+        )
 
     def _choose_first(self, share: float) -> None:
         """Bounds, or plain Lloyd if their first pass, with this share of distances, is dear.
@@ -269,59 +282,61 @@ class Policy:
             # The first pass finds labels, and so computes more than a share measured with labels
             # known: 61 % instead of 9 % for covtype, 100 clusters.
             left, loss = self._max_iter - 1, self._first_cost(math.sqrt(share) * all_) - 1
-            dear = self._first_cost(share * all_) > AT_ONCE or loss > SPARE * left
-            if dear or self._work.sparse:
+            expensive = (
+                self._first_cost(share * all_) > CHEAP_FIRST_PASS or loss > AVERAGE_LOSS * left
+            )
+            if expensive or self._work.sparse:
                 self.algorithm, why = "lloyd", "most rows move at first"
             else:
-                self._tried = min(TRIED, max(TRIED / 2, SPARE * left - loss))
+                self._max_loss = min(MAX_LOSS, max(MAX_LOSS / 2, AVERAGE_LOSS * left - loss))
         self.stages = [(1, self.algorithm, why)]
 
-    def after(self, iteration: int, stats: AssignStats, *, looks: bool = True) -> None:
-        """Take note of an iteration; `algorithm` is what the next one should use.
+    def after(self, iteration: int, stats: AssignStats, *, filtered: bool = True) -> None:
+        """Record the statistics of an iteration; sets `algorithm` for the next one.
 
-        `looks`: the centres are not too thin for a first look.
+        `filtered`: the centres are dense enough for the int8 filter.
         """
         if not self._choice.adaptive or self._choice.algorithm == "lloyd":
             return
         share = stats.changed / self._work.n
-        self._spare += SPARE
+        self._budget += AVERAGE_LOSS
         if self.algorithm == "lloyd":
-            if self._products_pay(stats.changed, 1.0, looks):
-                self._go_on(iteration, "products", f"{share:.1%} of rows changed")
+            if self._products_pay(stats.changed, 1.0, filtered):
+                self._switch(iteration, "products", f"{share:.1%} of rows changed")
             elif stats.changed <= self._changed_at_entry and self._affordable(iteration):
-                self._go_on(iteration, self._choice.algorithm, f"{share:.1%} of rows changed")
+                self._switch(iteration, self._choice.algorithm, f"{share:.1%} of rows changed")
             return
         cost = self._work.cost(self.algorithm, stats) / self._work.plain_cost()
-        if self.stages[-1][0] == iteration:  # the pass that begins the bounds computes all
-            self._spare += 1 - (self._first_cost(stats.distances) if self._bounds else cost)
+        if self.stages[-1][0] == iteration:  # the first pass with bounds computes all distances
+            self._budget += 1 - (self._first_cost(stats.distances) if self._bounds else cost)
         else:
-            self._spare += 1 - cost
+            self._budget += 1 - cost
             self._lost = max(0.0, self._lost + cost - 1)
-        if self.algorithm != "products" and self._products_pay(stats.changed, cost, looks):
-            self._go_on(iteration, "products", f"{share:.1%} of rows changed")
-        elif self._lost > self._tried:
-            self._changed_at_entry = min(stats.changed / 16, self._promising)
+        if self.algorithm != "products" and self._products_pay(stats.changed, cost, filtered):
+            self._switch(iteration, "products", f"{share:.1%} of rows changed")
+        elif self._lost > self._max_loss:
+            self._changed_at_entry = min(stats.changed / 16, self._changed_for_bounds)
             share = 1 - stats.skipped / self._work.n
-            self._go_on(iteration, "lloyd", f"bounds left {share:.0%} of rows over")
+            self._switch(iteration, "lloyd", f"bounds left {share:.0%} of rows over")
 
     def _first_cost(self, distances: float) -> float:
-        """The pass that begins bounds, in passes of plain Lloyd."""
+        """The first pass with bounds, in passes of plain Lloyd."""
         first = self._work.first_cost(self._choice.algorithm, distances)
         return first / self._work.plain_cost()
 
     def _affordable(self, iteration: int) -> bool:
-        """May what the first pass costs be lost, and can the passes after it get it back?"""
+        """Whether the budget covers the first pass, and the remaining passes can recover it."""
         all_ = self._work.compared * self._work.k
         loss = self._first_cost(all_) - 1 if self._bounds else 0.0
-        return loss <= min(self._spare, SAVED * (self._max_iter - iteration))
+        return loss <= min(self._budget, EXPECTED_SAVING * (self._max_iter - iteration))
 
-    def _products_pay(self, changed: int, cost: float, looks: bool) -> bool:
-        """Would they cost clearly less than what a pass costs now?"""
-        if self.algorithm == "moving" and looks and cost < SIFTED:
-            return False  # whose passes get cheaper, too, and which has nothing to begin with
-        products = self._work.products_cost(changed) / self._work.plain_cost(looks=looks)
+    def _products_pay(self, changed: int, cost: float, filtered: bool) -> bool:
+        """Whether a pass of `products` costs clearly less than the current one."""
+        if self.algorithm == "moving" and filtered and cost < MOVING_NO_GAIN_SHARE:
+            return False  # its passes get cheaper, too, and have no set-up cost
+        products = self._work.products_cost(changed) / self._work.plain_cost(filtered=filtered)
         return self._choice.late and products < 0.6 * cost
 
-    def _go_on(self, iteration: int, algorithm: str, why: str) -> None:
-        self.algorithm, self._lost, self._tried = algorithm, 0.0, TRIED
+    def _switch(self, iteration: int, algorithm: str, why: str) -> None:
+        self.algorithm, self._lost, self._max_loss = algorithm, 0.0, MAX_LOSS
         self.stages.append((iteration + 1, algorithm, why))

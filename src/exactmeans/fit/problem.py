@@ -16,7 +16,7 @@ from exactmeans.data.centres import from_core, like_rows, normalise
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.protocol import Engine
 
-# A mean of unit rows this short is rounding; sphere.hpp has the same.
+# A mean of unit rows this short is rounding; unit_vectors.hpp has the same value.
 FAINT = 2.0**-44
 
 

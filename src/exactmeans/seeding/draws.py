@@ -41,7 +41,7 @@ def parallel(
     oversampling: float = 2.0,
     rounds: int = 5,
 ) -> NDArray[np.intp]:
-    """Row numbers of k seeds by k-means||. Bahmani et al. 2012; coins as in seed/coins.hpp."""
+    """Row numbers of k seeds by k-means||. Bahmani et al. 2012; draws as in seed/bernoulli.hpp."""
     expected = oversampling * k
     seeding = engine.seeding(exponent, candidates=int(expected * rounds))
     chosen = [one_row(engine, rng)]
