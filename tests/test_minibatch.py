@@ -688,7 +688,7 @@ def test_partial_fit_keeps_the_number_of_clusters() -> None:
 def test_explain_wants_a_fit() -> None:
     X = datasets.blobs(60, 3, 4, seed=21)
     model = MiniBatchKMeans(4, random_state=0).partial_fit(X)
-    with pytest.raises(NotFittedError, match="explain tells of a fit"):
+    with pytest.raises(NotFittedError, match="needs a fitted model"):
         model.explain()
     model = MiniBatchKMeans(4, random_state=0, batch_size=20).fit(X)
     assert "that plain Lloyd computes" not in model.explain()

@@ -1,4 +1,4 @@
-"""What a fit tells the outside while it runs: records, a progress bar, scikit-learn's callbacks."""
+"""Reports of a running fit: records, a progress bar, scikit-learn's callbacks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Progress:
 
 
 def _logs() -> bool:
-    """Does somebody listen to the logger, and nobody watch a terminal?"""
+    """Whether the logger has handlers and there is no terminal."""
     listened_to = _LOGGER.isEnabledFor(logging.INFO) and _LOGGER.hasHandlers()
     return listened_to and not (sys.stdout is not None and sys.stdout.isatty())
 
@@ -154,12 +154,12 @@ class Tasks:
 
     @staticmethod
     def wanted(estimator: Any) -> bool:
-        """Are there any? Most fits have none, and small ones have no time to lose."""
+        """Whether the estimator has such callbacks; cheap, because most fits have none."""
         return hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")
 
     @staticmethod
     def managed(method: Any) -> Any:
-        """The method, after which callbacks are put away, also if it fails."""
+        """The method, with callbacks torn down after it, also if it fails."""
         return importlib.import_module("sklearn.callback").with_callbacks(method)
 
     def begin(self, frame: Any, centres: Callable[[], Any]) -> None:
@@ -168,7 +168,7 @@ class Tasks:
         self._task.call_on_fit_task_begin(**self._now(frame, centres))
 
     def end(self, frame: Any, centres: Callable[[], Any]) -> bool:
-        """It is done; does anyone want to stop?"""
+        """The iteration is done; returns whether a callback wants to stop."""
         return bool(self._task.call_on_fit_task_end(**self._now(frame, centres)))
 
     def close(self) -> None:

@@ -288,9 +288,9 @@ class KMeans(
             work = replace(work, distinct_rows=engine.deduplicate())
         here = work if engine.most_rows == work.n else replace(work, n=engine.most_rows)
         choice = choose_algorithm(algorithm, here, memory_limit)
-        # A quarter is left to the allocator, which does not give back all that is freed.
-        room = (memory_limit or memory_of_machine() // 4) * 3 // 4
-        if staying := engine.keep(room - choice.bytes_needed):
+        # A quarter is left to the allocator, which does not return all freed memory.
+        budget = (memory_limit or memory_of_machine() // 4) * 3 // 4
+        if staying := engine.keep(budget - choice.bytes_needed):
             choice = replace(choice, bytes_needed=choice.bytes_needed + staying)
         init, n_init = self._init(k, engine)
         progress.runs, progress.most = n_init, max_iter
@@ -405,9 +405,7 @@ class KMeans(
     def explain(self) -> str:
         """What ran, why, how much work it saved and what memory it took, in a few lines."""
         check_is_fitted(self)
-        check_is_fitted(
-            self, "history_", msg="explain tells of a fit, but this %(name)s has none behind it."
-        )
+        check_is_fitted(self, "history_", msg="explain() needs a fitted model: call fit first.")
         n, k = self._n_rows, self.cluster_centers_.shape[0]
         plain = n * k * (self.n_iter_ + (self.history_[-1].changed > 0))
         passes = [
@@ -574,7 +572,7 @@ class KMeans(
 
     @staticmethod
     def _same_clustering(a: Any, b: Any, k: int) -> bool:
-        """Are two labellings equal but for the names of the clusters?"""
+        """Whether two labellings are equal up to a renaming of clusters."""
         name = np.full(k + 1, -1, dtype=np.int32)  # the last is that of rows in no cluster, -1
         name[a] = b
         return bool(np.array_equal(name[a], b))
@@ -638,7 +636,7 @@ class KMeans(
     def _engine(
         self, X: Any, sample_weight: Any = None, *, part: bool = False, labelled: bool = False
     ) -> LocalEngine:
-        """X, whose values are finite; or, if it is to be labelled next, will be looked at then."""
+        """The engine of X; checks that values are finite, unless labelling checks it next."""
         dtype = _real(self._given_centres().dtype)
         blocks = as_blocks(self, X, reset=False, dtype=dtype)
         n = count_rows(blocks)
@@ -690,12 +688,12 @@ class KMeans(
 
 
 def _real(dtype: Any) -> Any:
-    """What centres of a dtype are compared in."""
+    """The dtype in which centres of this dtype are compared."""
     return dtype if dtype in REALS else np.dtype(np.float64)
 
 
 class RestoredOnError:
-    """An estimator whose fit fails, or is interrupted, is as it was before."""
+    """Restores the estimator if its fit fails or is interrupted."""
 
     def __init__(self, estimator: Any) -> None:
         self._now, self._before = estimator.__dict__, estimator.__dict__.copy()
@@ -710,7 +708,7 @@ class RestoredOnError:
 
 
 def _with_labels(known: dict[str, Any] | None, problem: Problem) -> Run | None:
-    """A run that a checkpoint brought back, whose labels follow from its centres."""
+    """A run from a checkpoint, with labels recomputed from its centres."""
     if known is None:
         return None
     engine, centres = problem.engine, known["centres"]

@@ -16,12 +16,12 @@ from exactmeans.data.rows import rows_of
 from exactmeans.data.source import refuse_masked
 from exactmeans.metrics import Metric
 
-COMFORTABLE = 2**29  # bytes of dense centres that nobody minds
+COMFORTABLE = 2**29  # bytes up to which centres of sparse rows are dense for users
 _SLAB = 2**23  # bytes that are worth a thread
 
 
 def for_core(centres: Matrix) -> Any:
-    """What the core takes: the array itself, or its own copy of a CSR matrix."""
+    """Centres as the core takes them: the array itself, or a copy of a CSR matrix."""
     if isinstance(centres, np.ndarray):
         return centres
     return _core.SparseCentres.make(centres.data, centres.indices, centres.indptr, centres.shape[1])
@@ -35,14 +35,14 @@ def from_core(given: Any, shape: tuple[int, int]) -> Matrix:
 
 
 def like_rows(centres: Matrix, *, sparse: bool, n_jobs: int = 1) -> Matrix:
-    """Centres in the form that rows of this kind are compared with."""
+    """Centres in the layout of the rows: dense, or CSR."""
     if isinstance(centres, np.ndarray) != sparse:
         return centres
     return without_zeros(centres) if sparse else _spread_out(centres, n_jobs)
 
 
 def _spread_out(centres: Any, n_jobs: int) -> NDArray[Any]:
-    """An array of CSR centres. New memory takes long to touch, so threads share a large one."""
+    """CSR centres as an array. Page faults of new memory are slow, so threads share the work."""
     k, d = centres.shape
     slabs = min(k, n_jobs, k * d * centres.dtype.itemsize // _SLAB)
     if slabs < 2:
@@ -60,7 +60,7 @@ def _spread_out(centres: Any, n_jobs: int) -> NDArray[Any]:
 
 
 def for_users(centres: Matrix, sparse_centers: bool | str, n_jobs: int = 1) -> Matrix:
-    """`cluster_centers_`: an ndarray, unless that was not wanted or would be large."""
+    """`cluster_centers_`: an ndarray, unless `sparse_centers` or its size says otherwise."""
     if sparse_centers == "auto":
         size = centres.shape[0] * centres.shape[1] * centres.dtype.itemsize
         sparse_centers = size > COMFORTABLE and not isinstance(centres, np.ndarray)
@@ -68,7 +68,7 @@ def for_users(centres: Matrix, sparse_centers: bool | str, n_jobs: int = 1) -> M
 
 
 def normalise(vectors: Matrix) -> None:
-    """Divide each by its length, where it lies; those of length 0 stay as they are."""
+    """Divide each vector by its length, in place; vectors of length 0 stay."""
     if isinstance(vectors, np.ndarray):
         offsets = np.arange(len(vectors) + 1, dtype=np.int64) * vectors.shape[1]
         _core.normalise(vectors.reshape(-1), offsets)
@@ -83,9 +83,9 @@ def lengths_of(vectors: Matrix) -> Double:
 
 
 def as_directions(centres: Matrix, metric: Metric, what: str) -> Matrix:
-    """Centres as unit vectors where only directions count; those that are stay as they are.
+    """Centres as unit vectors where only directions count; unit vectors are not changed.
 
-    So the centres of a fitted model keep their bits, and those that users set need no care.
+    So the centres of a fitted model keep their bits, and users may set centres of any length.
     """
     if not metric.directed:
         return centres
@@ -100,7 +100,7 @@ def as_directions(centres: Matrix, metric: Metric, what: str) -> Matrix:
 
 
 def call_init(init: Any, X: Matrix, k: int, rng: np.random.RandomState) -> Any:
-    """What a callable `init` returns; looked at before it runs, so that its own errors stay its."""
+    """The result of a callable `init`; checks its signature first, to keep its own TypeErrors."""
     try:
         inspect.signature(init).bind(X, k, random_state=rng)
     except TypeError as error:
@@ -108,7 +108,7 @@ def call_init(init: Any, X: Matrix, k: int, rng: np.random.RandomState) -> Any:
             f"init must be callable as init(X, n_clusters, random_state=...), but {error}."
         ) from None
     except ValueError:
-        pass  # some callables of C do not tell
+        pass  # some callables of C have no signature
     centres = init(X, k, random_state=rng)
     if isinstance(centres, tuple):
         raise ValueError(
@@ -148,7 +148,7 @@ def check_centres(
 
 
 def without_zeros(dense: NDArray[Any]) -> Matrix:
-    """The same as CSR; SciPy looks for what is not 0 in a slower way."""
+    """The same as CSR; faster than SciPy's conversion."""
     k, d = dense.shape
     at = np.flatnonzero(dense.reshape(-1) != 0)
     offsets = np.searchsorted(at, np.arange(k + 1, dtype=at.dtype) * d)

@@ -26,7 +26,7 @@ def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
     tidy: Any = sp.csr_matrix(
         (block.data.copy(), block.indices.copy(), block.indptr.copy()), shape=block.shape
     )
-    # Cached flags may say otherwise: users can write into the arrays of a CSR matrix.
+    # Cached flags may be wrong: users can write into the arrays of a CSR matrix.
     tidy.has_sorted_indices = False
     tidy.has_canonical_format = False
     tidy.sum_duplicates()
@@ -36,7 +36,7 @@ def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
 def refuse_nonfinite(
     survey: _core.Survey, first_row: int = 0, block: Matrix | None = None, names: Any = None
 ) -> None:
-    """Name the first row that is not finite, and its column where the rows are at hand."""
+    """Name the first row that is not finite, and its column if `block` is given."""
     if survey.first_bad_row < 0:
         return
     value = "NaN" if survey.bad_is_nan else "infinity (inf)"
@@ -63,7 +63,7 @@ _LONGEST = 2.0**1000
 
 
 class Lengths(NamedTuple):
-    """What lengths of rows come to, of which only the directions count."""
+    """Statistics of row lengths, for metrics that compare directions."""
 
     longest: float
     longest_row: int
@@ -92,7 +92,7 @@ class Lengths(NamedTuple):
             )
 
     def refuse_none(self, n: int, metric: str) -> None:
-        """Of n rows one must have a direction, or there is nothing to cluster."""
+        """At least one of n rows must have a direction."""
         if self.zeros == n:
             raise ValueError(f"X must have a row that is not zero for metric={metric!r}.")
 

@@ -34,20 +34,17 @@ class BlockSource(Protocol):
 
 
 class Allocator:
-    """Memory that arrays of a block are made in.
-
-    This one is the allocator's. `BufferPool` has its own.
-    """
+    """Allocates the arrays of a block: NumPy's way. `BufferPool` reuses memory."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.empty(shape, dtype)
 
 
 class BufferPool(Allocator):
-    """For one block after the other, in the same place.
+    """Reuses one memory map for one block after the other.
 
-    So reading touches no new pages, the rows may still be in a cache when they are worked on, and
-    all of it goes back to the system in the end, which allocators do not promise.
+    Reading then touches no new pages, rows may still be in a cache when they are processed, and the
+    system gets all memory back at the end, which allocators do not promise.
     """
 
     def __init__(self) -> None:
@@ -55,7 +52,7 @@ class BufferPool(Allocator):
         self._used = 0
 
     def clear(self) -> None:
-        """What was made here is not needed any more."""
+        """Reuse the memory: arrays made so far become invalid."""
         self._used = 0
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

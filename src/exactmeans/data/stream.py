@@ -16,14 +16,14 @@ from exactmeans.data.source import BufferPool, CutRows
 
 
 def is_source(X: Any) -> bool:
-    """Does X come in blocks? Arrays are looked at first: asking a protocol takes long."""
+    """Whether X comes in blocks. Tests arrays first, because a protocol check is slow."""
     if isinstance(X, np.ndarray) or sp.issparse(X):
         return False
     return isinstance(X, BlockSource) or names_files(X)
 
 
 def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix] | Stream:
-    """The blocks of a source, or the only block that an array is."""
+    """The blocks of a source; an array is one block."""
     if not is_source(X):
         return [as_matrix(estimator, X, reset=reset, dtype=dtype)]
     if names_files(X):
@@ -41,7 +41,7 @@ def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list
 
 
 def _check_names(estimator: Any, names: Any, *, reset: bool) -> None:
-    """What validate_data does with the names of a frame's columns, for those of a source."""
+    """Checks the column names of a source as validate_data checks those of a frame."""
     known = getattr(estimator, "feature_names_in_", None)
     if reset:
         vars(estimator).pop("feature_names_in_", None)
@@ -66,7 +66,7 @@ def _check_names(estimator: Any, names: Any, *, reset: bool) -> None:
 
 
 def _without_names(estimator: Any, *, reset: bool) -> Any:
-    """What blocks are checked against: they have no names, those of the source are known."""
+    """An estimator without feature names to check blocks against: the source has the names."""
     bare = object.__new__(type(estimator))
     if not reset and hasattr(estimator, "n_features_in_"):
         bare.n_features_in_ = estimator.n_features_in_
@@ -108,14 +108,14 @@ class Stream:
 
     @property
     def reading_bytes(self) -> int:
-        """What dense blocks take that are at hand, coming, and being put into shape; the reader."""
+        """Bytes of the current dense block, the next one and their conversions, and the reader."""
         rows = max(end - begin for begin, end in pairwise(self.edges))
         blocks = 0 if self.sparse else 4 * rows * self.d * self.dtype.itemsize
         return blocks + self.held_bytes * 3 // 2
 
     @property
     def held_bytes(self) -> int:
-        """What reading held beside blocks, of those that were read so far."""
+        """Bytes that the reader held beside the blocks so far."""
         return int(getattr(self._source, "held_bytes", 0))
 
     def _look(self, dtype: Any) -> tuple[list[int], Any]:
@@ -128,7 +128,7 @@ class Stream:
         return edges, np.result_type(*dtypes)
 
     def read(self, b: int, pool: BufferPool | None = None) -> Matrix:
-        """Block b; what lies in `pool` goes with the next block that is read there."""
+        """Block b; arrays in `pool` are valid until the next block is read into it."""
         if pool is not None and isinstance(self._source, CutRows):
             pool.clear()
             given = self._source.read(b, pool)

@@ -1,4 +1,4 @@
-"""What is fixed once the data is known and before the first iteration: frame, grids, tolerance."""
+"""What is fixed before the first iteration: frame, grids of exact sums, tolerance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from exactmeans.data.centres import from_core, like_rows, normalise
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.protocol import Engine
 
-# A mean of unit rows this short is rounding; unit_vectors.hpp has the same value.
+# The length below which a mean of unit rows is rounding error; unit_vectors.hpp has the same value.
 FAINT = 2.0**-44
 
 
@@ -43,7 +43,7 @@ class Problem:
         return unscaled(squared, self.frame.exponent)
 
     def inertia(self, explained: float) -> float:
-        """What is left of the scatter, as the metric has it."""
+        """The scatter that the centres leave unexplained, in units of the metric."""
         left = max(0.0, self.scatter - explained)
         # With unit vectors for rows and centres, squared distances are twice 1 - cos.
         return 0.5 * left if self.engine.metric.directed else unscaled(left, self.frame.exponent)
@@ -61,14 +61,14 @@ def unscaled(squared: float, exponent: int) -> float:
 
 
 def analyse(engine: Engine, tol: float) -> Problem:
-    """Look at the data three times: size, mean, scatter."""
+    """Three passes over the data: largest values, mean, scatter."""
     plain = engine.examine()
     exponent = _core.safe_exponent(plain.largest, engine.dtype == np.float32)
     if engine.metric.directed:
         return _analyse_directions(engine, tol, plain, exponent)
     grid, weight_grid = _grids(engine, plain)
     if engine.sparse:
-        # Scatter is measured about 0, from which rows are as far as their few values say.
+        # Scatter about 0, which needs only the stored values of the rows.
         origin, shift = np.empty(0), None
         zero = sp.csr_array((1, engine.d))
         scatter, plain_scatter = engine.squares(zero, exponent)
@@ -139,7 +139,7 @@ def centre_of_all(engine: Engine) -> Double:
 
 
 def _weighted_mean(engine: Engine) -> Double:
-    """The mean of the rows by their weights, to the last bit whatever the order of the rows."""
+    """The weighted mean of the rows; its bits do not depend on their order."""
     weighted = engine.weighted
     grid = _core.Grid(engine.survey(weighted=weighted).bounds, engine.n)
     grid.words = engine.words_needed(grid, weighted=weighted)
@@ -158,7 +158,7 @@ def sums_of(engine: Engine, k: int) -> _core.Sums:
 
 
 def _grids(engine: Engine, plain: _core.Survey) -> tuple[_core.Grid, _core.Grid]:
-    """What rows and their weights are added up on; the first grid has to get its words yet."""
+    """The grids of exact sums of rows and of weights; the first lacks its number of words."""
     survey = plain
     if engine.weighted:
         survey = engine.survey(weighted=True)
@@ -169,7 +169,7 @@ def _grids(engine: Engine, plain: _core.Survey) -> tuple[_core.Grid, _core.Grid]
 
 
 def _mean(engine: Engine, plain: _core.Survey, grid: _core.Grid) -> Matrix:
-    """The unweighted mean of the rows, as one float64 row; gives the grid its words as well."""
+    """The unweighted mean of the rows, as one float64 row; sets the words of the grid."""
     own = _core.Grid(plain.bounds, engine.n) if engine.weighted else grid
     sums = engine.total(own, weighted=grid if engine.weighted else None)
     if engine.sparse:
@@ -180,7 +180,7 @@ def _mean(engine: Engine, plain: _core.Survey, grid: _core.Grid) -> Matrix:
 
 
 def _variance_about(mean: Matrix, about_zero: float, engine: Engine, exponent: int) -> float:
-    """Total variance from the scatter about 0, unless too little of that is left for accuracy."""
+    """Total variance from the scatter about 0, unless cancellation makes that inaccurate."""
     scaled = np.ldexp(mean.data, exponent)
     about_mean = about_zero - engine.n * math.fsum(scaled * scaled)
     if about_mean < 1e-6 * about_zero:
@@ -189,7 +189,7 @@ def _variance_about(mean: Matrix, about_zero: float, engine: Engine, exponent: i
 
 
 def _shift(mean: Double, exponent: int, variance: float, dtype: Any) -> NDArray[Any] | None:
-    """Data far from the origin is shifted to its mean: otherwise scores would lose its spread."""
+    """The mean, for data far from the origin: without a shift, scores lose precision."""
     scaled = np.ldexp(mean, exponent) if exponent else mean
     if (scaled * scaled).sum() <= variance:
         return None

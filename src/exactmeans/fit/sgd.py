@@ -1,4 +1,4 @@
-"""Gradient steps: each batch pulls the centres that its rows are nearest to."""
+"""Stochastic gradient steps: each batch moves its nearest centres towards its rows."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class State:
         return engine.cost(centroids, self.centres, self.frame.cost_exponent)[1]
 
     def pulled(self, means: Matrix, pull: NDArray[Any]) -> State:
-        """Centres on their way to the means: all the way where pull is 1."""
+        """Centres moved towards the means by a step size per centre; 1 reaches the mean."""
         if self.lengths is None:
             return replace(self, centres=_pulled(self.centres, means, pull))
         before = _scaled(self.centres.astype(np.float64), self.lengths)
         after = _pulled(before, means, pull)
         lengths = lengths_of(after)
-        lost = np.flatnonzero(lengths <= FAINT)  # means without a direction: centres stay
+        lost = np.flatnonzero(lengths <= FAINT)  # means without a direction: keep the centres
         if len(lost):
             after = _replaced(after, lost, self.centres[lost])
         normalise(after)
@@ -107,14 +107,14 @@ NONE = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
 
 @dataclass
 class Reassignment:
-    """Puts centres that few rows are nearest to on random rows; draws as scikit-learn."""
+    """Moves centres with few rows to random rows; draws as scikit-learn does."""
 
     ratio: float  # of the largest count, below which a centre is reassigned
     batch_size: int
     since: int = 0  # rows since the last reassignment
 
     def is_due(self, counts: Double, batch: LocalEngine) -> bool:
-        """Every 10 rows per centre, and as long as a centre has no row; called before a step."""
+        """True every 10 rows per centre, and while a centre has no row; call it before a step."""
         self.since += min(batch.n, self.batch_size)
         if self.since < 10 * len(counts) and counts.all():
             return False
@@ -142,7 +142,7 @@ class Reassignment:
 
 
 class Sgd:
-    """Each batch pulls the centres it is nearest to, by 1 / (weight seen so far).
+    """Each batch moves its nearest centres by a step size of 1 / (weight seen so far).
 
     So a centre is the mean of all rows that it was nearest to when they came by (Bottou & Bengio
     1995; Sculley 2010). Means of a batch are exact, so threads do not matter.
@@ -158,7 +158,7 @@ class Sgd:
     def of(
         engine: LocalEngine, state: State, counts: NDArray[np.float64], reassignment: Reassignment
     ) -> Sgd:
-        """The way that suits these rows."""
+        """The implementation for these rows: scaled CSR centres (`ThinSgd`) or plain ones."""
         k, d = state.centres.shape
         if engine.sparse and 24 * k * d <= (engine.scratch_limit or COMFORTABLE):
             return ThinSgd(state, counts, reassignment)
@@ -487,7 +487,7 @@ def _batch_means(batch: LocalEngine, k: int) -> tuple[Matrix, NDArray[np.float64
 
 
 def _pulled(centres: Matrix, means: Matrix, pull: NDArray[Any]) -> Matrix:
-    """Centres on their way to the means: all the way where pull is 1."""
+    """Centres moved towards the means by a step size per centre; 1 reaches the mean."""
     if not isinstance(centres, np.ndarray):
         kept = sp.diags_array(1 - pull) @ centres.astype(np.float64)
         moved = sp.csr_array(kept + sp.diags_array(pull) @ means)

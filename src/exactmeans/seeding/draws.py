@@ -28,7 +28,7 @@ def plus_plus(
     rows = np.array([first, *seeding.greedy(rng.random_sample((k - 1, trials)))], dtype=np.intp)
     counted = engine.counted() if engine.metric.directed else None
     if counted is not None and not counted[rows].all():
-        # Every direction is a seed, so the draws gave the first row, which may have none.
+        # Every direction is a seed already: the draws fell on row 0, which may have no direction.
         return filled_up(engine, rows[counted[rows] > 0].tolist(), k)
     return rows
 
@@ -52,7 +52,7 @@ def parallel(
             kept = seeding.sample_bernoulli(key, expected)
             seeding.absorb(kept)
             chosen += kept
-    # Copies of a candidate stand for no row. What is drawn here is apart from all candidates.
+    # Duplicates of a candidate represent no row. Rows drawn here differ from all candidates.
     distinct = np.count_nonzero(seeding.followers())
     while distinct < k and seeding.potential > 0:
         (row,) = seeding.draw(rng.random_sample(1))
@@ -84,7 +84,7 @@ def d_alpha(
     if alpha == 0:
         return random_rows(engine, k, rng)
     first = one_row(engine, rng)
-    # By L1 the objective adds up distances, not their squares: 1 is what 2 is elsewhere.
+    # The L1 objective sums distances, not squares: its D^1 is the D^2 of other metrics.
     power = 2 * alpha if engine.metric.l1 else alpha
     seeding = engine.seeding(exponent, candidates=k, alpha=2.0 if alpha == np.inf else power)
     seeding.start(first)
@@ -104,12 +104,12 @@ def d_alpha(
 def _by_rejection(
     seeding: Seeding, chosen: list[int], k: int, rng: np.random.RandomState
 ) -> list[int]:
-    """Propose by masses that may be out of date, accept with the share that is left of them.
+    """Rejection sampling: propose by stored sampling weights, accept with current / stored.
 
-    Masses only shrink, so a row is accepted with probability proportional to its mass now. All rows
-    are brought up to date only when proposals have cost about as much as that would: some k**2 / 2
-    distances in place of n * k, unless masses fall quickly. Costs are in proposals, each worth
-    80,000 multiplications made in bulk; they decide nothing but the time it takes.
+    Sampling weights only decrease, so a row is accepted with probability proportional to its
+    current weight. All rows are updated only when proposals have cost about as much as that would:
+    about k**2 / 2 distances instead of n * k, unless the weights fall quickly. Costs are in
+    proposals, each worth 80,000 bulk multiplications; they affect the time only.
     """
     spent = 0.0
     while len(chosen) < k and seeding.potential > 0:
@@ -141,10 +141,10 @@ def farthest_rows(engine: Engine, k: int, exponent: int, mean: Double) -> NDArra
 
 
 def filled_up(engine: Engine, chosen: list[int], k: int) -> NDArray[np.intp]:
-    """k rows, of which some are chosen: when every row equals a seed, any other row repeats one.
+    """The chosen rows, extended to k: used when every row equals a seed, so others repeat one.
 
-    Rows of weight 0 come last. Where only directions count, rows that do not count are not used at
-    all, since some have no direction; chosen rows are repeated instead.
+    Rows of weight 0 come last. Where only directions count, rows without weight or direction are
+    not used; chosen rows are repeated instead.
     """
     rows = np.array(chosen, dtype=np.intp)
     if len(rows) >= k:
@@ -179,14 +179,14 @@ def random_rows(engine: Engine, k: int, rng: np.random.RandomState) -> NDArray[n
 
 
 def one_row(engine: Engine, rng: np.random.RandomState) -> int:
-    """What rng.choice(n, p=...) gives, without its checks and n chances in memory."""
+    """The row that rng.choice(n, p=...) draws, without its checks and its n probabilities."""
     weights = engine.counted()
     total = engine.n if weights is None else weights.sum()
     return _core.row_at(rng.random_sample(), engine.n, weights, total)
 
 
 def probabilities(engine: Engine) -> NDArray[np.float64]:
-    """Chances of the rows, from weights of which scikit-learn always has some."""
+    """Probabilities of the rows by weight; scikit-learn always passes weights."""
     counted = engine.counted()
     weights = np.ones(engine.n) if counted is None else counted
     return np.asarray(weights / weights.sum(), dtype=np.float64)

@@ -268,15 +268,15 @@ def _ready(
     zero_rows: Any,
     n_jobs: int | None = None,
 ) -> tuple[LocalEngine, int, int]:
-    """The rows behind an engine, the number of centres and the exponent of what they cost."""
-    way = METRICS[check_choice("metric", metric, METRIC_NAMES)]
+    """The engine of the rows, the number of centres and the exponent of the objective."""
+    chosen_metric = METRICS[check_choice("metric", metric, METRIC_NAMES)]
     check_choice("zero_rows", zero_rows, ("error", "keep"))
     blocks = as_blocks(BaseEstimator(), X, reset=True)
     n = count_rows(blocks)
     k = check_int("n_clusters", n_clusters, 1)
     refuse_few_rows(n, k)
     weights = check_weights(sample_weight, n)
-    engine = LocalEngine(blocks, weights, check_n_jobs(n_jobs), way, zero_rows)
+    engine = LocalEngine(blocks, weights, check_n_jobs(n_jobs), chosen_metric, zero_rows)
     survey = engine.examine()
     exponent = _core.safe_exponent(survey.largest, engine.dtype == np.float32)
-    return engine, k, exponent if way is EUCLIDEAN else 0
+    return engine, k, exponent if chosen_metric is EUCLIDEAN else 0
