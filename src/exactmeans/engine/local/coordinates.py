@@ -1,6 +1,6 @@
-"""Coordinates that rule out most candidates of seeding for little effort, by a sample of rows.
+"""Chooses 8-bit coordinates that prune most seeding candidates, by a sample of rows.
 
-Nothing here decides which rows become seeds, only how fast they are found.
+They affect the time of seeding, never which rows become seeds.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans.data.arrays import Double
 
-# Numbers of axes that are asked about.
+# Numbers of principal axes that are considered.
 _AXES = (4, 8, 16, 32, 48, 64)
-# What a coordinate in 8 bits costs of a feature in float64.
+# Cost of an 8-bit coordinate relative to a float64 feature.
 _COORDINATE = 1 / 6
-# How many candidates could be measured while the features of all rows are rounded, or their
-# coordinates along one axis found.
+# Cost of rounding all features of all rows, and of projecting all rows on one axis, in candidates
+# whose distances could be computed instead.
 _ROUNDING, _AXIS = 12, 0.5
-# Others must be better than those in use by this factor.
-_BETTER = 0.9
+# New coordinates must cost less than this share of those in use.
+_MIN_GAIN = 0.9
 
 
 @dataclass
 class Coordinates:
-    """Features about an origin, or if there are any, what rows have along axes from there.
+    """Coordinates relative to an origin: along axes, or by feature if there are no axes.
 
-    Most coordinates of rows lie within the range.
+    Most coordinates of rows lie within +-range.
     """
 
     origin: Double
@@ -38,8 +38,8 @@ class Coordinates:
 
 
 @dataclass
-class _Guess:
-    """How many coordinates, their range, and what measuring the pairs that they leave costs."""
+class _Estimate:
+    """Number of coordinates, their range, and the cost of the pairs that they do not prune."""
 
     count: int
     range: float
@@ -47,12 +47,12 @@ class _Guess:
 
 
 def bytes_per_row(d: int) -> int:
-    """At most, of all coordinates: those along axes fill pairs, features units of 16."""
+    """Upper bound for all coordinates: axes are padded to pairs, features to multiples of 16."""
     return 16 * -(-d // 16) + 2 * (_most_axes(d) // 2 + 1) + 24
 
 
 class Survey:
-    """Centred rows of a sample, and their leading directions."""
+    """A centred sample of rows and its principal directions."""
 
     def __init__(self, sample: Double) -> None:
         self._origin = sample.mean(axis=0)
@@ -71,16 +71,16 @@ class Survey:
     def better(
         self, candidates: Double, near2: Double, *, usual: float, planned: int
     ) -> list[Coordinates]:
-        """Coordinates that pay if so many more candidates will come, and pay more than now.
+        """Coordinates that cost less than those in use, for `planned` further candidates.
 
         Costs are in features per pair of row and candidate: a full distance counts d. `usual` is
-        the share of pairs that are measured when no coordinates are in use. Axes come first, and
-        features for the rows that they leave.
+        the share of pairs whose distances are computed without coordinates. Axes prune first, then
+        features the remaining rows.
         """
         d = self._rows.shape[1]
         points = candidates - self._origin
         features = self._by_feature(points, near2)
-        along = {guess.count: guess for guess in self._along_axes(points, near2)}
+        along = {estimate.count: estimate for estimate in self._along_axes(points, near2)}
 
         def cost(axes: int, by_feature: bool) -> float:
             first = (axes + 1) * _COORDINATE if axes else 0.0
@@ -89,37 +89,37 @@ class Survey:
                 left = left * _COORDINATE + features.left
             return first + left * float(d)
 
-        def effort(way: tuple[int, bool]) -> float:
-            axes, by_feature = way
+        def effort(option: tuple[int, bool]) -> float:
+            axes, by_feature = option
             made = _ROUNDING * d if by_feature and not self._features else 0.0
             if axes != self._axes:
                 made += (axes + 1) * _AXIS * d
-            return made + planned * cost(*way)
+            return made + planned * cost(*option)
 
         in_use = (self._axes, self._features)
         now = cost(*in_use) if any(in_use) else min(1.0, 2 * usual) * d
-        # What is in use is not given up, only replaced.
-        ways = [
+        # Coordinates in use are replaced, never dropped.
+        options = [
             (axes, by_feature)
             for axes in (0, *along)
             for by_feature in (False, True)
             if bool(axes) >= bool(self._axes) and by_feature >= self._features
         ]
-        best = min(ways, key=effort)
-        if best == in_use or effort(best) > _BETTER * now * planned:
+        best = min(options, key=effort)
+        if best == in_use or effort(best) > _MIN_GAIN * now * planned:
             return []
         self._axes, self._features = best
         found = [features] if best[1] > in_use[1] else []
         found += [along[best[0]]] if best[0] != in_use[0] else []
         return [Coordinates(self._origin, self._basis[: one.count], one.range) for one in found]
 
-    def _by_feature(self, points: Double, near2: Double) -> _Guess:
+    def _by_feature(self, points: Double, near2: Double) -> _Estimate:
         apart2 = np.array([_norm2(self._rows - point) for point in points]).T
         reach = float(np.abs(self._rows).max())
-        return _Guess(0, reach, _left(apart2, near2, self._rows.shape[1], reach))
+        return _Estimate(0, reach, _left(apart2, near2, self._rows.shape[1], reach))
 
-    def _along_axes(self, points: Double, near2: Double) -> Iterator[_Guess]:
-        # Not by BLAS: its threads may spin for longer than this takes.
+    def _along_axes(self, points: Double, near2: Double) -> Iterator[_Estimate]:
+        # Not by BLAS: its threads may spin longer than this takes.
         rows_in, points_in = (np.einsum("if,mf->im", a, self._basis) for a in (self._rows, points))
         rest2, points_rest2 = self._norm2.copy(), _norm2(points)
         apart2 = np.zeros((len(rest2), len(points)))
@@ -133,12 +133,12 @@ class Survey:
             rest, points_rest = (np.sqrt(np.maximum(0, a)) for a in (rest2, points_rest2))
             reach = float(max(np.abs(rows_in[:, :m]).max(), rest.max()))
             both = apart2 + np.square(np.subtract.outer(rest, points_rest))
-            yield _Guess(m, reach, _left(both, near2, m + 1, reach))
+            yield _Estimate(m, reach, _left(both, near2, m + 1, reach))
 
 
 def _left(apart2: Double, near2: Double, m: int, reach: float) -> float:
-    """What pairs cost that are left, of what all cost: most of it is to fetch a row once."""
-    # Rounding to whole steps puts a coordinate off by 1 / sqrt(12) of a step.
+    """Cost of the pairs left, relative to all pairs; fetching a row once is most of it."""
+    # The standard error of rounding is 1 / sqrt(12) of a quantisation step.
     near = np.sqrt(near2) + reach / 127 * np.sqrt(m / 12)
     left: NDArray[np.bool_] = apart2 < np.square(near)[:, np.newaxis]
     return min(1.0, float(left.any(axis=1).mean() + 0.5 * left.mean()))
