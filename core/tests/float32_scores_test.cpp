@@ -24,7 +24,7 @@ std::vector<SparseVector<R>> sparse_of(const Matrix<R>& centres) {
     return lists;
 }
 
-// Most centres leave out most features. The first two have none in common and are equally long.
+// Sparse centres. The first two have no feature in common and the same length.
 template <class R>
 Matrix<R> centres_of(Random& random, bool signs, double scale) {
     Matrix<R> centres(k, d, [&] {
@@ -36,8 +36,8 @@ Matrix<R> centres_of(Random& random, bool signs, double scale) {
     }
     return centres;
 }
-// The first rows are between the first two centres, but for less than float32 can tell, or for
-// nothing at all.
+// The first rows are half-way between the first two centres, exactly or up to less than a rounding
+// of float32.
 Matrix<double> rows_of(Random& random, const Matrix<double>& centres, bool signs, double scale) {
     Matrix<double> x(n, d, [&] {
         return random.below(6) ? 0.0 : scale * random.uniform(signs ? -0.5 : 0.0, 1.0);
@@ -51,7 +51,7 @@ Matrix<double> rows_of(Random& random, const Matrix<double>& centres, bool signs
     return x;
 }
 
-// Bounds are those of exact scores, by long double; labels are those of canonical ones.
+// score and second must bound exact scores (long double); labels must be those of canonical scores.
 template <class I>
 void check_labels(bool signs, double scale, bool with_ids) {
     Random random(static_cast<std::uint64_t>(1 + signs));
@@ -91,7 +91,7 @@ void check_labels(bool signs, double scale, bool with_ids) {
                            : exact[std::size_t(j)] >= low - rounding);
         widest = std::max(widest, high - exact[std::size_t(own)]);
     }
-    // Far less than centres are apart, and no more than float32 needs.
+    // The error is far below the differences between scores, and no larger than float32 needs.
     CHECK(widest > 1e-8 * scale * scale && widest < 2e-2 * scale * scale);
 }
 
@@ -123,7 +123,7 @@ TEST(labels_are_those_of_canonical_scores) {
         }
 }
 
-TEST(only_what_float32_does_well_with_is_taken) {
+TEST(float32_is_used_only_within_its_range) {
     CHECK(is_taken<double>(1, true, Metric::euclidean, 0));
     CHECK(!is_taken<float>(1, true, Metric::euclidean, 0));
     CHECK(!is_taken<double>(1, false, Metric::euclidean, 0));
