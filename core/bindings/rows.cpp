@@ -142,8 +142,8 @@ void lengths(const Block& block, const Array<double, 1>& out, int n_jobs) {
     });
 }
 
-// The groups of duplicate rows of a block, and the first row of each group as a block. Python:
-// DuplicateRows.
+// The groups of duplicate rows of a block, and the first row of each group as a block ("Kinds" in
+// Python).
 struct DuplicateRows {
     std::unique_ptr<DistinctRows> distinct;
     Block rows;

@@ -21,8 +21,8 @@ int lowest_bit(double value) {
 
 int ceil_log2(Size n) { return n <= 1 ? 0 : int(std::bit_width(std::uint64_t(n - 1))); }
 
-// Straight from the definition: word w holds multiples of its unit, and n of them must fit 53 bits.
-int words_by_hand(double value, double bound, Size n) {
+// By the definition: bin w holds multiples of its unit, and n of them must fit 53 bits.
+int bins_by_definition(double value, double bound, Size n) {
     if (value == 0) return 1;
     const int count = std::max(3, ceil_log2(n));
     int unit = std::ilogb(bound) + 1 + count - 53;
@@ -57,7 +57,7 @@ double random_value(Random& random) {
 
 }  // namespace
 
-TEST(words_add_up_to_the_value_and_never_overflow_their_53_bits) {
+TEST(bins_add_up_to_the_value_and_never_overflow_53_bits) {
     Random random(1);
     for (const Size n : {1, 7, 8, 9, 1000, 1 << 20}) {
         for (int repeat = 0; repeat < 50; ++repeat) {
@@ -91,7 +91,7 @@ TEST(words_add_up_to_the_value_and_never_overflow_their_53_bits) {
     }
 }
 
-TEST(as_few_words_as_possible) {
+TEST(number_of_bins_is_minimal) {
     Random random(2);
     for (int repeat = 0; repeat < 5000; ++repeat) {
         const Size n = Size(1) << random.below(30);
@@ -102,39 +102,39 @@ TEST(as_few_words_as_possible) {
         Matrix<double> x(1, 1);
         x(0, 0) = value;
         const Bins grid({bound}, rows_counted);
-        CHECK_EQ(bins_needed(x.rows(), grid, 0, 1), words_by_hand(value, bound, rows_counted));
+        CHECK_EQ(bins_needed(x.rows(), grid, 0, 1), bins_by_definition(value, bound, rows_counted));
     }
 }
 
-TEST(the_neediest_row_decides) {
+TEST(row_with_most_bins_decides) {
     Matrix<double> x(3, 2);
     x(0, 0) = 1;
     x(1, 1) = 0x1p-100;
     x(2, 0) = -0.5;
     const Bins shared({1.0}, 8), own({1.0, 0x1p-100}, 8);
-    CHECK_EQ(bins_needed(x.rows(), shared, 0, 3), words_by_hand(0x1p-100, 1, 8));
+    CHECK_EQ(bins_needed(x.rows(), shared, 0, 3), bins_by_definition(0x1p-100, 1, 8));
     CHECK(bins_needed(x.rows(), shared, 0, 3) > 1);
-    // A column of its own bound needs one word, and so does the same matrix without that row.
+    // A column with its own bound needs one bin, and so does the same matrix without that row.
     CHECK_EQ(bins_needed(x.rows(), own, 0, 3), 1);
     CHECK_EQ(bins_needed(x.rows(), shared, 0, 1), 1);
     CHECK_EQ(bins_needed(x.rows(), shared, 2, 3), 1);
     CHECK_EQ(bins_needed(x.rows(), shared, 0, 0), 1);
     CHECK_EQ(bins_needed(x.rows(), shared, 0, 1, 4), 4);
     const Csr<double, std::int32_t> sparse(x);
-    CHECK_EQ(bins_needed(sparse.rows(), shared, 0, 3), words_by_hand(0x1p-100, 1, 8));
+    CHECK_EQ(bins_needed(sparse.rows(), shared, 0, 3), bins_by_definition(0x1p-100, 1, 8));
 }
 
-TEST(float_data_of_one_scale_needs_one_word) {
+TEST(float_data_of_one_scale_needs_one_bin) {
     Random random(3);
     const Matrix<float> x(1000, 4, [&] { return random.uniform(0.01, 1); });
     CHECK_EQ(bins_needed(x.rows(), Bins({1.0}, 100'000), 0, x.n), 1);
-    // Weights fill the mantissa, so more words are needed.
+    // Weights fill the mantissa, so more bins are needed.
     std::vector<double> weights(1000);
     for (double& w : weights) w = random.uniform(0.5, 1);
     CHECK_EQ(bins_needed(x.rows(weights.data()), Bins({1.0}, 100'000), 0, x.n), 2);
 }
 
-TEST(extreme_values_need_finitely_many_words) {
+TEST(extreme_values_need_finitely_many_bins) {
     Matrix<double> x(4, 1);
     x(0, 0) = 0x1p300;
     x(1, 0) = 0x1.fffffffffffffp-1022;
@@ -153,7 +153,7 @@ TEST(extreme_values_need_finitely_many_words) {
     }
 }
 
-TEST(columns_of_zeros_do_no_harm) {
+TEST(columns_of_zeros_are_accepted) {
     const Matrix<double> x(5, 2);
     Bins grid({0.0, 0.0}, 5);
     CHECK_EQ(bins_needed(x.rows(), grid, 0, 5), 1);

@@ -7,21 +7,21 @@
 
 using namespace exactmeans;
 
-TEST(what_is_given_back_is_taken_again) {
-    BufferPool spares;
-    CHECK(spares.take<std::vector<int>>().empty());
+TEST(returned_buffers_are_reused) {
+    BufferPool pool;
+    CHECK(pool.take<std::vector<int>>().empty());
     std::vector<int> used(1000, 7);
     const int* const where = used.data();
-    spares.give(std::move(used));
-    std::vector<int> again = spares.take<std::vector<int>>();
+    pool.give(std::move(used));
+    std::vector<int> again = pool.take<std::vector<int>>();
     CHECK(again.data() == where);
-    // Whoever comes while it is in use gets another.
-    CHECK(spares.take<std::vector<int>>().empty());
+    // A second caller gets a new buffer while the first is in use.
+    CHECK(pool.take<std::vector<int>>().empty());
 }
 
-TEST(of_its_kind_only) {
-    BufferPool spares;
-    spares.give(std::vector<int>(1000, 7));
-    CHECK(spares.take<std::vector<float>>().empty());
-    CHECK(spares.take<std::vector<int>>().empty());  // one thing is kept at a time
+TEST(buffers_of_another_type_are_dropped) {
+    BufferPool pool;
+    pool.give(std::vector<int>(1000, 7));
+    CHECK(pool.take<std::vector<float>>().empty());
+    CHECK(pool.take<std::vector<int>>().empty());  // the pool holds one buffer
 }

@@ -37,7 +37,7 @@ void check_layout(const Centres<R>& centroids, const std::vector<R>& wanted, boo
             for (Size f = 0; f < d; ++f) {
                 const Size packed_column = packed_columns ? Size(packed_columns[f]) : f;
                 const R got = panels.values[panel.first * d + packed_column * panel.width() + lane];
-                // Padding must be a number: 0 times infinity would not be.
+                // Padding must be finite, because 0 times infinity is NaN.
                 CHECK(same_bits(got, j < k ? -wanted[std::size_t(j * d + f)] : R(0)));
             }
         }
@@ -45,7 +45,7 @@ void check_layout(const Centres<R>& centroids, const std::vector<R>& wanted, boo
     CHECK_EQ(next, padded<R>(k));
 }
 
-// In both layouts, back and forth.
+// Switches between both layouts.
 template <class R>
 void check_layouts(const Centres<R>& centroids, const std::vector<R>& wanted) {
     for (const int n_jobs : {1, 3}) {
@@ -55,7 +55,7 @@ void check_layouts(const Centres<R>& centroids, const std::vector<R>& wanted) {
     }
 }
 
-// Values on a grid of 2^-30 below 32, so that squares are exact in 128 bits (and in no double).
+// Multiples of 2^-30 below 32, so that squares are exact in 128 bits (but not in a double).
 template <class R>
 Matrix<R> fixed_point_centres(Random& random, Size k, Size d) {
     return Matrix<R>(k, d, [&] {
@@ -150,7 +150,7 @@ void check_movement(const Frame<R>& frame, double scale) {
 
 }  // namespace
 
-TEST(layouts_hold_minus_the_centres_and_padding_starts_at_infinity) {
+TEST(layouts_hold_minus_the_centres_and_padding_has_infinite_offsets) {
     Random random(1);
     for (const Size k : {1, 2, 7, 8, 9, 15, 16, 17, 33, 60, 113, 129}) {
         for (const Size d : {1, 3, 8, 300}) {
@@ -162,7 +162,7 @@ TEST(layouts_hold_minus_the_centres_and_padding_starts_at_infinity) {
     }
 }
 
-TEST(start_is_half_the_exact_squared_norm_rounded_once) {
+TEST(score_offset_is_half_the_exact_squared_norm_rounded_once) {
     for (const Size d : {1, 2, 3, 10, 100, 3000}) {
         check_start<float>(20, d);
         check_start<double>(20, d);
@@ -193,8 +193,8 @@ TEST(an_exponent_scales_without_rounding) {
     Random random(3);
     constexpr Size k = 10, d = 4;
     for (const int exponent : {-400, -3, 3, 400}) {
-        // Data of size 2^-exponent; on the frame's scale it is near 1, where plain centroids are
-        // the measure.
+        // Data of magnitude 2^-exponent is near 1 on the scale of the frame, so unscaled centres
+        // are the reference.
         const Matrix<double> near_one(k, d, [&] { return random.normal(); });
         Matrix<double> centres = near_one;
         std::vector<double> wanted = near_one.values;
@@ -204,14 +204,15 @@ TEST(an_exponent_scales_without_rounding) {
         const Centres<double> plain(near_one.values.data(), k, d, {}, Threads{});
         CHECK(same_bits(copy(scaled.score_offset(), k), copy(plain.score_offset(), k)));
         for (Size j = 0; j < k; ++j) CHECK(same_bits(scaled.norm2(j), plain.norm2(j)));
-        // The row is not scaled, so the centre is twice: x . c 4^e is the product of both scaled.
+        // The row is not scaled, so the centre is scaled twice: x . c 4^e is the product of both
+        // scaled.
         check_layouts(scaled, wanted);
     }
 }
 
 namespace {
 
-// Squares on the frame's scale and centres scaled twice keep all their bits.
+// Squares on the scale of the frame, and centres scaled twice, keep all bits.
 template <class R>
 void check_exponent(double largest) {
     const int exponent = safe_exponent<R>(largest);
@@ -225,7 +226,7 @@ void check_exponent(double largest) {
 
 }  // namespace
 
-TEST(exponents_are_zero_unless_squares_are_in_danger) {
+TEST(exponents_are_zero_unless_squares_overflow_or_underflow) {
     CHECK_EQ(safe_exponent<float>(0), 0);
     for (const double fine : {1e-12, 1.0, 1e12}) CHECK_EQ(safe_exponent<float>(fine), 0);
     for (const double fine : {1e-100, 1.0, 1e100}) CHECK_EQ(safe_exponent<double>(fine), 0);
@@ -246,7 +247,7 @@ TEST(features_can_be_renumbered) {
     check_layouts(centroids, centres.values);
 }
 
-TEST(movement_is_an_upper_bound_and_zero_for_what_stays) {
+TEST(movement_is_an_upper_bound_and_zero_for_unmoved_centres) {
     check_movement<float>({}, 1.0);
     check_movement<double>({}, 1.0);
     check_movement<double>({-600, {}}, 0x1p600);
@@ -271,7 +272,7 @@ TEST(movement_is_that_of_the_shifted_centres) {
     }
 }
 
-TEST(moving_renews_everything_that_is_derived) {
+TEST(moving_updates_everything_derived) {
     Random random(4);
     constexpr Size k = 19, d = 9;
     const Matrix<double> a(k, d, [&] { return random.normal(); });
@@ -298,10 +299,10 @@ TEST(norms_can_be_replaced) {
         CHECK(same_bits(centroids.score_offset()[j], float(0.5 * norms[std::size_t(j)])));
         CHECK(same_bits(centroids.panels(true, Threads{}).score_offset[j],
                         centroids.score_offset()[j]));
-        CHECK_EQ(centroids.norm2(j), 2.0);  // bounds go by the true one
+        CHECK_EQ(centroids.norm2(j), 2.0);  // bounds use the true norm
     }
     CHECK_EQ(centroids.score_offset()[3], std::numeric_limits<float>::infinity());
-    // They last until the next move, also for centres that stay where they are.
+    // Given norms last until the next move, also for centres that do not move.
     centroids.move(centres.values.data(), Threads{});
     CHECK_EQ(centroids.norm_terms(), 1);
     for (Size j = 0; j < 3; ++j) CHECK_EQ(centroids.score_offset()[j], 1.0F);

@@ -1,9 +1,9 @@
-// Our own test helper. Include it once per executable: it brings main.
+// The test helper. Include it once per executable: it defines main.
 //
 //   TEST(name) { CHECK(condition); CHECK_EQ(got, wanted); CHECK_THROWS(expression, Exception); }
 //
-// A failed check is reported and the test goes on; checks may be made on any thread. Arguments of
-// the executable choose the tests whose name contains one of them.
+// A failed check is reported and the test continues; any thread may check. Arguments of the
+// executable select tests whose names contain one of them.
 #pragma once
 
 #include <atomic>
@@ -115,6 +115,6 @@ int main(int argc, char** argv) {
         }
     }
     std::printf("%d passed, %d failed\n", passed, failed);
-    // A run without a test proves nothing.
+    // A run that selects no test fails.
     return failed == 0 && passed > 0 ? 0 : 1;
 }

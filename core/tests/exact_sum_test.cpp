@@ -58,7 +58,7 @@ TEST(sums_of_multiples_are_correctly_rounded) {
     }
 }
 
-TEST(every_double_survives) {
+TEST(a_single_double_is_returned_unchanged) {
     Random random(2);
     for (int repeat = 0; repeat < 20000; ++repeat) {
         const double value = std::bit_cast<double>(random.bits());
@@ -83,7 +83,7 @@ TEST(order_and_merging_change_no_bit) {
         std::vector<ExactSum> parts(std::size_t(1 + repeat));
         for (const double value : values)
             parts[std::size_t(random.below(Size(parts.size())))].add(value);
-        // Every other time as a tree instead of a chain.
+        // Every other time merged as a tree instead of a chain.
         while (parts.size() > 1) {
             const std::size_t into =
                 repeat % 2 ? std::size_t(random.below(Size(parts.size()) - 1)) : 0;
@@ -95,7 +95,7 @@ TEST(order_and_merging_change_no_bit) {
     }
 }
 
-TEST(cancellation_leaves_what_is_left) {
+TEST(cancellation_is_exact) {
     CHECK_EQ(sum_of({1e300, 1, -1e300}).value(), 1.0);
     CHECK_EQ(sum_of({largest, 0x1p-1074, -largest}).value(), 0x1p-1074);
     CHECK_EQ(sum_of({largest, largest, -largest}).value(), largest);
@@ -118,7 +118,7 @@ TEST(cancellation_leaves_what_is_left) {
     CHECK_EQ(sum.value(), 0.0);
 }
 
-TEST(ties_are_broken_by_what_lies_below) {
+TEST(ties_are_broken_by_lower_digits) {
     for (const double sign : {1.0, -1.0}) {
         CHECK_EQ(sum_of({sign, sign * 0x1p-53}).value(), sign);
         CHECK_EQ(sum_of({sign, sign * 0x1p-53, sign * 0x1p-100}).value(), sign * (1 + 0x1p-52));
@@ -130,7 +130,7 @@ TEST(ties_are_broken_by_what_lies_below) {
     }
 }
 
-TEST(a_sum_can_be_added_to_itself_for_ever) {
+TEST(a_sum_can_be_added_to_itself_many_times) {
     for (const double value : {0x1.fffffffffffffp-1000, -0x1.fffffffffffffp-1000, -0x1p-1074}) {
         ExactSum sum = sum_of({value});
         double wanted = value;
@@ -142,14 +142,14 @@ TEST(a_sum_can_be_added_to_itself_for_ever) {
     }
 }
 
-TEST(digits_as_full_as_two_to_the_thirty_additions_leave_them) {
-    // 2^30 times the double whose three digits are as large as they get.
+TEST(digits_after_2_to_the_30_additions_do_not_overflow) {
+    // 2^30 times the double whose three digits are maximal.
     constexpr std::int64_t full = (std::int64_t(1) << 62) - (std::int64_t(1) << 30);
     for (const std::int64_t sign : {1, -1}) {
         ExactSum sum;
         for (const std::size_t t : {30, 31, 32}) sum.words()[t] = sign * full;
         const double unit = std::ldexp(1.0, 32 * 30 + ExactSum::lowest_exponent);
-        // full (1 + 2^32 + 2^64) = 2^30 (2^96 - 1), a hair below 2^126.
+        // full (1 + 2^32 + 2^64) = 2^30 (2^96 - 1), just below 2^126.
         CHECK_EQ(sum.value(), double(sign) * 0x1p126 * unit);
         sum.add(double(sign) * 0x1p30 * unit);
         CHECK_EQ(sum.value(), double(sign) * 0x1p126 * unit);
@@ -162,7 +162,7 @@ TEST(digits_as_full_as_two_to_the_thirty_additions_leave_them) {
     }
 }
 
-TEST(totals_beyond_the_range_are_infinite_and_come_back) {
+TEST(totals_beyond_the_range_are_infinite_until_they_cancel) {
     const double inf = std::numeric_limits<double>::infinity();
     ExactSum sum = sum_of({largest, largest, largest});
     CHECK_EQ(sum.value(), inf);

@@ -1,4 +1,4 @@
-// The kernels of every instruction set that runs here, the baseline first.
+// The kernels of every instruction set that this CPU runs, the baseline first.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Every instruction set that runs here, against the contract written out in scalar code: bit for
+// Every instruction set that this CPU runs, against the canonical score in scalar code, bit for
 // bit.
 #include "exactmeans/kernels/dispatch.hpp"
 #include "exactmeans/kernels/scores.hpp"
@@ -28,7 +28,7 @@ struct Answer {
     R score, second;
 };
 
-// The chain over entries (feature, value) in order; `centre` has minus the centre's values.
+// The chain over entries (feature, value) in order; `centre` has minus the values of the centre.
 template <class R, class I>
 R canonical_score(const std::vector<I>& index, const std::vector<R>& value, const R* centre,
                   R score_offset) {
@@ -74,7 +74,8 @@ std::vector<Answer<R>> answers(const std::vector<Entries<R, I>>& rows, const Mat
     return out;
 }
 
-// Runs one kernel on the first n rows, with and without the second score; results are fenced.
+// Runs one kernel on the first n rows, with and without the second score; guards around the results
+// detect writes out of bounds.
 template <class R, class Run>
 void check_run(const char* what, Size n, const std::vector<Answer<R>>& wanted, Run run) {
     for (const bool with_second : {true, false}) {
@@ -98,11 +99,11 @@ void check_run(const char* what, Size n, const std::vector<Answer<R>>& wanted, R
     }
 }
 
-// Every remainder of a tile; fewer of them for long rows, which cost time and prove no more.
+// Every remainder of a tile; fewer for long rows, which cost time and add no coverage.
 std::vector<Size> row_counts(Size n, Size d) {
     std::vector<Size> out;
     for (Size t = 1; t <= std::min<Size>(13, n); t += d < 100 ? 1 : 4) out.push_back(t);
-    for (const Size some : {Size(43), n})  // whole vectors of rows, and some more
+    for (const Size some : {Size(43), n})  // whole vectors of rows, and a remainder
         if (out.back() < some && some <= n) out.push_back(some);
     return out;
 }
@@ -116,7 +117,7 @@ template <class R>
 void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
     const Centres<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
     const Panels<R> layout = centroids.panels(true, Threads{});
-    // Each row in memory of its own, so that AddressSanitizer sees a read beyond it.
+    // Each row has its own allocation, so that AddressSanitizer detects reads past it.
     std::vector<Entries<R, std::int32_t>> rows(static_cast<std::size_t>(x.n));
     std::vector<const R*> pointers;
     for (Size i = 0; i < x.n; ++i) {
@@ -137,7 +138,7 @@ void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
     }
 }
 
-// Thin rows, of which the kernel takes off a shift.
+// Short rows, which the kernel shifts.
 template <class R>
 void check_shifted(const Matrix<R>& x, const Matrix<R>& centres, Random& random) {
     if (x.d > short_row_features<R>) return;
@@ -162,7 +163,7 @@ void check_shifted(const Matrix<R>& x, const Matrix<R>& centres, Random& random)
                       });
 }
 
-// Features as they are, or renumbered: where a centre's values lie must not matter.
+// Features in order or renumbered: the packed column of a feature must not matter.
 template <class R>
 void check_csr_of(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered) {
     Centres<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
@@ -198,7 +199,7 @@ void check_csr_of(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered)
     }
 }
 
-// Gaussian rows; the first is all zero, and some centres are copies of earlier ones.
+// Gaussian rows; the first is all zero, and some centres duplicate earlier ones.
 template <class R>
 Matrix<R> random_rows(Random& random, Size n, Size d, double density) {
     Matrix<R> x(n, d, [&] { return random.unit() < density ? random.normal() : 0.0; });
@@ -234,7 +235,7 @@ void check_all_shapes(Size n, bool sparse) {
     }
 }
 
-// A handful of rows at exactly known places, through every kernel.
+// A few rows with exactly known values, through every kernel.
 template <class R>
 void check_everywhere(const Matrix<R>& x, const Matrix<R>& centres) {
     check_dense(x, centres);
@@ -269,8 +270,8 @@ void check_ties() {
 template <class R>
 void check_extremes() {
     Random random(10);
-    // Scores near the end of the range, of either sign: padding, which starts at infinity, must not
-    // win.
+    // Scores near the end of the range, of either sign: padding, whose score offset is infinite,
+    // must not win.
     const double far = sizeof(R) == 4 ? 1e18 : 1e153;
     for (const Size k : every_k) {
         for (const double scale : {far, 1.0 / far}) {
@@ -282,8 +283,8 @@ void check_extremes() {
     }
 }
 
-// Centres out of range have infinite scores or NaN. Neither wins, wherever in a panel it stands;
-// among nothing else, the first centre does.
+// Centres out of range have infinite or NaN scores. They never win, wherever they are in a panel;
+// if all centres are out of range, the first one wins.
 template <class R>
 void check_overflow() {
     Random random(11);
@@ -293,7 +294,7 @@ void check_overflow() {
             Matrix<R> x(29, d, [&] { return random.normal(); });
             for (Size f = 0; f < d; ++f) x(0, f) = 0;
             Matrix<R> centres(k, d, [&] { return random.normal(); });
-            const Size only = random.below(k + 1);  // in range, but k: none
+            const Size only = random.below(k + 1);  // the only centre in range; k: none
             for (Size j = 0; j < k; ++j)
                 for (Size f = 0; f < d && j != only; ++f)
                     centres(j, f) = random.coin() ? far : -far;
@@ -333,14 +334,14 @@ TEST(dense_double) { check_all_shapes<double>(100, false); }
 TEST(csr_float) { check_all_shapes<float>(100, true); }
 TEST(csr_double) { check_all_shapes<double>(100, true); }
 
-TEST(long_float_chains_are_cut) {
+TEST(long_float_chains_are_split) {
     Random random(5);
     for (const Size d : {4096, 4097, 5000}) {
         for (const Size k : {1, 17, 113}) {
             const Matrix<float> centres = random_centres<float>(random, k, d);
             const Matrix<float> x = random_rows<float>(random, 13, d, 1.0);
             check_dense(x, centres);
-            // Only stored entries count: the first rows below are short of the limit, the others
+            // Only stored entries count: the first rows are shorter than the limit, the others are
             // not.
             Matrix<float> sparse = x;
             for (Size i = 0; i < 6; ++i) {
@@ -354,8 +355,8 @@ TEST(long_float_chains_are_cut) {
     check_everywhere(random_rows<double>(random, 7, 5000, 1.0), centres);
 }
 
-TEST(cutting_changes_bits) {
-    // Else the test above could not tell.
+TEST(splitting_changes_bits) {
+    // Otherwise the test above could not fail.
     Random random(6);
     constexpr std::size_t d = 5000;
     const Matrix<float> v(2, Size(d), [&] { return random.normal(); });
@@ -407,7 +408,7 @@ void check_vectors(const Isa& table, const Isa& first, const Vectors<R>& v, Size
                         other = first.vectors<R>().square_sum(x, shift, d, 4.0);
         CHECK(same_bits(sum.high, other.high) && same_bits(sum.low, other.low));
         CHECK(near(sum.value(), 16 * norm2, 0x1p-52L * 16 * norm2));
-        // Long double is not good enough to check `low` for long vectors.
+        // long double is not accurate enough to check `low` for long vectors.
         CHECK(d > 16 || near(sum.low, 16 * norm2 - sum.high, 0x1p-58L * norm2));
         const double step = table.vectors<R>().step2(x, c, shift, d, 0.5);
         CHECK(same_bits(step, first.vectors<R>().step2(x, c, shift, d, 0.5)));
@@ -439,9 +440,9 @@ void check_vectors(const Isa& table, const Isa& first, const Vectors<R>& v, Size
     CHECK(same_bits(table.vectors<R>().distance2(x, x, d, 2.0), 0.0));
 }
 
-// Vectors that list their features, against the same ones written out.
+// Sparse vectors against the same vectors in dense form.
 template <class R>
-void check_listed(const Isa& table, const Vectors<R>& v, Size d) {
+void check_sparse(const Isa& table, const Vectors<R>& v, Size d) {
     std::vector<std::uint32_t> feature;
     for (Size f = 0; f < d; ++f)
         if (f % 3 == 0 || f % 7 == 2) feature.push_back(std::uint32_t(f));
@@ -474,20 +475,21 @@ void check_listed(const Isa& table, const Vectors<R>& v, Size d) {
             table.vectors<R>().sparse_explained(feature.data(), sparse(v.c).data(),
                                                 sparse(v.high).data(), two ? lows.data() : nullptr,
                                                 n, 7.0, 2.0, 0.5)));
-        const SparseUpdate way = table.vectors<R>().sparse_update(
+        const SparseUpdate update = table.vectors<R>().sparse_update(
             feature.data(), sparse(v.c).data(), sparse(v.x).data(), sparse(v.high).data(),
             two ? lows.data() : nullptr, n, 7.0, 2.0, 0.5);
         const SquareSum there = table.vectors<R>().square_sum(x.row(0), nullptr, d, 2.0);
-        CHECK(same_bits(way.explained, table.vectors<R>().explained(
-                                           c.row(0), high.row(0), two ? low.row(0) : nullptr,
-                                           origin.row(0), d, 7.0, 2.0, 0.5)));
-        CHECK(same_bits(way.step2, table.vectors<R>().step2(x.row(0), c.row(0), nullptr, d, 2.0)));
-        CHECK(same_bits(way.square_sum.high, there.high));
-        CHECK(same_bits(way.square_sum.low, there.low));
+        CHECK(same_bits(update.explained, table.vectors<R>().explained(
+                                              c.row(0), high.row(0), two ? low.row(0) : nullptr,
+                                              origin.row(0), d, 7.0, 2.0, 0.5)));
+        CHECK(
+            same_bits(update.step2, table.vectors<R>().step2(x.row(0), c.row(0), nullptr, d, 2.0)));
+        CHECK(same_bits(update.square_sum.high, there.high));
+        CHECK(same_bits(update.square_sum.low, there.low));
     }
 }
 
-// Sums and means against the same thing said feature by feature.
+// Sums and means against scalar code.
 template <class R>
 void check_sums(const Isa& table, const Vectors<R>& v, Size d) {
     const R* x = v.x.row(0);
@@ -511,11 +513,11 @@ void check_sums(const Isa& table, const Vectors<R>& v, Size d) {
         }
         const Size columns = step ? d : 1;
         CHECK(!table.vectors<R>().fits_bins(x, magic.data(), columns, 1, share, 8.0, d));
-        // What was cut off fits by itself.
+        // The first part of each value fits by itself.
         std::vector<R> parts(static_cast<std::size_t>(d));
         for (Size f = 0; f < d; ++f) parts[f] = R(std::ldexp(std::nearbyint(high[f] * 4), 8));
         CHECK(table.vectors<R>().fits_bins(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
-        // One entry that does not is found wherever it stands.
+        // A single entry that does not fit is found at any position.
         const Size at = d * 2 / 3;
         parts[at] = R(0x1p-40);
         CHECK(!table.vectors<R>().fits_bins(parts.data(), magic.data(), columns, 1, 1.0, 1.0, d));
@@ -538,7 +540,7 @@ void check_all_vectors() {
         const Vectors<R> v(random, d);
         for (const Isa* table : isas()) {
             check_vectors(*table, *isas()[0], v, d);
-            check_listed(*table, v, d);
+            check_sparse(*table, v, d);
             check_sums(*table, v, d);
         }
     }
@@ -550,7 +552,7 @@ TEST(vectors_float) { check_all_vectors<float>(); }
 TEST(vectors_double) { check_all_vectors<double>(); }
 
 TEST(float_means_are_rounded_once) {
-    // A quotient that float64 puts in the middle between two float32 values, though it lies beside
+    // A quotient that float64 rounds to the midpoint of two float32 values, although it lies beside
     // it.
     for (const Isa* table : isas()) {
         const double middle = 1 + 0x1p-24;

@@ -1,5 +1,5 @@
-// L1 scores of every instruction set that runs here, against the contract written out in scalar
-// code: bit for bit. Then what a model makes of them: labels that long double confirms.
+// L1 scores of every instruction set that this CPU runs, against the definition in scalar code, bit
+// for bit; and labels of a model against long double.
 #include <limits>
 
 #include "check.hpp"
@@ -34,7 +34,8 @@ R chain(const std::vector<R>& terms) {
     return R(total);
 }
 
-// Dense rows add up |x - c|; CSR rows |x - c| - |c| over what they store, and all |c| at the end.
+// Dense rows sum |x - c|; CSR rows sum |x - c| - |c| over stored entries and add the sum of all |c|
+// at the end.
 template <class R>
 R canonical_score(const Matrix<R>& x, Size i, const Matrix<R>& centres, Size j, bool stored) {
     std::vector<R> terms;
@@ -134,7 +135,7 @@ void check_all() {
             check_dense(x, centres);
             check_csr(x, centres, false);
             check_csr(x, centres, true);
-            // Small integers: ties by the dozen, of which the first centre wins.
+            // Small integers cause many ties, which the first centre wins.
             const Matrix<R> whole(k, d, [&] { return double(random.between(-1, 1)); });
             const Matrix<R> steps(29, d, [&] { return double(random.between(-2, 2)); });
             check_dense(steps, whole);
@@ -162,7 +163,7 @@ void check_costs(const Rows& rows, const Matrix<R>& x, const Matrix<R>& centres)
 TEST(scores_float) { check_all<float>(); }
 TEST(scores_double) { check_all<double>(); }
 
-TEST(long_float_chains_are_cut) {
+TEST(long_float_chains_are_split) {
     Random random(3);
     for (const Size d : {4096, 4097, 5000}) {
         const Matrix<float> centres(9, d, [&] { return random.normal(); });

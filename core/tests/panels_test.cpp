@@ -1,6 +1,6 @@
-// Kernels that look at parts of the layout, and bounds: every instruction set gives the bits of the
-// baseline. All that kernels read is as long as it must be and no longer, so that AddressSanitizer
-// sees half a vector that is read as a whole.
+// Kernels that read parts of the layout, and bounds: every instruction set gives the bits of the
+// baseline. Arrays have exactly the required length, so that AddressSanitizer detects full loads of
+// half vectors.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,7 +16,7 @@ using namespace samples;
 
 namespace {
 
-// One to nine units, and panels of all kinds: their last vector may be half one.
+// One to nine units, in panels of all widths: the last vector of a panel may be a half one.
 template <class R>
 std::vector<Size> every_k() {
     std::vector<Size> out;
@@ -160,7 +160,7 @@ void check_sizes() {
     }
 }
 
-// Rows that are not finite have no finite score, whatever the centres: predict relies on it.
+// Rows that are not finite have no finite score, whatever the centres; predict relies on this.
 template <class R>
 void check_doubtful() {
     Random random(23);
@@ -202,7 +202,7 @@ TEST(doubtful_double) { check_doubtful<double>(); }
 TEST(sizes_float) { check_sizes<float>(); }
 TEST(sizes_double) { check_sizes<double>(); }
 
-TEST(rows_against_listed_centres) {
+TEST(short_rows_against_a_list_of_centres) {
     Random random(5);
     const auto check = [&]<class R>(R) {
         constexpr Size n = 96, d = 7, count = 11;

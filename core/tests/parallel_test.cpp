@@ -1,5 +1,5 @@
-// That helpers parked at exit do not keep a process alive needs no test of its own: this executable
-// leaves hundreds of them behind, and the test runner has a time limit.
+// No separate test checks that parked helpers do not keep the process alive: this executable leaves
+// hundreds of them, and the test runner has a time limit.
 #include "exactmeans/base/parallel.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct Oops : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Waits until every one of `n` threads has come, or gives up: a test must fail, not hang.
+// Waits until all `n` threads have arrived, or gives up, because a test must fail, not hang.
 class Rendezvous {
 public:
     explicit Rendezvous(int n) : missing_(n) {}
@@ -143,7 +143,7 @@ TEST(one_job_or_one_chunk_stays_on_the_calling_thread) {
 }
 
 TEST(results_of_helpers_are_visible) {
-    // Plain writes, read by the caller: a race here is for ThreadSanitizer to find.
+    // Plain writes, read by the caller; ThreadSanitizer would report a race.
     std::vector<long long> per_worker(4);
     std::vector<std::ptrdiff_t> per_chunk(500);
     parallel_for(4, 500, [&](std::ptrdiff_t chunk, int worker) {
@@ -157,7 +157,7 @@ TEST(results_of_helpers_are_visible) {
 TEST(number_of_jobs_is_checked_and_capped) {
     CHECK_THROWS(sum_in_parallel(0, 10), std::invalid_argument);
     CHECK_THROWS(sum_in_parallel(-1, 10), std::invalid_argument);
-    // Long enough for a thread too many to join.
+    // Long enough for an excess thread to join.
     Rendezvous enough(max_jobs);
     parallel_for(1'000'000, 2 * max_jobs, [&](std::ptrdiff_t, int worker) {
         CHECK(worker < max_jobs);
@@ -235,7 +235,7 @@ TEST(nested_calls_run_inline) {
         parallel_for(4, 8, [](std::ptrdiff_t, int) { throw Oops("inner"); });
     };
     CHECK_THROWS(parallel_for(4, 8, nested_throw), Oops);
-    // And afterwards calls are parallel again.
+    // Afterwards calls are parallel again.
     Rendezvous both(2);
     parallel_for(2, 2, [&](std::ptrdiff_t, int) { CHECK(both.arrive_and_wait()); });
 }
@@ -319,7 +319,7 @@ TEST(poll_is_not_called_too_often) {
         return false;
     };
     const auto start = std::chrono::steady_clock::now();
-    // Short calls: the period counts across them, so they are polled, but not each.
+    // Short calls: the period counts across calls, so that some of them are polled, but not all.
     while (std::chrono::steady_clock::now() < start + 300ms) {
         parallel_for(2, 4, [](std::ptrdiff_t, int) {}, poll);
     }
@@ -329,7 +329,7 @@ TEST(poll_is_not_called_too_often) {
 }
 
 TEST(what_poll_throws_is_rethrown_and_wins) {
-    std::this_thread::sleep_for(60ms);  // so that poll is due at once
+    std::this_thread::sleep_for(60ms);  // makes the next poll due
     const auto body = [](std::ptrdiff_t, int) { throw std::logic_error("body"); };
     CHECK_THROWS(parallel_for(2, 1000, body, []() -> bool { throw Oops("poll"); }), Oops);
     CHECK_EQ(sum_in_parallel(2, 100), 4950);
@@ -377,7 +377,7 @@ TEST(float_environment_is_set_and_restored) {
     CHECK_EQ(half_of_smallest_normal(), 0.0);
     CHECK(!rounds_to_nearest());
     write_control(changed);
-    // Bodies leave every helper there is in the wrong state; the next ones must not see that.
+    // Bodies leave every helper in the wrong state; later bodies must not see it.
     for (int repeat = 0; repeat < 2; ++repeat) {
         Rendezvous all(max_jobs);
         parallel_for(max_jobs, max_jobs, [&](std::ptrdiff_t, int) {

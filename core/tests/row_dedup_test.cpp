@@ -11,14 +11,14 @@ using namespace samples;
 
 namespace {
 
-// Rows that repeat `kinds` different ones in random order.
+// n rows drawn from `distinct` different ones in random order.
 template <class R>
-Matrix<R> repeating(Random& random, Size n, Size d, Size kinds) {
-    const Matrix<R> base(kinds, d, [&] { return random.normal(); });
+Matrix<R> repeating(Random& random, Size n, Size d, Size distinct) {
+    const Matrix<R> base(distinct, d, [&] { return random.normal(); });
     Matrix<R> x(n, d);
     for (Size i = 0; i < n; ++i) {
-        const Size kind = random.below(kinds);
-        for (Size f = 0; f < d; ++f) x(i, f) = base(kind, f);
+        const Size source = random.below(distinct);
+        for (Size f = 0; f < d; ++f) x(i, f) = base(source, f);
     }
     return x;
 }
@@ -28,7 +28,7 @@ std::unique_ptr<DistinctRows> find(const DenseRows<R>& rows, int n_jobs = 1) {
     return RowDedup<R>(rows).find(Threads{n_jobs});
 }
 
-// By a map of the rows' values, in order.
+// Compares with a map of row values, in row order.
 template <class R>
 void check_groups(const DenseRows<R>& rows, const DistinctRows& found) {
     std::map<std::vector<R>, std::int32_t> seen;
@@ -52,12 +52,12 @@ void check_layouts() {
         CHECK(found != nullptr);
         if (!found) continue;
         check_groups(plain, *found);
-        // Columns of every second row, read backwards.
+        // Every second row, with columns in reverse order.
         DenseRows<R> strided{x.row(0) + d - 1, x.n / 2, d, 2 * d, -1};
         const auto again = find(strided);
         CHECK(again != nullptr);
         if (again) check_groups(strided, *again);
-        // A row that stands for its kind is read where it is.
+        // The first row of a group is read in place.
         DenseRows<R> picked = plain;
         picked.picks = found->first.data();
         picked.n = Size(found->first.size());
@@ -69,12 +69,12 @@ void check_layouts() {
 
 }  // namespace
 
-TEST(kinds_are_found_in_any_layout) {
+TEST(duplicates_are_found_in_any_layout) {
     check_layouts<float>();
     check_layouts<double>();
 }
 
-TEST(rows_that_differ_are_left_alone) {
+TEST(distinct_rows_are_not_deduplicated) {
     Random random(12);
     const Matrix<float> x(20000, 3, [&] { return random.normal(); });
     CHECK(find(x.rows()) == nullptr);
@@ -84,7 +84,7 @@ TEST(rows_that_differ_are_left_alone) {
     CHECK(find(one.rows()) == nullptr);
 }
 
-TEST(zeros_of_either_sign_are_two_kinds) {
+TEST(zeros_of_either_sign_are_distinct) {
     Matrix<double> x(8, 1);
     for (Size i = 0; i < x.n; ++i) x(i, 0) = i % 2 ? -0.0 : 0.0;
     const auto found = find(x.rows());
@@ -92,7 +92,7 @@ TEST(zeros_of_either_sign_are_two_kinds) {
     if (found) CHECK_EQ(found->first.size(), 2u);
 }
 
-TEST(labels_are_spread_and_new_ones_counted) {
+TEST(labels_are_copied_and_changes_counted) {
     Random random(13);
     const Matrix<float> x = repeating<float>(random, 40000, 2, 50);
     const auto found = find(x.rows());

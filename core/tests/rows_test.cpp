@@ -10,7 +10,7 @@ using namespace samples;
 
 namespace {
 
-// Vectors of the exact length, so that AddressSanitizer sees a read beyond them.
+// Vectors of the exact length, so that AddressSanitizer detects reads past them.
 template <class I, class O>
 bool check_parts(const std::vector<O>& offsets, const std::vector<I>& indices, Size d) {
     const std::vector<double> data(indices.size(), 1.0);
@@ -73,7 +73,7 @@ void check_acceptances() {
     CHECK(check_parts<I, O>({0}, {}, 0));
     CHECK(check_parts<I, O>({0, 0, 0}, {}, 5));
     CHECK(check_parts<I, O>({0, 2, 2, 3}, {0, 4, 0}, 5));
-    // Entries beyond the last offset are nobody's; whatever they hold is not looked at.
+    // Entries past the last offset belong to no row and are not checked.
     CHECK(check_parts<I, O>({0, 2}, {0, 4, 99}, 5));
     CHECK(!check_parts<I, O>({0, 2}, {1, 0}, 5));
     CHECK(!check_parts<I, O>({0, 1, 3}, {3, 2, 2}, 5));
@@ -83,7 +83,7 @@ void check_acceptances() {
     CHECK(!check_parts<I, O>({0, 2, 4}, {0, 4, 5, 5}, 6));
 }
 
-// Rows so long, and so many, that they are looked at in several pieces.
+// Rows so long and so many that the check takes several blocks.
 template <class I, class O>
 void check_long() {
     constexpr Size length = 3000, rows = 5, d = 4000;
@@ -96,7 +96,7 @@ void check_long() {
     CHECK((check_parts<I, O>(offsets, indices, d)));
     for (std::size_t at = 1; at < indices.size(); at += 1 + at % 7) {
         const I was = indices[at];
-        // The first of a row may be as low as it likes.
+        // The first index of a row may have any value.
         const bool first = Size(at) % length == 0;
         indices[at] = first ? indices[at + 1] : indices[at - 1];
         CHECK(!(check_parts<I, O>(offsets, indices, d)));
@@ -112,7 +112,7 @@ template <class Fn>
 void check_tile(const DenseRows<double>& x, const double* shift, const std::vector<Size>& ids,
                 Size begin, Fn wanted) {
     DenseTile<double> tile;
-    // Once with other contents before, as tiles are used again.
+    // Reuses a tile that holds other data.
     for (int repeat = 0; repeat < 2; ++repeat) {
         const bool listed = !ids.empty();
         const Size count = listed ? Size(ids.size()) : x.n - begin;
@@ -130,7 +130,7 @@ void check_tile(const DenseRows<double>& x, const double* shift, const std::vect
 
 }  // namespace
 
-TEST(long_csr_is_looked_at_in_pieces) {
+TEST(long_csr_is_checked_in_blocks) {
     check_long<std::int32_t, std::int32_t>();
     check_long<std::int64_t, std::int64_t>();
 }
@@ -140,7 +140,7 @@ TEST(csr_that_would_be_read_out_of_bounds_is_refused) {
     check_refusals<std::int32_t, std::int64_t>();
     check_refusals<std::int64_t, std::int32_t>();
     check_refusals<std::int64_t, std::int64_t>();
-    // Columns beyond what indices can say.
+    // More columns than the index type can represent.
     constexpr std::int32_t least = std::numeric_limits<std::int32_t>::min(),
                            most = std::numeric_limits<std::int32_t>::max();
     for (const Size d : {Size(3'000'000'000), Size(1) << 32, Size(5'000'000'000)}) {
@@ -148,7 +148,7 @@ TEST(csr_that_would_be_read_out_of_bounds_is_refused) {
         CHECK(has(refusal<std::int32_t, std::int32_t>({0, 1}, {least}, d), "X.indices"));
         CHECK(has(refusal<std::int32_t, std::int32_t>({0, 2}, {7, -1}, d), "X.indices"));
     }
-    // 2^32 is feature 0 to whoever looks at 32 bits only.
+    // 2^32 is 0 in its lower 32 bits.
     CHECK(
         has(refusal<std::int64_t, std::int64_t>({0, 1}, {std::int64_t(1) << 32}, 3), "X.indices"));
     CHECK(has(refusal<std::int64_t, std::int64_t>({0, std::int64_t(1) << 32}, {0}, 3), "X.indptr"));
@@ -181,9 +181,9 @@ TEST(csr_rows_are_where_the_offsets_say) {
     CHECK_EQ(x.row(2).index[1], 2);
     CHECK_EQ(x.row(2).value[0], 6.0F);
     CHECK_EQ(x.weight(2), 1.0);
-    const std::vector<std::int32_t> narrow(sparse.offsets.begin(), sparse.offsets.end());
+    const std::vector<std::int32_t> offsets32(sparse.offsets.begin(), sparse.offsets.end());
     auto same = x;
-    same.offsets = {narrow.data(), nullptr};
+    same.offsets = {offsets32.data(), nullptr};
     for (Size i = 0; i < 4; ++i) CHECK(same.row(i).value == x.row(i).value);
     CHECK_EQ(row_count(AnyRows(x)), 4);
     CHECK_EQ(column_count(AnyRows(x)), 3);
@@ -198,7 +198,7 @@ TEST(contiguous_rows_are_not_copied) {
     const std::vector<Size> ids{8, 0, 0, 3};
     tile.load(x.rows(), nullptr, 0, ids.data(), 4);
     for (Size t = 0; t < 4; ++t) CHECK(tile.rows()[t] == x.row(ids[t]));
-    // Columns left out at the right: still contiguous.
+    // Columns dropped on the right: rows are still contiguous.
     tile.load({x.values.data(), 9, 3, 5, 1, nullptr}, nullptr, 0, nullptr, 9);
     CHECK(tile.rows()[8] == x.row(8));
 }

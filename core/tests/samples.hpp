@@ -1,4 +1,4 @@
-// Random data that is the same everywhere, and owners of the memory that rows are views of.
+// Random data that is equal on all platforms, and owners of the memory that rows refer to.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ using exactmeans::Size;
 using Labels = std::vector<std::int32_t>;
 __extension__ using Int128 = __int128;
 
-// The standard library's distributions differ between implementations; this (splitmix64) does not.
+// splitmix64, because the distributions of the standard library differ between implementations.
 class Random {
 public:
     explicit Random(std::uint64_t seed) : state_(seed) {}

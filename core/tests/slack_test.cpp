@@ -1,5 +1,5 @@
-// Random and adversarial rows: no bound may be wrong. Each claim is also tried without its slack,
-// to show that the sample would find out.
+// Random and adversarial rows: no bound may be wrong. Each claim is also checked without its slack,
+// to show that the sample can detect errors.
 #include "exactmeans/numerics/slack.hpp"
 
 #include <limits>
@@ -16,7 +16,7 @@ using namespace samples;
 
 namespace {
 
-// long double stands for the truth; its own error is far below the slack of a double.
+// long double is the reference; its error is far below the slack of a double.
 constexpr long double truth_error = 0x1p-58L;
 
 template <class R>
@@ -25,14 +25,14 @@ struct Pair {
     long double distance = 0;
 };
 
-// One row against its centres: computed scores and true distances, on the frame's scale.
+// One row against its centres: computed scores and true distances, on the scale of the frame.
 template <class R>
 struct CandidateEvaluation {
     double norm2 = 0;
     std::vector<Pair<R>> pairs;
 
     CandidateEvaluation(const Matrix<R>& x, const Matrix<R>& centres, const Frame<R>& frame) {
-        // One centre at a time, so that the kernel tells every score.
+        // One centre at a time, so that the kernel returns every score.
         for (Size j = 0; j < centres.n; ++j) {
             const Centres<R> one(centres.row(j), 1, centres.d, frame, Threads{});
             std::int32_t label = 0;
@@ -66,9 +66,9 @@ struct CandidateEvaluation {
 
 struct Counts {
     Size trials = 0;
-    Size wrong = 0;      // certain bounds or orders that are not true
+    Size wrong = 0;      // certified bounds or orders that are wrong
     Size raw_wrong = 0;  // the same without slack
-    Size apart = 0;      // orders that the slack allows to conclude
+    Size apart = 0;      // orders that the slack certifies
 
     void expect_no_error_but_teeth() const {
         CHECK_EQ(wrong, 0);
@@ -94,7 +94,7 @@ template <class R>
 void count_orders(const CandidateEvaluation<R>& trial, const Slack& slack, Counts& counts) {
     for (const Pair<R>& near : trial.pairs) {
         for (const Pair<R>& far : trial.pairs) {
-            // Nor may a tie that long double takes for an order pass for an error of ours.
+            // A tie that long double resolves must not count as an error.
             if (far.distance * (1 - truth_error) <= near.distance * (1 + truth_error)) continue;
             const double lower = double(far.distance) * (1 - 0x1p-52);
             const double upper = double(near.distance) * (1 + 0x1p-52);
@@ -104,7 +104,7 @@ void count_orders(const CandidateEvaluation<R>& trial, const Slack& slack, Count
             counts.apart += apart;
             counts.wrong += apart && !ordered;
             counts.raw_wrong += !ordered;
-            // Bounds taken from scores, as algorithms have them.
+            // Bounds from scores, as the algorithms compute them.
             const bool pruned = slack.apart(slack.lower(far.score, trial.norm2),
                                             slack.upper(near.score, trial.norm2), trial.norm2);
             counts.wrong += pruned && !ordered;
@@ -112,8 +112,8 @@ void count_orders(const CandidateEvaluation<R>& trial, const Slack& slack, Count
     }
 }
 
-// Centres as far from the row as each other, up to rounding and a relative gap: the difference to
-// the first is mirrored feature by feature.
+// Centres at equal distances from the row, up to rounding and a relative gap: the difference to the
+// first is mirrored feature by feature.
 template <class R>
 Matrix<R> nearly_tied(Random& random, const Matrix<R>& x, double spread, double gap) {
     constexpr Size k = 4;
@@ -156,9 +156,9 @@ void check_sample(double offset, bool shift, int exponent) {
     if (offset == 0) CHECK(orders.apart > orders.trials / 50);
 }
 
-// A chain whose roundings all go one way: the first product is 1, and each later one adds a little
-// more (less) than half of the sum's last place. The distance, from one more feature, is what the
-// roundings then hide or make up.
+// A chain whose roundings all have one sign: the first product is 1, and each later one adds
+// slightly more (less) than half a unit in the last place. The distance, from one more feature, is
+// as large as the error that the roundings cause.
 template <class R>
 CandidateEvaluation<R> biased_trial(Size d, double sign) {
     const double ulp = double(std::numeric_limits<R>::epsilon());
@@ -181,8 +181,8 @@ void check_biased(Size d, bool cut) {
         count_bounds(trial, Slack::of<R>(d, d, 1, 0), whole);
         CHECK_EQ(whole.wrong, 0);
         if (cut) continue;
-        // A sixteenth of the terms would not do: the slack has to grow with the length of the
-        // chain.
+        // A slack for a sixteenth of the terms would fail: the slack must grow with the length of
+        // the chain.
         count_bounds(trial, Slack::of<R>(d / 16, d, 1, 0), part);
         CHECK(part.wrong > 0);
     }
@@ -196,16 +196,16 @@ TEST(float_rows_with_an_offset) { check_sample<float>(1000, false, 0); }
 TEST(double_rows_with_an_offset) { check_sample<double>(1e6, false, 0); }
 TEST(float_rows_with_an_offset_and_a_shift) { check_sample<float>(1000, true, 0); }
 TEST(double_rows_with_an_offset_and_a_shift) { check_sample<double>(1000, true, 0); }
-TEST(float_rows_of_wild_magnitude) {
+TEST(float_rows_of_mixed_magnitude) {
     check_sample<float>(0, false, 70);
     check_sample<float>(3, false, -90);
 }
-TEST(double_rows_of_wild_magnitude) {
+TEST(double_rows_of_mixed_magnitude) {
     check_sample<double>(0, false, 600);
     check_sample<double>(3, true, -900);
 }
 
-TEST(roundings_that_all_go_one_way) {
+TEST(roundings_of_one_sign) {
     check_biased<float>(2000, false);
     check_biased<float>(4096, false);
     check_biased<double>(4000, false);
@@ -232,8 +232,8 @@ TEST(products_that_underflow) {
     Random random(9);
     Counts bounds;
     for (int repeat = 0; repeat < 5000; ++repeat) {
-        // Squares near the smallest float; a fit would scale such data, a stray row need not be
-        // like it.
+        // Squares near the smallest float; a fit would scale such data, but single rows may be
+        // unlike the rest.
         const double size = std::ldexp(1.0, -int(random.between(60, 80)));
         const Size d = random.between(1, 40);
         const Matrix<float> x(1, d, [&] { return size * random.normal(); });
@@ -243,12 +243,12 @@ TEST(products_that_underflow) {
     bounds.expect_no_error_but_teeth();
 }
 
-TEST(centres_that_lose_bits_when_they_are_scaled) {
+TEST(centres_that_underflow_when_scaled) {
     Random random(10);
     Counts bounds, orders;
     for (int repeat = 0; repeat < 3000; ++repeat) {
-        // Rows and centres of ordinary size in data near the largest float: 4^exponent makes them
-        // subnormal.
+        // Rows and centres of ordinary magnitude in data near the largest float: 4^exponent makes
+        // them subnormal.
         const Size d = random.between(1, 6);
         const double size = std::ldexp(1.0, int(random.between(40, 100)));
         const Matrix<float> x(1, d, [&] { return size * random.normal(); });
@@ -263,7 +263,7 @@ TEST(centres_that_lose_bits_when_they_are_scaled) {
 }
 
 TEST(norms_of_many_roundings_have_more_slack) {
-    // Norms summed in the plainest way, as set_norms may be given them.
+    // Norms from a plain sum, as set_norms may receive them.
     Random random(11);
     Counts bounds;
     for (int repeat = 0; repeat < 3000; ++repeat) {
@@ -286,7 +286,7 @@ TEST(norms_of_many_roundings_have_more_slack) {
 TEST(bounds_of_impossible_scores_are_harmless) {
     const Slack slack = Slack::of<double>(3, 3, 1, 0);
     const double inf = std::numeric_limits<double>::infinity();
-    // A single centre has no second: its score is infinite, and nothing may be concluded from it.
+    // A single centre has no second score: it is infinite, and no bound may follow from it.
     CHECK(slack.lower(inf, 1.0) == 0 || slack.lower(inf, 1.0) == inf);
     CHECK_EQ(slack.lower(-1.0, 1.0), 0.0);
     CHECK(slack.upper(-1.0, 1.0) >= 0);
@@ -297,7 +297,7 @@ TEST(bounds_of_impossible_scores_are_harmless) {
 
 namespace {
 
-// A unit vector at this angle from a unit row, in a direction drawn at random.
+// A unit vector at this angle from a unit row, in a random direction.
 template <class R>
 void turned(Random& random, const std::vector<double>& row, double angle, R* out) {
     std::vector<double> aside(row.size());
@@ -312,7 +312,7 @@ void turned(Random& random, const std::vector<double>& row, double angle, R* out
     direction(aside.data(), Size(row.size()), 0, out);
 }
 
-// A row that is a direction against unit centres nearly as far from it as each other.
+// A row with a spherical metric against unit centres at nearly equal distances.
 template <class R>
 void check_directions(int magnitude) {
     Random random(std::uint64_t(sizeof(R)) + 77);
@@ -381,7 +381,7 @@ TEST(directions_whose_products_underflow_are_never_pruned) {
     CHECK(!Slack::directed<float>(10, 10, 0x1p-130, 0).holds());
     CHECK(!Slack::directed<float>(10, 10, 0.0, 0).holds());
     CHECK(!Slack::directed<double>(10, 10, 0x1p-1060, -600).holds());
-    // Packed centres lose bits that an ordinary row multiplies.
+    // Packed centres lose bits, and an ordinary row multiplies the error.
     CHECK(!Slack::directed<float>(10, 10, 1.0, -140).holds());
     CHECK(Slack::directed<float>(10, 10, 1.0, -60).holds());
 }

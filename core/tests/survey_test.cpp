@@ -39,19 +39,19 @@ void check_bounds(const Matrix<R>& x, const double* weights) {
     for (Size i = 0; i < x.n; ++i) {
         for (Size f = 0; f < x.d; ++f) fortran[std::size_t(f * x.n + i)] = x(i, f);
     }
-    const Csr<R, std::int32_t> narrow(x);
+    const Csr<R, std::int32_t> csr32(x);
     const Csr<R, std::int64_t> wide(x);
     for (int n_jobs = 1; n_jobs <= 7; ++n_jobs) {
         const Threads threads{n_jobs};
         CHECK(equal(survey(x.rows(weights), threads), wanted));
         CHECK(equal(survey(DenseRows<R>{fortran.data(), x.n, x.d, 1, x.n, weights}, threads),
                     wanted));
-        CHECK(equal(survey(narrow.rows(weights), threads), together));
+        CHECK(equal(survey(csr32.rows(weights), threads), together));
         CHECK(equal(survey(wide.rows(weights), threads), together));
     }
 }
 
-// Puts bad values into rows and expects to be told of the first, whoever finds it.
+// Puts NaN and infinities into rows and expects the first such row, on any number of threads.
 template <class R>
 void check_bad(const std::vector<std::pair<Size, double>>& bad, Size first, bool is_nan) {
     Random random(5);

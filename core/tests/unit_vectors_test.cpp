@@ -50,8 +50,8 @@ void check_angles() {
             Matrix<R> x(1, d);
             for (Size f = 0; f < d; ++f) x(0, f) = R(scale * (c(0, f) + spread * random.normal()));
             const long double wanted = true_apart(x, 0, c);
-            // Above 2^-10 it is a difference of doubles; long double is off by its own roundings
-            // of the two unit vectors; and what is within rounding of 0 is 0.
+            // Above 2^-10 the result is a difference of doubles. The long double reference has the
+            // rounding errors of the two unit vectors. Results within rounding of 0 are 0.
             CHECK(std::fabs(apart(x, 0, c) - wanted) <=
                   0x1p-41L * wanted + 0x1p-60L * std::sqrt(wanted) + 2 * unit * unit + 0x1p-98L);
         }
@@ -77,7 +77,7 @@ TEST(lengths_at_any_magnitude) {
     CHECK(length(tiny.data(), 5) < shortest);
 }
 
-// Of a row too short for products of its own dtype nothing is known but that it is short.
+// Rows too short for products in their dtype have length 0.
 TEST(rows_of_subnormal_length_have_length_0) {
     const std::vector<double> wide(1, 0x1p-1022), tiny(5, 0x1p-1060);
     CHECK_EQ(row_length(wide.data(), 1), 0x1p-1022);
@@ -98,7 +98,7 @@ TEST(directions_have_length_one) {
         CHECK(std::fabs(true_length(wide.data(), d) - 1) <= 0x1p-52L);
         CHECK(std::fabs(true_length(narrow.data(), d) - 1) <= 0x1p-23L);
     }
-    // A sum of directions that all but cancels is rounding.
+    // A sum of directions that nearly cancels is rounding error.
     const std::vector<double> left{0.5 * minimum_mean_length, 0, 0};
     std::vector<double> out{7, 7, 7};
     CHECK(!direction(left.data(), 3, minimum_mean_length, out.data()));
