@@ -87,12 +87,12 @@ public:
         const Size step = std::max<Size>(64, 16384 / std::max<Size>(1, k_));
         if (any_stale())
             threads.ranges(d, step, [&](Size begin, Size end, int) {
-                for_stale_units(view, 0, count, [&](const Panel& panel, Size j, Size some) {
+                for_stale_units(view, 0, count, [&](const Panel& panel, Size j, Size unit_centres) {
                     const R* centre = master.data() + j * d;
                     for (Size f = begin; f < end; ++f) {
                         R* to = lanes(panel, j, d, packed_columns ? Size(packed_columns[f]) : f);
-                        for (Size l = 0; plain && l < some; ++l) to[l] = -centre[l * d + f];
-                        for (Size l = 0; !plain && l < some; ++l)
+                        for (Size l = 0; plain && l < unit_centres; ++l) to[l] = -centre[l * d + f];
+                        for (Size l = 0; !plain && l < unit_centres; ++l)
                             to[l] = packed(frame, f, centre[l * d + f]);
                     }
                 });
@@ -110,12 +110,12 @@ public:
         if (hybrid && stale) list_rare(master, d, frame, threads);
         Panels<R> view = resize(hybrid ? frequent_ + 1 : d, score_offset,
                                 order_.empty() ? csr_panels<R>(k_) : ordered_panels_,
-                                hybrid ? places_.data() : packed_columns_or_null());
+                                hybrid ? feature_columns_.data() : packed_columns_or_null());
         if (hybrid) view.postings = postings_.data();
         if (stale)
             threads.run(view.count, [&](Size p, int) {
-                for_stale_units(view, p, p + 1, [&](const Panel& panel, Size j, Size some) {
-                    pack(master, view, frame, panel, j, some);
+                for_stale_units(view, p, p + 1, [&](const Panel& panel, Size j, Size unit_centres) {
+                    pack(master, view, frame, panel, j, unit_centres);
                 });
             });
         std::fill(stale_.begin(), stale_.end(), char(0));
@@ -158,9 +158,10 @@ private:
             const Panel panel = view.panel(p);
             const Size past = std::min(k_, panel.first + panel.width());
             for (Size j = panel.first; j < past; j += unit_width<R>) {
-                const Size some = std::min(unit_width<R>, k_ - j);
+                const Size unit_centres = std::min(unit_width<R>, k_ - j);
                 const auto stale = stale_.begin() + j;
-                if (std::find(stale, stale + some, char(1)) != stale + some) fn(panel, j, some);
+                if (std::find(stale, stale + unit_centres, char(1)) != stale + unit_centres)
+                    fn(panel, j, unit_centres);
             }
         }
     }
@@ -170,15 +171,15 @@ private:
         return master[std::size_t(order_.empty() ? place : order_[std::size_t(place)])];
     }
 
-    // Packs the sparse centres at places [j, j + some), one unit.
+    // Packs the sparse centres at places [j, j + unit_centres), one unit.
     template <class M>
     void pack(const Sparse<M>& master, const Panels<R>& view, const Frame<M>& frame,
-              const Panel& panel, Size j, Size some) {
+              const Panel& panel, Size j, Size unit_centres) {
         for (Size packed_column = 0; packed_column < view.d; ++packed_column) {
             R* to = lanes(panel, j, view.d, packed_column);
             std::fill(to, to + unit_width<R>, R(0));
         }
-        for (Size l = 0; l < some; ++l) {
+        for (Size l = 0; l < unit_centres; ++l) {
             const SparseVector<M>& own = at(master, j + l);
             for (std::size_t t = 0; t < own.feature.size(); ++t) {
                 const Size f = Size(own.feature[t]),
@@ -205,7 +206,7 @@ private:
             find_frequent(master, d, below);
             values_.clear();
         } else if (before != 0) {
-            places_ = {};
+            feature_columns_ = {};
             postings_ = {};
             values_.clear();
         }
@@ -224,19 +225,19 @@ private:
     template <class M>
     void find_frequent(const Sparse<M>& master, Size d, Size rare_below) {
         if (d > largest_sparse_d) throw std::invalid_argument("X must have at most 2^31 columns");
-        places_.assign(std::size_t(d), 0u);
+        feature_columns_.assign(std::size_t(d), 0u);
         for (const SparseVector<M>& centre : master)
-            for (const std::uint32_t f : centre.feature) ++places_[f];
+            for (const std::uint32_t f : centre.feature) ++feature_columns_[f];
         constexpr int magnitudes = 32;
         Size first[magnitudes + 1] = {};
         const auto magnitude = [&](std::uint32_t count) { return 32 - std::bit_width(count); };
-        for (const std::uint32_t count : places_)
+        for (const std::uint32_t count : feature_columns_)
             if (Size(count) >= rare_below) ++first[magnitude(count) + 1];
         for (int m = 0; m < magnitudes; ++m) first[m + 1] += first[m];
         frequent_ = first[magnitudes];
-        for (std::uint32_t& place : places_)
-            place =
-                Size(place) >= rare_below ? std::uint32_t(first[magnitude(place)]++) : no_column;
+        for (std::uint32_t& column : feature_columns_)
+            column =
+                Size(column) >= rare_below ? std::uint32_t(first[magnitude(column)]++) : no_column;
     }
 
     // Builds the posting lists of features without a column.
@@ -251,16 +252,18 @@ private:
                     std::lower_bound(own.feature.begin(), own.feature.end(), std::uint32_t(begin));
                 for (std::size_t t = std::size_t(from - own.feature.begin());
                      t < own.feature.size() && Size(own.feature[t]) < end; ++t)
-                    if (places_[own.feature[t]] >= rare) fn(j, own.feature[t], own.value[t]);
+                    if (feature_columns_[own.feature[t]] >= rare)
+                        fn(j, own.feature[t], own.value[t]);
             }
         };
         std::vector<Size> total(static_cast<std::size_t>(ranges + 1));
         threads.ranges(d, step, [&](Size begin, Size end, int) {
             Size& own = total[std::size_t(begin / step) + 1];
             for (Size f = begin; f < end; ++f)
-                if (places_[std::size_t(f)] >= rare) places_[std::size_t(f)] = rare;
+                if (feature_columns_[std::size_t(f)] >= rare)
+                    feature_columns_[std::size_t(f)] = rare;
             for_range(begin, end, [&](Size, std::uint32_t f, M) {
-                ++places_[f];
+                ++feature_columns_[f];
                 ++own;
             });
         });
@@ -272,10 +275,10 @@ private:
             std::vector<std::uint32_t> next(static_cast<std::size_t>(end - begin));
             std::uint32_t at = std::uint32_t(total[std::size_t(begin / step)]);
             for (Size f = begin; f < end; ++f) {
-                std::uint32_t& place = places_[std::size_t(f)];
-                if (place < rare) continue;
-                const std::uint32_t count = place - rare;
-                place = count ? rare + at : no_column;
+                std::uint32_t& column = feature_columns_[std::size_t(f)];
+                if (column < rare) continue;
+                const std::uint32_t count = column - rare;
+                column = count ? rare + at : no_column;
                 next[std::size_t(f - begin)] = at;
                 at += count;
             }
@@ -284,7 +287,8 @@ private:
                     std::uint32_t(j), R(Layout<M>::packed(frame, Size(f), value))};
             });
             for (Size f = begin; f < end; ++f)
-                if (places_[std::size_t(f)] >= rare && places_[std::size_t(f)] != no_column)
+                if (feature_columns_[std::size_t(f)] >= rare &&
+                    feature_columns_[std::size_t(f)] != no_column)
                     postings_[next[std::size_t(f - begin)] - 1].place |= Posting<R>::last;
         });
     }
@@ -299,12 +303,14 @@ private:
     Size ordered_panels_ = 0;
     Size requested_rare_below_ = -1;
     double panel_bytes_ = 0x1p62;
-    Size rare_below_ = -1;                 // -1: not chosen yet
-    Size chosen_for_ = 0;                  // nonzeros of the centres at that choice
-    Size frequent_ = 0;                    // features with a column
-    Size count_ = 0;                       // number of panels
-    const std::uint32_t* used_ = nullptr;  // the columns that values_ was packed with
-    std::vector<std::uint32_t> packed_columns_, places_;
+    Size rare_below_ = -1;                       // -1: not chosen yet
+    Size chosen_for_ = 0;                        // nonzeros of the centres at that choice
+    Size frequent_ = 0;                          // features with a column
+    Size count_ = 0;                             // number of panels
+    const std::uint32_t* used_ = nullptr;        // the columns that values_ was packed with
+    std::vector<std::uint32_t> packed_columns_;  // with columns for all features; empty: in order
+    // With posting lists: the packed column or posting list of each feature.
+    std::vector<std::uint32_t> feature_columns_;
     std::vector<Posting<R>> postings_;
     AlignedVector<R> values_;
     std::vector<char> stale_;  // places whose centre has to be packed

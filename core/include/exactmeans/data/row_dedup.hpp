@@ -72,11 +72,12 @@ private:
         found->group.resize(std::size_t(count));
         Threads{1, threads.poll}.ranges(count, 16384, [&](Size begin, Size end, int) {
             for (Size t = begin; t < end; ++t) {
-                const std::uint64_t own = hashes[std::size_t(t)];
-                std::size_t at = own >> (64 - bits);
+                const std::uint64_t row_hash = hashes[std::size_t(t)];
+                std::size_t at = row_hash >> (64 - bits);
                 for (; table[at] >= 0; at = (at + 1) & (table.size() - 1)) {
                     const Size candidate = found->first[std::size_t(table[at])];
-                    if (hashes[std::size_t(candidate)] == own && same(candidate * step, t * step))
+                    if (hashes[std::size_t(candidate)] == row_hash &&
+                        same(candidate * step, t * step))
                         break;
                 }
                 if (table[at] < 0) {

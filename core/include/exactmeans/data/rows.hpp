@@ -48,10 +48,9 @@ struct DenseRows {
     Size d = 0;
     Size row_stride = 0;  // in elements
     Size col_stride = 1;
-    const double* weights = nullptr;  // null: every row has weight 1
-    const double* norms = nullptr;    // row lengths; null unless the metric is spherical
-    const std::int32_t* picks =
-        nullptr;  // null: all rows; else the n rows of `data` that this view has
+    const double* weights = nullptr;      // null: every row has weight 1
+    const double* norms = nullptr;        // row lengths; null unless the metric is spherical
+    const std::int32_t* picks = nullptr;  // null: all rows of `data`; else these n of them
 
     double weight(Size i) const { return weights ? weights[i] : 1.0; }
     double factor(Size i) const { return row_factor(weight(i), norms, i); }

@@ -243,8 +243,8 @@ private:
     template <class BinCount, class Visit>
     void drain_by(BinCount bins, Visit visit) {
         for (std::size_t top = 0; top < tops_.size(); ++top) {
-            for (std::uint64_t some = std::exchange(tops_[top], 0); some; some &= some - 1) {
-                const std::size_t at = top * 64 + std::size_t(std::countr_zero(some));
+            for (std::uint64_t words = std::exchange(tops_[top], 0); words; words &= words - 1) {
+                const std::size_t at = top * 64 + std::size_t(std::countr_zero(words));
                 double* const values = values_.get() + Size(at) * 64 * bins;
                 for (std::uint64_t left = std::exchange(marks_[at], 0); left; left &= left - 1) {
                     const Size l = std::countr_zero(left);
@@ -257,8 +257,8 @@ private:
 
     Size bins_;
     std::unique_ptr<double[], Free> values_;
-    std::vector<std::uint64_t> marks_,
-        tops_;  // one bit per touched feature; one per nonzero word of marks_
+    std::vector<std::uint64_t> marks_;  // one bit per touched feature
+    std::vector<std::uint64_t> tops_;   // one bit per nonzero word of marks_
 };
 
 }  // namespace exactmeans

@@ -55,8 +55,8 @@ double length(const R* values, Size n) {
 // dtype. Products with such a row underflow, and weights divided by its length may overflow.
 template <class R>
 double row_length(const R* values, Size n) {
-    const double own = length(values, n);
-    return own < double(std::numeric_limits<R>::min()) ? 0.0 : own;
+    const double norm = length(values, n);
+    return norm < double(std::numeric_limits<R>::min()) ? 0.0 : norm;
 }
 
 // Writes v / |v| rounded to R; returns false, and writes nothing, unless v is longer than `least`.
