@@ -9,20 +9,12 @@
 namespace exactmeans {
 namespace {
 
-using Own = Tables<Float8, Double4>;
 constexpr BoundKernels bounds = bound_table<Float8, Float8>();
 constexpr SeedKernels seeds = seed_table<Float8, Double4, Pairs8>();
 
 }  // namespace
 
-const Isa isa_avx2 = {.name = "avx2",
-                      .single_scores = Own::single_scores,
-                      .double_scores = Own::double_scores,
-                      .single_vectors = Own::single_vectors,
-                      .double_vectors = Own::double_vectors,
-                      .quantized = Own::quantized,
-                      .bounds = bounds,
-                      .seeds = seeds};
+constinit const Isa isa_avx2 = isa_of<Float8, Double4>("avx2", bounds, seeds);
 
 }  // namespace exactmeans
 

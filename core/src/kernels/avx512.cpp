@@ -186,20 +186,12 @@ struct Double8 {
     }
 };
 
-using Own = Tables<Float16, Double8>;
 constexpr BoundKernels bounds = bound_table<Float16, Float8>();
 constexpr SeedKernels seeds = seed_table<Float8, Double4, Pairs8>();
 
 }  // namespace
 
-const Isa isa_avx512 = {.name = "avx512",
-                        .single_scores = Own::single_scores,
-                        .double_scores = Own::double_scores,
-                        .single_vectors = Own::single_vectors,
-                        .double_vectors = Own::double_vectors,
-                        .quantized = Own::quantized,
-                        .bounds = bounds,
-                        .seeds = seeds};
+constinit const Isa isa_avx512 = isa_of<Float16, Double8>("avx512", bounds, seeds);
 
 }  // namespace exactmeans
 

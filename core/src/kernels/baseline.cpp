@@ -184,19 +184,11 @@ struct Pairs {
     }
 };
 
-using Own = Tables<Lanes<float>, Lanes<double>>;
 constexpr BoundKernels bounds = bound_table<Lanes<float>, Lanes<float>>();
 constexpr SeedKernels seeds = seed_table<Lanes<float>, Lanes<double>, Pairs>();
 
 }  // namespace
 
-const Isa isa_baseline = {.name = "baseline",
-                          .single_scores = Own::single_scores,
-                          .double_scores = Own::double_scores,
-                          .single_vectors = Own::single_vectors,
-                          .double_vectors = Own::double_vectors,
-                          .quantized = Own::quantized,
-                          .bounds = bounds,
-                          .seeds = seeds};
+constinit const Isa isa_baseline = isa_of<Lanes<float>, Lanes<double>>("baseline", bounds, seeds);
 
 }  // namespace exactmeans

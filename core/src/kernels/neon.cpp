@@ -175,20 +175,12 @@ struct Pairs4 {
     static std::int32_t total(Pairs4 sum) { return vaddvq_s32(sum.v); }
 };
 
-using Own = Tables<Float4, Double2>;
 constexpr BoundKernels bounds = bound_table<Float4, Float4>();
 constexpr SeedKernels seeds = seed_table<Float4, Double2, Pairs4>();
 
 }  // namespace
 
-const Isa isa_neon = {.name = "neon",
-                      .single_scores = Own::single_scores,
-                      .double_scores = Own::double_scores,
-                      .single_vectors = Own::single_vectors,
-                      .double_vectors = Own::double_vectors,
-                      .quantized = Own::quantized,
-                      .bounds = bounds,
-                      .seeds = seeds};
+constinit const Isa isa_neon = isa_of<Float4, Double2>("neon", bounds, seeds);
 
 }  // namespace exactmeans
 

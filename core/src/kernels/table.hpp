@@ -6,6 +6,7 @@
 #include "centre.hpp"
 #include "csr.hpp"
 #include "dense.hpp"
+#include "isa.hpp"
 #include "quantized.hpp"
 #include "short_rows.hpp"
 #include "sparse.hpp"
@@ -64,5 +65,18 @@ struct Tables {
     static constexpr VectorKernels<double> double_vectors = vector_table<Double>();
     static constexpr QuantizedKernels quantized = quantized_table<Single>();
 };
+
+template <class Single, class Double>
+constexpr Isa isa_of(const char* name, const BoundKernels& bounds, const SeedKernels& seeds) {
+    using Own = Tables<Single, Double>;
+    return {.name = name,
+            .single_scores = Own::single_scores,
+            .double_scores = Own::double_scores,
+            .single_vectors = Own::single_vectors,
+            .double_vectors = Own::double_vectors,
+            .quantized = Own::quantized,
+            .bounds = bounds,
+            .seeds = seeds};
+}
 
 }  // namespace exactmeans
