@@ -200,8 +200,8 @@ private:
     template <class Rows, class Fn>
     static AssignStats for_ranges(const Work<Rows>& work, Size step, const Threads& threads,
                                   Fn fn) {
-        BufferPool& spares = work.centroids.buffers();
-        auto scans = spares.template take<std::vector<Scan<Rows>>>();
+        BufferPool& buffers = work.centroids.buffers();
+        auto scans = buffers.template take<std::vector<Scan<Rows>>>();
         scans.resize(static_cast<std::size_t>(threads.n_jobs));
         std::vector<AssignStats> worker_stats(scans.size());
         threads.ranges(work.x.n, step, [&](Size begin, Size end, int worker) {
@@ -209,7 +209,7 @@ private:
         });
         AssignStats total;
         for (const AssignStats& stats : worker_stats) total += stats;
-        spares.give(std::move(scans));
+        buffers.give(std::move(scans));
         return total;
     }
 
