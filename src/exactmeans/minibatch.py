@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
-from exactmeans.data.arrays import Double, Matrix
-from exactmeans.data.centres import for_users, from_core
+from exactmeans.callbacks import Callback, Progress, Tasks
+from exactmeans.data.centres import for_users
 from exactmeans.data.stream import as_blocks, count_rows, is_source
 from exactmeans.data.weights import check_weights
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
-from exactmeans.fit.cost_model import Workload
-from exactmeans.fit.loop import Run, finished_run, first_centroids, is_true
-from exactmeans.fit.policy import Choice, refuse_over_limit
-from exactmeans.fit.problem import Problem, analyse, unscaled
-from exactmeans.fit.sgd import (
-    FALL,
-    STAGES,
-    EarlyStopping,
-    Reassignment,
-    Sgd,
-    State,
+from exactmeans.fit.batches import (
     block_batches,
     drawn_batches,
     sample_ids,
     sample_of,
     usable_rows,
 )
-from exactmeans.fit.update import relocate_rows
+from exactmeans.fit.cost_model import Workload
+from exactmeans.fit.early_stopping import LEAST_FALL, EarlyStopping
+from exactmeans.fit.memoized import mean_lengths, memoized, weights_by_label
+from exactmeans.fit.policy import Choice, refuse_over_limit
+from exactmeans.fit.problem import analyse, unscaled
+from exactmeans.fit.reassignment import Reassignment
+from exactmeans.fit.sgd import State
+from exactmeans.fit.sparse_sgd import sgd_for
 from exactmeans.io.model_file import loadable
 from exactmeans.kmeans import KMeans, RestoredOnError
 from exactmeans.memory import check_memory_limit, memory_of_machine
@@ -225,8 +219,8 @@ class MiniBatchKMeans(KMeans):
             else:
                 centres = self._start(engine, init, options, X, k, n_init, rng).centres
             outcome, steps = memoized(problem, centres, self.batch_size, max_iter, callbacks, tasks)
-            frame, counts = problem.frame, _by_label(outcome.labels, engine.weights, k)
-            lengths = _mean_lengths(engine, outcome, counts)
+            frame, counts = problem.frame, weights_by_label(outcome.labels, engine.weights, k)
+            lengths = mean_lengths(engine, outcome, counts)
         else:
             start = self._start(engine, init, options, X, k, n_init, rng)
             stopping = EarlyStopping(
@@ -235,11 +229,11 @@ class MiniBatchKMeans(KMeans):
                 max_no_improvement=self.max_no_improvement,
             )
             if in_blocks:
-                stopping.least_fall = FALL * stopping.smoothing
+                stopping.least_fall = LEAST_FALL * stopping.smoothing
                 source = block_batches(engine, cuts, rng)
             else:
                 source = drawn_batches(engine, size, rng)
-            sgd = Sgd.of(engine, start, np.zeros(k), reassignment)
+            sgd = sgd_for(engine, start, np.zeros(k), reassignment)
             history = sgd.run(source, most, rng, stopping, callbacks, tasks)
             frame, counts, steps = sgd.frame, sgd.counts, len(history)
             lengths = sgd.state.lengths
@@ -382,7 +376,7 @@ class MiniBatchKMeans(KMeans):
             state = State(self._frame, self._centres(), self._lengths)
             counts, since = self._counts.copy(), self._since
         reassignment = Reassignment(float(self.reassignment_ratio), self.batch_size, since)
-        sgd = Sgd.of(engine, state, counts, reassignment)
+        sgd = sgd_for(engine, state, counts, reassignment)
         sgd.step(engine, self._random_state)
         state = sgd.state
         self.cluster_centers_ = for_users(state.centres, self.sparse_centers)
@@ -394,92 +388,3 @@ class MiniBatchKMeans(KMeans):
             inertia = state.cost(engine)
             self.labels_ = engine.final_labels()
             self.inertia_ = unscaled(inertia, state.frame.cost_exponent)
-
-
-# Memoized -----------------------------------------------------------------------------------------
-
-
-def memoized(
-    problem: Problem,
-    centres: Matrix,
-    batch_size: int,
-    max_iter: int,
-    callbacks: Sequence[Callback],
-    tasks: Tasks | None,
-) -> tuple[Run, int]:
-    """Batch after batch: take its old share out of the sums, put its new one in, move the centres.
-
-    M. C. Hughes & E. B. Sudderth, Memoized online variational inference, NIPS 2013, for k-means.
-    The first pass labels all rows at the initial centres, so that sums are those of all rows.
-    """
-    engine, began = problem.engine, time.perf_counter()
-    assert isinstance(engine, LocalEngine)
-    k, d = centres.shape
-    centroids = first_centroids(problem, centres)
-    engine.start("lloyd", k)
-    sums, advance = problem.sums(k), problem.advance(k)
-    history: list[Iteration] = []
-    stopped, steps = "max_iter reached", 0
-
-    def now() -> Matrix:
-        return from_core(centroids.centres, (k, d))
-
-    for iteration in range(1, max_iter + 1):
-        if tasks is not None:
-            tasks.begin(problem.frame, now)
-        changed, shift2 = 0, 0.0
-        for own, last in engine.exchange(centroids, sums, batch_size):
-            changed += own
-            steps += 1
-            if own and not last and iteration > 1:
-                shift2 += advance.run(sums, centroids, engine.n_jobs).shift2
-        relocated = []
-        if sums.any_empty:
-            relocated = relocate_rows(problem, sums, now())
-        movement = advance.run(sums, centroids, engine.n_jobs)
-        for row, source, empty in relocated:
-            engine.move_row(sums, row, empty, source)
-        shift2 += movement.shift2
-        advance.observe(sums, centroids)
-        record = Iteration(
-            run=0,
-            iteration=iteration,
-            inertia=problem.inertia(advance.explained),
-            shift=problem.unscaled(shift2),
-            changed=changed,
-            distances=engine.n * k,
-            skipped=0,
-            algorithm="lloyd",
-            seconds=time.perf_counter() - began,
-        )
-        history.append(record)
-        stop_requested = any([is_true(callback(record)) for callback in callbacks])
-        if tasks is not None and tasks.end(problem.frame, now):
-            stop_requested = True
-        if changed == 0 and not relocated:
-            stopped = "no label changed"
-            break
-        if shift2 <= problem.tolerance:
-            stopped = "the centres moved less than tol"
-            break
-        if stop_requested:
-            stopped = "a callback asked to"
-            break
-    again = changed > 0 or movement.moved > 0 or shift2 > 0
-    return finished_run(problem, centroids, k, history, stopped, STAGES, again=again), steps
-
-
-def _by_label(labels: NDArray[np.int32], weights: Double | None, k: int) -> NDArray[np.float64]:
-    """Sums of weights; rows in no cluster have label -1."""
-    return np.asarray(np.bincount(labels + 1, weights, k + 1)[1:], dtype=np.float64)
-
-
-def _mean_lengths(engine: LocalEngine, outcome: Run, counts: Double) -> Double | None:
-    """Lengths of the means of unit rows whose directions the centres are: 1 less the mean cost."""
-    if not engine.metric.directed:
-        return None
-    costs = engine.own_distances(outcome.centres, 0)
-    if engine.weights is not None:
-        costs *= engine.weights
-    total = _by_label(outcome.labels, costs, len(counts))
-    return 1 - np.divide(total, counts, out=np.ones_like(counts), where=counts > 0)
