@@ -31,12 +31,13 @@ from exactmeans.engine.cluster.engine import DaskEngine, Labelling
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
+from exactmeans.estimators.base import FitParameters
 from exactmeans.fit.loop import Run
 from exactmeans.fit.policy import AlgorithmName, Choice
 from exactmeans.fit.problem import unscaled
 from exactmeans.io import model_file
-from exactmeans.metrics import Metric, MetricName, ZeroRows
-from exactmeans.parameters import check_dtype, check_n_jobs
+from exactmeans.metrics import MetricName, ZeroRows
+from exactmeans.parameters import check_n_jobs
 from exactmeans.seeding.init import InitName
 
 __all__ = ["KMeans"]
@@ -185,61 +186,54 @@ class KMeans(kmeans.KMeans):
             if engine is not None:
                 engine.close()
 
-    def _engine_to_fit(
-        self, X: Any, sample_weight: Any, k: int, metric: Metric, scratch_limit: int | None
-    ) -> Engine:
+    def _open_engine(self, X: Any, sample_weight: Any, parameters: FitParameters) -> Engine:
         if not is_lazy(X):
-            return super()._engine_to_fit(X, sample_weight, k, metric, scratch_limit)
-        metric.refuse_blocks()
+            return super()._open_engine(X, sample_weight, parameters)
+        parameters.metric.refuse_blocks()
         if callable(self.init):
             raise ValueError("init must not be a callable when X comes in blocks.")
         if self.checkpoint is not None:
             raise ValueError("checkpoint must be None for Dask collections.")
         blocks = DaskBlocks.of(self, X, reset=True)
-        dtype = check_dtype(self.dtype)
         check_n_jobs(self.n_jobs)
         client = client_of(X)
         if client is None:
-            engine: LocalEngine | DaskEngine = self._engine_here(
-                blocks, sample_weight, dtype, metric, scratch_limit
-            )
+            engine: LocalEngine | DaskEngine = self._engine_here(blocks, sample_weight, parameters)
         else:
             engine = DaskEngine(
                 client,
                 blocks.pieces,
                 blocks.weights(sample_weight),
-                dtype=dtype,
+                dtype=parameters.dtype,
                 n_jobs=self.n_jobs,
-                metric=metric,
+                metric=parameters.metric,
                 zero_rows=self.zero_rows,
-                scratch_limit=scratch_limit,
+                scratch_limit=parameters.scratch_limit,
             )
             self._engine_in_use = engine
-        refuse_few_rows(engine.n, k)
+        refuse_few_rows(engine.n, parameters.k)
         self.n_features_in_ = engine.d
         return engine
 
     def _engine_here(
-        self,
-        blocks: DaskBlocks,
-        sample_weight: Any,
-        dtype: Any,
-        metric: Metric,
-        scratch_limit: int | None,
+        self, blocks: DaskBlocks, sample_weight: Any, parameters: FitParameters
     ) -> LocalEngine:
         """Without a cluster, blocks are computed when they are needed, and kept while they fit."""
         source = DaskSource(blocks)
         self._lengths = source.lengths
         # Names were checked with the collection: its blocks are arrays, which have none.
         nameless = kmeans.KMeans()
-        stream = Stream(nameless, source, reset=True, dtype=dtype)
+        stream = Stream(nameless, source, reset=True, dtype=parameters.dtype)
         weights = blocks.weights(sample_weight)
         if weights is not None and not isinstance(sample_weight, numbers.Real):
             sample_weight = np.concatenate(dask.compute(*weights))
-        weights_here = check_weights(sample_weight, stream.n)
-        n_jobs = check_n_jobs(self.n_jobs)
         return LocalEngine(
-            stream, weights_here, n_jobs, metric, self.zero_rows, scratch_limit=scratch_limit
+            stream,
+            check_weights(sample_weight, stream.n),
+            check_n_jobs(self.n_jobs),
+            parameters.metric,
+            self.zero_rows,
+            scratch_limit=parameters.scratch_limit,
         )
 
     @staticmethod

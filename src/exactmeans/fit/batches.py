@@ -3,13 +3,57 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans.data.arrays import Double
 from exactmeans.engine.local.engine import LocalEngine
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How the rows are cut into batches: drawn from a matrix, or in turn from blocks."""
+
+    n: int
+    size: int  # rows of a drawn batch
+    cuts: list[int]  # batches of each block
+    in_blocks: bool
+
+    @classmethod
+    def of(cls, engine: LocalEngine, batch_size: int, *, in_blocks: bool) -> Batches:
+        counted = engine.counted()
+        cuts = [-(-len(usable_rows(counted, *span)) // batch_size) for span in engine.spans]
+        return cls(engine.n, min(batch_size, engine.n), cuts, in_blocks)
+
+    @property
+    def per_pass(self) -> int:
+        return sum(self.cuts)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a batch."""
+        return self.n // self.per_pass if self.in_blocks else self.size
+
+    def most_steps(self, max_iter: int) -> int:
+        """Batches of `max_iter` passes."""
+        return max_iter * self.per_pass if self.in_blocks else max_iter * self.n // self.size
+
+    def passes(self, steps: int) -> int:
+        """Passes that so many batches make, the last of which may be incomplete."""
+        if self.in_blocks:
+            return -(-steps // self.per_pass)
+        return -(-steps * self.size // self.n)
+
+    def draw(
+        self, engine: LocalEngine, rng: np.random.RandomState
+    ) -> Generator[LocalEngine, None, None]:
+        """Endless batches."""
+        if self.in_blocks:
+            return block_batches(engine, self.cuts, rng)
+        return drawn_batches(engine, self.size, rng)
 
 
 def usable_rows(counted: Double | None, begin: int, end: int) -> NDArray[np.intp]:
@@ -21,7 +65,7 @@ def usable_rows(counted: Double | None, begin: int, end: int) -> NDArray[np.intp
 
 def drawn_batches(
     engine: LocalEngine, size: int, rng: np.random.RandomState
-) -> Iterator[LocalEngine]:
+) -> Generator[LocalEngine, None, None]:
     """Endless batches of rows of a matrix, drawn by weight with replacement, as scikit-learn does.
 
     A row of a batch counts once, since its weight has made its draw more or less likely.
@@ -63,7 +107,7 @@ def _cumulated_probabilities(engine: LocalEngine) -> Double:
 
 def block_batches(
     engine: LocalEngine, cuts: list[int], rng: np.random.RandomState
-) -> Iterator[LocalEngine]:
+) -> Generator[LocalEngine, None, None]:
     """Endless batches, block by block: all rows in each pass, in random order within a block.
 
     The batches of a block have one size: a short one at its end would say little about the inertia

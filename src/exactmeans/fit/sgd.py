@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,7 +82,7 @@ class Sgd:
 
     def run(
         self,
-        batches: Iterator[LocalEngine],
+        batches: Generator[LocalEngine, None, None],
         steps: int,
         rng: np.random.RandomState,
         stopping: EarlyStopping,
@@ -119,7 +119,7 @@ class Sgd:
             if stop:
                 self.stopped = stop
                 break
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
         return history
 
     def step(self, batch: LocalEngine, rng: np.random.RandomState) -> tuple[float, float]:
