@@ -222,7 +222,7 @@ class MiniBatchKMeans(BaseKMeans):
         run, steps = memoized(
             problem, centres, self.batch_size, parameters.max_iter, fit.callbacks, fit.tasks
         )
-        counts = weights_by_label(run.labels, engine.weights, parameters.k)
+        counts = weights_by_label(engine.final_labels(), engine.weights, parameters.k)
         return Result(run, problem.frame, counts, mean_lengths(engine, run, counts), steps)
 
     def _fit_by_steps(self, fit: Fit, batches: Batches, steps: int) -> Result:
