@@ -23,7 +23,7 @@ public:
         for (std::size_t t = entry_.size(); t < count; ++t) entry_.push_back(std::uint32_t(t));
         centroids.values_at(j, row.index, row.nonzeros, master_.data());
         for (std::size_t t = 0; t < count; ++t)
-            packed_[t] = Layout<R>::packed(centroids.frame(), Size(row.index[t]), R(master_[t]));
+            packed_[t] = centroids.frame().packed(Size(row.index[t]), R(master_[t]));
         const PackedCsrRow<R> own{entry_.data(), row.value, row.nonzeros};
         R score;
         score_kernels<R>().centre_csr(&own, 1, packed_.data(), centroids.score_offset()[j], &score);

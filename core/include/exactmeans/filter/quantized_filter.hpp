@@ -407,13 +407,13 @@ template <class R>
 class FirstLook {
 public:
     // Is it for centres like these?
-    static bool fits(const Centres<R>& centroids) {
+    static bool fits(const Centres<R>& centroids, const LayoutSettings& settings) {
         return centroids.k() >= least_k && centroids.frame().metric != Metric::manhattan &&
-               QuantizedCentres<R>::fits(centroids);
+               QuantizedCentres<R>::fits(centroids, settings);
     }
     // May there be one in this pass?
-    bool possible(const Centres<R>& centroids) {
-        if (!fits(centroids)) return false;
+    bool possible(const Centres<R>& centroids, const LayoutSettings& settings) {
+        if (!fits(centroids, settings)) return false;
         if (wait_ == 0) return true;
         --wait_;
         return false;

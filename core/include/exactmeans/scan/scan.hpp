@@ -13,6 +13,7 @@
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
 #include "exactmeans/centres/score_error.hpp"
+#include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/filter/quantized_filter.hpp"
 #include "exactmeans/kernels/scores.hpp"
@@ -26,20 +27,23 @@ struct Work {
     using R = typename Rows::Real;
 
     const Rows& x;
-    const Centres<R>& centroids;
+    SharedCentres<R>& shared;
     std::int32_t* labels;
     RowSlacks<R>& slacks;
-    Panels<R> panels{};
-    Panels<float> float32_panels{};  // used instead of `panels` if it has posting lists
+    HeldPanels<R> panels{};
+    HeldPanels<float> float32_panels{};  // used instead of `panels` if it has posting lists
     ScoreError float32_error{};
 
-    Work(const Rows& rows, const Centres<R>& centres, std::int32_t* row_labels,
+    const Centres<R>& centroids = shared.centres;
+    LayoutCache<R>& layouts = shared.layouts;
+
+    Work(const Rows& rows, SharedCentres<R>& centres, std::int32_t* row_labels,
          RowSlacks<R>& row_slacks)
-        : x(rows), centroids(centres), labels(row_labels), slacks(row_slacks) {}
+        : x(rows), shared(centres), labels(row_labels), slacks(row_slacks) {}
 
     // Lays out all centres. Required before Scan::nearest.
     void pack_centres(const Threads& threads) {
-        panels = centroids.panels(is_dense<Rows>, threads);
+        panels = layouts.panels(centroids, is_dense<Rows>, threads);
     }
     // Lays out all centres in float32, which takes half the memory. Enough for Scan::nearest
     // without second scores and for Scan::nearest_two. Returns false if these rows or centres do
@@ -53,7 +57,7 @@ struct Work {
                 return false;
             float32_error = ScoreError(centroids);
             if (!float32_error.is_usual()) return false;
-            float32_panels = centroids.float32_panels(threads);
+            float32_panels = layouts.float32_panels(centroids, threads);
             if (float32_panels.postings) measure_rows(threads);
             return float32_panels.postings != nullptr;
         }

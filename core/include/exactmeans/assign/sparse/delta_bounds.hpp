@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "exactmeans/centres/history.hpp"
+#include "exactmeans/centres/layout_settings.hpp"
 #include "exactmeans/kernels/quantized.hpp"
 
 namespace exactmeans {
@@ -16,7 +18,7 @@ namespace exactmeans {
 template <class R>
 class DeltaBounds : public CentreHistory<R> {
 public:
-    DeltaBounds(const Centres<R>& centroids, bool)
+    DeltaBounds(const Centres<R>& centroids, const std::shared_ptr<const LayoutSettings>&, bool)
         : CentreHistory<R>(centroids), rise_(std::size_t(centroids.k())) {}
 
     void update(const Centres<R>& centroids, const Threads& threads) {

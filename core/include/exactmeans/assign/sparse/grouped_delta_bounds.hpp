@@ -24,9 +24,11 @@ namespace exactmeans {
 template <class R>
 class GroupedDeltaBounds : public DeltaBounds<R> {
 public:
-    GroupedDeltaBounds(const Centres<R>& centroids, bool)
-        : DeltaBounds<R>(centroids, false),
-          all_(centroids, false),
+    GroupedDeltaBounds(const Centres<R>& centroids,
+                       const std::shared_ptr<const LayoutSettings>& settings, bool)
+        : DeltaBounds<R>(centroids, settings, false),
+          all_(centroids, settings, false),
+          room_(settings->room),
           place_(std::size_t(k_)),
           centres_(std::size_t(k_)) {}
 
@@ -44,8 +46,7 @@ public:
             all_.update(centroids, moved, this->previous(), threads);
             // Both layouts together keep within the room that centres have.
             const double d = double(std::max<Size>(1, centroids.d())),
-                         left =
-                             centroids.layout().room() / d - double(QuantizedCentres<R>::bytes(k_));
+                         left = room_ / d - double(QuantizedCentres<R>::bytes(k_));
             sifts_ = worth_sifting(Size(moved.size()), left, last);
             if (sifts_) divide(centroids, moved, threads);
         }
@@ -224,6 +225,7 @@ private:
     }
 
     QuantizedCentres<R> all_, wild_;
+    double room_;  // bytes that both may take
     int wait_ = 0, patience_ = 0;
     std::vector<std::int32_t> place_;  // among wild centres
     Size width_ = -1, wilds_ = 0;      // of those: at most, and now
