@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "exactmeans/base/backoff.hpp"
-#include "exactmeans/centres/canonical_score.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/filter/quantized_centres.hpp"
+#include "exactmeans/filter/verify_candidates.hpp"
 
 namespace exactmeans {
 
@@ -327,17 +327,10 @@ private:
         } else {
             low[t] = list_below(coarse, t, high[t], QuantizedCentres<R>::none);
         }
-        R least = std::numeric_limits<R>::infinity();
-        label[t] = 0;
-        for (const Candidate& one : candidates_) {
-            if (one.low > high[t]) continue;
-            const Size j = coarse.centre(one.place);
-            const R own = score_of_(centroids, row, j);
-            if (own < least || (own == least && j < Size(label[t]))) {
-                least = own;
-                label[t] = std::int32_t(j);
-            }
-        }
+        verified_.clear();
+        for (const Candidate& one : candidates_)
+            if (!(one.low > high[t])) verified_.push_back(std::int32_t(coarse.centre(one.place)));
+        label[t] = verify_candidates<R>(score_of_, centroids, row, verified_).label;
         high[t] = std::numeric_limits<double>::infinity();
         return true;
     }
@@ -396,7 +389,7 @@ private:
         Size nearest;
     };
     std::vector<OpenRow> open_;
-    std::vector<std::int32_t> listed_;
+    std::vector<std::int32_t> listed_, verified_;
     std::vector<DeltaSums> reached_;
     std::vector<Candidate> candidates_;
     CanonicalScore<R> score_of_;
