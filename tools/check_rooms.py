@@ -42,6 +42,7 @@ PYTHON_ROOMS = (
     ("seeding",),
     ("io",),
     ("kmeans", "minibatch", "dask"),
+    ("quality",),
     ("text", "labels"),
 )
 LEVEL = {room: level for level, rooms in enumerate(PYTHON_ROOMS) for room in rooms}
