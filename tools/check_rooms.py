@@ -43,6 +43,7 @@ PYTHON_ROOMS = (
     ("io",),
     ("estimators",),
     ("kmeans", "minibatch", "dask"),
+    ("quality",),
     ("text", "labels"),
 )
 LEVEL = {room: level for level, rooms in enumerate(PYTHON_ROOMS) for room in rooms}

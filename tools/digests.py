@@ -26,6 +26,7 @@ import scipy.sparse as sp
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the benchmarks know the data
 
 from benchmarks import data
+
 from exactmeans import KMeans
 
 ALGORITHMS = {

@@ -246,6 +246,23 @@ class LocalEngine(SurveyedRows):
         most = max(1, int(_FAR_BYTES / max(1.0, 16 * self.nonzeros / self.n)))
         return far_rows(distances, self.labels(), self.counted(), self.take, most)
 
+    def nearest(
+        self, centroids: _core.Centroids, centres: Matrix, exponent: int, m: int
+    ) -> tuple[Labels, NDArray[Any]]:
+        """The m nearest centres of every row and their distances, nearest first."""
+        labels = np.empty((self.n, m), dtype=np.int32)
+        distances = np.empty((self.n, m), dtype=self.dtype)
+        centres = for_core(like_rows(centres, sparse=self.sparse and not self.metric.l1))
+
+        def find(block: Block, n_jobs: int) -> None:
+            own = slice(block.begin, block.end)
+            block.rows.nearest(centroids, centres, exponent, labels[own], distances[own], n_jobs)
+
+        self.each(find)
+        if self.norms is not None and not self.norms.all():
+            labels[self.norms == 0] = -1
+        return labels, distances
+
     def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
         """Distances of every row to every centre."""
         out = np.empty((self.n, centres.shape[0]), dtype=self.dtype)
