@@ -80,6 +80,7 @@ struct Workspace {
     std::vector<float> bound, reach, near, far;
     std::vector<std::int32_t> survivors, label, own_group, remaining;
     std::vector<R> score, second, own_group_score;
+    std::vector<DeltaSums> delta_sums;
     std::vector<std::vector<std::int32_t>> picks;
 };
 
@@ -209,7 +210,7 @@ public:
     std::vector<std::int32_t> label;
     std::vector<R> score;
     std::vector<R> second;
-    QuantizedFilter<R> coarse;
+    QuantizedFilter<R> filter;
     Workspace<R> workspace;
 
 private:
