@@ -41,7 +41,9 @@ PYTHON_ROOMS = (
     ("fit",),
     ("seeding",),
     ("io",),
+    ("estimators",),
     ("kmeans", "minibatch", "dask"),
+    ("quality",),
     ("text", "labels"),
 )
 LEVEL = {room: level for level, rooms in enumerate(PYTHON_ROOMS) for room in rooms}
