@@ -244,7 +244,7 @@ private:
 
     // Labels from all scores of a row. If the centres have posting lists, the scores are summed in
     // another order, which is faster. Where that order could change the label, the row is compared
-    // again by canonical scores (docs/numerics.md, "Loose scores").
+    // again by canonical scores (docs/numerics.md, "Reordered scores").
     template <class OnScores>
     void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count,
                      OnScores on_scores) {
