@@ -249,7 +249,7 @@ void bind_assign(nb::module_& m) {
                      });
                  });
              })
-        .def("first_look",
+        .def("fits_filter",
              [](AnyCentres& any) {
                  return any.visit_shared([]<class R>(SharedCentres<R>& shared) {
                      return QuantizedCentres<R>::fits(shared.centres, shared.layouts.settings());

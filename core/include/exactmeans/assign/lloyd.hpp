@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
-#include "exactmeans/filter/quantized_filter.hpp"
+#include "exactmeans/filter/filter_probe.hpp"
 
 namespace exactmeans {
 
@@ -31,13 +31,13 @@ public:
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
-        coarse_ = nullptr;
+        quantized_ = nullptr;
         if constexpr (!is_dense<Rows>) {
-            if (look_.possible(work.centroids, work.layouts.settings())) {
-                auto coarse =
+            if (probe_.due(work.centroids, work.layouts.settings())) {
+                auto quantized =
                     work.layouts.template get<QuantizedCentres<R>>(work.centroids, false, threads);
-                if (look_.pays(work.x, work.centroids, *coarse)) {
-                    coarse_ = std::move(coarse);
+                if (probe_.pays(work.x, work.centroids, *quantized)) {
+                    quantized_ = std::move(quantized);
                     return;
                 }
             }
@@ -57,16 +57,17 @@ public:
             stats.changed += changed;
         };
         if constexpr (!is_dense<Rows>) {
-            if (coarse_) {
-                const Size batch = coarse_->batch(end - begin);
+            if (quantized_) {
+                QuantizedFilter<R>& filter = scan.filter;
+                const Size batch = quantized_->rows_per_call(end - begin);
                 for (Size first = begin; first < end; first += batch) {
                     const auto row_of = [&](Size t) { return first + t; };
                     const Size past = std::min(end, first + batch);
-                    scan.coarse.take(work.x, first, past);
-                    scan.coarse.expect(work.x, past, std::min(end, past + batch));
-                    scan.coarse.get_ready(*coarse_);
-                    scan.coarse.nearest(work.x, work.centroids, *coarse_, row_of);
-                    take(scan.coarse.label, first);
+                    filter.load(work.x, first, past);
+                    filter.prefetch_next(work.x, past, std::min(end, past + batch));
+                    filter.quantize(*quantized_);
+                    filter.label_rows(work.x, work.centroids, *quantized_, row_of);
+                    take(filter.label, first);
                 }
                 return stats;
             }
@@ -79,11 +80,12 @@ public:
         return stats;
     }
 
-    void moved(const Movement&) { coarse_ = nullptr; }
+    void moved(const Movement&) { quantized_ = nullptr; }
 
 private:
-    std::shared_ptr<const QuantizedCentres<R>> coarse_;  // null: this pass does not use the filter
-    FirstLook<R> look_;
+    // Null: this pass does not use the filter.
+    std::shared_ptr<const QuantizedCentres<R>> quantized_;
+    FilterProbe<R> probe_;
     Float32Scores float32_scores_;
 };
 

@@ -80,6 +80,7 @@ struct Workspace {
     std::vector<float> bound, reach, near, far;
     std::vector<std::int32_t> survivors, label, own_group, remaining;
     std::vector<R> score, second, own_group_score;
+    std::vector<DeltaSums> delta_sums;
     std::vector<std::vector<std::int32_t>> picks;
 };
 
@@ -209,7 +210,7 @@ public:
     std::vector<std::int32_t> label;
     std::vector<R> score;
     std::vector<R> second;
-    QuantizedFilter<R> coarse;
+    QuantizedFilter<R> filter;
     Workspace<R> workspace;
 
 private:
@@ -243,7 +244,7 @@ private:
 
     // Labels from all scores of a row. If the centres have posting lists, the scores are summed in
     // another order, which is faster. Where that order could change the label, the row is compared
-    // again by canonical scores (docs/numerics.md, "Loose scores").
+    // again by canonical scores (docs/numerics.md, "Reordered scores").
     template <class OnScores>
     void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count,
                      OnScores on_scores) {
