@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "exactmeans/base/backoff.hpp"
 #include "exactmeans/centres/canonical_score.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/filter/quantized_centres.hpp"
@@ -412,12 +413,7 @@ public:
                QuantizedCentres<R>::fits(centroids);
     }
     // May there be one in this pass?
-    bool possible(const Centres<R>& centroids) {
-        if (!fits(centroids)) return false;
-        if (wait_ == 0) return true;
-        --wait_;
-        return false;
-    }
+    bool possible(const Centres<R>& centroids) { return fits(centroids) && backoff_.due(); }
     // A few rows are asked.
     template <class I>
     bool pays(const CsrRows<R, I>& x, const Centres<R>& centroids,
@@ -427,16 +423,15 @@ public:
         scan_.take_some(x, some, row_of);
         scan_.get_ready(coarse);
         const auto open = scan_.nearest(x, centroids, coarse, row_of);
-        if (open.closer * 2 <= some && open.exact * 16 <= some) return true;
-        wait_ = passes_without;
-        return false;
+        const bool paid = open.closer * 2 <= some && open.exact * 16 <= some;
+        backoff_.record(paid);
+        return paid;
     }
 
 private:
     static constexpr Size least_k = 32, probed = 256;
-    static constexpr int passes_without = 16;
 
-    int wait_ = 0;
+    Backoff backoff_{16, 16};  // passes without a probe, after one that failed
     QuantizedFilter<R> scan_;
 };
 

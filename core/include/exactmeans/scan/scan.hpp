@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "exactmeans/base/backoff.hpp"
 #include "exactmeans/centres/canonical_score.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
@@ -369,10 +370,7 @@ public:
     template <class Rows>
     void pack(Work<Rows>& work, const Threads& threads) {
         if constexpr (!is_dense<Rows>) {
-            if (wait_ > 0)
-                --wait_;
-            else if (work.pack_float32(threads) && pays(work))
-                return;
+            if (backoff_.due() && work.pack_float32(threads) && pays(work)) return;
             work.float32_panels = {};
         }
         work.pack_centres(threads);
@@ -380,8 +378,7 @@ public:
     }
 
 private:
-    static constexpr Size probed = 128;        // rows
-    static constexpr int passes_without = 16;  // until the next probe, after one that failed
+    static constexpr Size probed = 128;  // rows
 
     // Do at most 1 in 16 of the probed rows need canonical scores?
     template <class Rows>
@@ -390,12 +387,12 @@ private:
         std::vector<Size> ids(static_cast<std::size_t>(some));
         for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (work.x.n / some);
         Scan<Rows> scan;
-        if (16 * scan.nearest_by_float32(work, 0, ids.data(), some) <= some) return true;
-        wait_ = passes_without;
-        return false;
+        const bool paid = 16 * scan.nearest_by_float32(work, 0, ids.data(), some) <= some;
+        backoff_.record(paid);
+        return paid;
     }
 
-    int wait_ = 0;
+    Backoff backoff_{16, 16};  // passes without a probe, after one that failed
 };
 
 // Rows per parallel task. Dense: about a million multiply-adds, in whole register tiles of 48 rows,

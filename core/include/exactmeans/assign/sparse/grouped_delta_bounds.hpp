@@ -85,22 +85,12 @@ private:
     bool groups_pay(const PassStats& last) {
         const double rows = double(last.rows);
         if (this->from() < 0 || rows == 0 || 4 * last.changed > last.rows) return false;
-        if (wait_ > 0) {
-            --wait_;
-            return false;
-        }
+        if (!backoff_.due()) return false;
         if (!sifts_) return true;
         const double full = lanes(k_) + look;
-        if (group_sum * rows + full * double(last.left) <= 0.9 * full * rows) {
-            patience_ = 0;
-            return true;
-        }
-        return wait();
-    }
-    bool wait() {
-        wait_ = patience_;
-        patience_ = std::clamp(2 * patience_, 1, longest_wait);
-        return false;
+        const bool paid = group_sum * rows + full * double(last.left) <= 0.9 * full * rows;
+        backoff_.record(paid);
+        return paid;
     }
 
     std::vector<Size> longest_first(const Centres<R>& centroids) const {
@@ -148,10 +138,7 @@ private:
                      left = double(last.left);
         if (this->from() < 0 || rows == 0 || changed * 4 > rows) return false;
         if (alone_ > 0) --alone_;
-        if (wait_ > 0) {
-            --wait_;
-            return false;
-        }
+        if (!backoff_.due()) return false;
         if (width_ < 0) width_ = moved;
         const double full = lanes(k_) + look;
         if (sifts_) {
@@ -163,10 +150,9 @@ private:
             } else if (4 * open < lanes(width_)) {
                 width_ = width_ > unit ? width_ / 2 : alone_ > 0 ? unit : 0;
             }
-            if (cost_ + open > 0.9 * full) {
-                return wait();
-            }
-            patience_ = 0;
+            const bool paid = cost_ + open <= 0.9 * full;
+            backoff_.record(paid);
+            if (!paid) return false;
         }
         for (;; width_ = width_ > unit ? width_ / 2 : 0) {
             width_ = std::min(QuantizedPanels::padded(width_), QuantizedPanels::padded(k_));
@@ -224,7 +210,8 @@ private:
     }
 
     QuantizedCentres<R> all_, wild_;
-    int wait_ = 0, patience_ = 0;
+    Backoff backoff_{0,
+                     longest_wait};    // passes without bounds, after one that they did not pay for
     std::vector<std::int32_t> place_;  // among wild centres
     Size width_ = -1, wilds_ = 0;      // of those: at most, and now
     double cost_ = 0;                  // of a row, in comparisons with a centre
