@@ -126,6 +126,9 @@ public:
         });
         rows_ = std::move(rows);
     }
+    // Is there memory to store all rows? Otherwise they are quantised in each pass.
+    bool may_store() const { return may_store_; }
+    void set_may_store(bool may) { may_store_ = may; }
     bool stored() const { return !rows_.empty(); }
     const std::int8_t* codes(Size i, Size d) const { return codes_.data() + i * pitch(d); }
     const CodedVector* row(Size i) const { return rows_.data() + i; }
@@ -147,7 +150,7 @@ private:
 
     std::vector<R> origin_;
     double origin_norm_ = 0;
-    bool spherical_ = false;
+    bool spherical_ = false, may_store_ = true;
     AlignedVector<std::int8_t> codes_;
     std::vector<CodedVector> rows_;
 };

@@ -19,14 +19,16 @@ namespace exactmeans {
 
 // What the filter left to be done.
 struct FilterStats {
-    Size rows = 0;      // compared by codes
-    Size decided = 0;   // of them, by codes alone
-    Size scores = 0;    // of candidates, computed
-    Size canonical = 0; // of them, canonical ones
+    Size rows = 0;       // compared by codes
+    Size decided = 0;    // of them, by codes alone
+    Size open = 0;       // of them, left for a comparison with all centres
+    Size scores = 0;     // of candidates, computed
+    Size canonical = 0;  // of them, canonical ones
 
     FilterStats& operator+=(const FilterStats& other) {
         rows += other.rows;
         decided += other.decided;
+        open += other.open;
         scores += other.scores;
         canonical += other.canonical;
         return *this;
@@ -152,12 +154,14 @@ private:
             label[std::size_t(first + t)] = list[0].centre;
             if (kept == 0) {
                 open.push_back(first + t);
-            } else if (kept > 1) {
+                ++stats.open;
+            } else if (kept == 1) {
+                ++stats.decided;
+            } else {
                 several_.push_back(t);
                 in.x.prefetch(ids ? ids[first + t] : begin + first + t);
             }
         }
-        stats.decided += count - Size(several_.size());
         for (const Size t : several_) {
             const Size i = ids ? ids[first + t] : begin + first + t;
             label[std::size_t(first + t)] = verify(in, i, t, stats);

@@ -15,6 +15,7 @@
 #include "exactmeans/centres/packed_csr_rows.hpp"
 #include "exactmeans/centres/score_error.hpp"
 #include "exactmeans/data/rows.hpp"
+#include "exactmeans/filter/dense_filter.hpp"
 #include "exactmeans/filter/quantized_filter.hpp"
 #include "exactmeans/kernels/scores.hpp"
 #include "exactmeans/scan/row_slacks.hpp"
@@ -30,13 +31,18 @@ struct Work {
     const Centres<R>& centroids;
     std::int32_t* labels;
     RowSlacks<R>& slacks;
+    DenseCodes<R>* codes;  // null: the pass does without the 8-bit filter
     Panels<R> panels{};
     Panels<float> float32_panels{};  // used instead of `panels` if it has posting lists
     ScoreError float32_error{};
 
     Work(const Rows& rows, const Centres<R>& centres, std::int32_t* row_labels,
-         RowSlacks<R>& row_slacks)
-        : x(rows), centroids(centres), labels(row_labels), slacks(row_slacks) {}
+         RowSlacks<R>& row_slacks, DenseCodes<R>* row_codes = nullptr)
+        : x(rows),
+          centroids(centres),
+          labels(row_labels),
+          slacks(row_slacks),
+          codes(row_codes) {}
 
     // Lays out all centres. Required before Scan::nearest.
     void pack_centres(const Threads& threads) {
@@ -207,6 +213,7 @@ public:
     std::vector<R> score;
     std::vector<R> second;
     QuantizedFilter<R> coarse;
+    DenseFilter<R> dense_filter;
     Workspace<R> workspace;
 
 private:
