@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/filter/dense_filter_pass.hpp"
 #include "exactmeans/filter/filter_probe.hpp"
 
 namespace exactmeans {
@@ -43,6 +44,8 @@ public:
             }
         }
         float32_scores_.pack(work, threads);
+        if constexpr (is_dense<Rows>)
+            filters_ = filter_.start(work.x, work.centroids, *work.codes, work.labels, threads);
     }
 
     template <class Rows>
@@ -72,21 +75,59 @@ public:
                 return stats;
             }
         }
+        if constexpr (is_dense<Rows>) {
+            if (filters_) {
+                filter_range(work, scan, begin, end, stats);
+                take(scan.dense_filter.label, begin);
+                return stats;
+            }
+        }
         scan.nearest(work, begin, nullptr, end - begin, false);
-        if constexpr (is_dense<Rows>)
-            for (const R score : scan.score)
-                stats.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
+        if constexpr (is_dense<Rows>) count_doubtful(scan, stats);
         take(scan.label, begin);
         return stats;
     }
 
     void moved(const Movement&) { quantized_ = nullptr; }
 
+    // Whole blocks of the filter, and more of them if tasks would be short.
+    template <class Rows>
+    Size range_rows(const Rows& x, Size k, int n_jobs) const {
+        return filters_ ? std::clamp<Size>(x.n / (16 * n_jobs) / 96 * 96, 96, 960)
+                        : chunk_rows(x, k, n_jobs);
+    }
+
 private:
+    template <class Rows>
+    static void count_doubtful(const Scan<Rows>& scan, AssignStats& stats) {
+        for (const R score : scan.score)
+            stats.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
+    }
+
+    // Labels by the filter, and by canonical scores where it leaves all centres.
+    template <class Rows>
+    void filter_range(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end,
+                      AssignStats& stats) {
+        DenseFilter<R>& filter = scan.dense_filter;
+        const FilterStats filtered =
+            filter.nearest({work.x, work.centroids, *work.codes, filter_.centres()}, begin, nullptr,
+                           end - begin, work.labels);
+        filter_.record(filtered);
+        if (filter.open.empty()) return;
+        std::vector<Size> ids;
+        for (const Size t : filter.open) ids.push_back(begin + t);
+        scan.nearest(work, 0, ids.data(), Size(ids.size()), false);
+        count_doubtful(scan, stats);
+        for (std::size_t o = 0; o < ids.size(); ++o)
+            filter.label[std::size_t(filter.open[o])] = scan.label[o];
+    }
+
     // Null: this pass does not use the filter.
     std::shared_ptr<const QuantizedCentres<R>> quantized_;
     FilterProbe<R> probe_;
     Float32Scores float32_scores_;
+    DenseFilterPass<R> filter_;
+    bool filters_ = false;  // this pass uses the filter for dense rows
 };
 
 }  // namespace exactmeans
