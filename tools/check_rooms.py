@@ -43,6 +43,9 @@ PYTHON_ROOMS = (
     ("io",),
     ("kmeans", "minibatch", "dask"),
     ("text", "labels"),
+    ("preparation",),
+    ("reporting", "plot"),
+    ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(PYTHON_ROOMS) for room in rooms}
 INCLUDE = re.compile(r'^\s*#include "exactmeans/([^"]+)"', re.MULTILINE)

@@ -7,6 +7,7 @@ from exactmeans.data.open import BlockSource, open_blocks
 from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
 from exactmeans.minibatch import MiniBatchKMeans
+from exactmeans.reporting import report
 from exactmeans.seeding import kmeans_plusplus
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "kmeans_plusplus",
     "load",
     "open_blocks",
+    "report",
 ]
 __version__ = _version("exactmeans")
