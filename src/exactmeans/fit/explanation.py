@@ -24,6 +24,7 @@ def explanation(model: Any) -> dict[str, Any]:
         "dtype": str(model.cluster_centers_.dtype),
         "metric": model._frame.metric,
         "shifted": model._frame.shift is not None,
+        "zero_based": getattr(model, "_zero_based", None),
         "distinct_rows": model._choice.distinct_rows,
         "threads": model._n_jobs_used,
         "instruction_set": _core.active_isa(),
@@ -51,6 +52,8 @@ def as_text(told: dict[str, Any]) -> str:
     ]
     shift = "shifted to the mean" if told["shifted"] else "used as given"
     lines.append(f"data: {told['rows']} x {told['features']}, {told['dtype']}, {shift}")
+    if told["zero_based"] is not None:
+        lines.append(f"indices of svmlight files: from {0 if told['zero_based'] else 1} on")
     if told["distinct_rows"] is not None:
         lines.append(f"rows compared: {told['distinct_rows']}, copies of which are all others")
     lines.append(f"threads: {told['threads']}, instruction set: {told['instruction_set']}")
