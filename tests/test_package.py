@@ -29,8 +29,9 @@ from exactmeans.fit.policy import ALGORITHM_NAMES
 from exactmeans.seeding.init import INIT_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLIC = ["BlockSource", "Iteration", "KMeans", "MiniBatchKMeans"]
-PUBLIC += ["kmeans_plusplus", "load", "open_blocks"]
+PUBLIC = ["BlockSource", "Iteration", "KMeans", "MiniBatchKMeans", "Silhouette"]
+PUBLIC += ["calinski_harabasz", "cluster_stats", "davies_bouldin"]
+PUBLIC += ["kmeans_plusplus", "load", "open_blocks", "silhouette"]
 
 
 def modules() -> list[str]:

@@ -42,6 +42,7 @@ PYTHON_ROOMS = (
     ("seeding",),
     ("io",),
     ("kmeans", "minibatch", "dask"),
+    ("quality",),
     ("text", "labels"),
     ("preparation",),
     ("reporting", "plot"),

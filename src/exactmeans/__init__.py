@@ -7,6 +7,13 @@ from exactmeans.data.open import BlockSource, open_blocks
 from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
 from exactmeans.minibatch import MiniBatchKMeans
+from exactmeans.quality import (
+    Silhouette,
+    calinski_harabasz,
+    cluster_stats,
+    davies_bouldin,
+    silhouette,
+)
 from exactmeans.reporting import report
 from exactmeans.seeding import kmeans_plusplus
 
@@ -15,9 +22,14 @@ __all__ = [
     "Iteration",
     "KMeans",
     "MiniBatchKMeans",
+    "Silhouette",
+    "calinski_harabasz",
+    "cluster_stats",
+    "davies_bouldin",
     "kmeans_plusplus",
     "load",
     "open_blocks",
     "report",
+    "silhouette",
 ]
 __version__ = _version("exactmeans")

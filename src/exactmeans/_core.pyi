@@ -82,6 +82,24 @@ class Rows:
         out: Real,
         n_jobs: int,
     ) -> None: ...
+    def add_distances(
+        self,
+        members: Real | SparseCentres,
+        labels: Labels,
+        shift: Real | None,
+        exponent: int,
+        out: Double,
+        n_jobs: int,
+    ) -> None: ...
+    def nearest(
+        self,
+        centroids: Centroids,
+        centres: Real | SparseCentres,
+        exponent: int,
+        labels: Labels,
+        distances: Real,
+        n_jobs: int,
+    ) -> None: ...
 
 class Sums:
     def __init__(

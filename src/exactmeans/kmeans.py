@@ -382,6 +382,50 @@ class KMeans(
         )
         return engine.transform(centres, self._frame.shift_of(engine), self._frame.cost_exponent)
 
+    def nearest(self, X: Any, m: int = 1) -> tuple[NDArray[np.int32], NDArray[Any]]:
+        """The m nearest centres of each row and their distances, nearest first.
+
+        Memory is for m centres per row, not for all.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+        m : int, default=1
+            How many centres; at most `n_clusters`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, m)
+            The first column is what `predict` gives. Of centres at the same distance, the lowest
+            number comes first. -1 for rows of zeros that `zero_rows='keep'` keeps.
+        distances : ndarray of shape (n_samples, m)
+            What `transform` gives for these centres.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeans
+        >>> kmeans = KMeans(3, init=[[0.0], [4.0], [9.0]]).fit([[0.0], [4.0], [9.0]])
+        >>> labels, distances = kmeans.nearest([[5.0]], m=2)
+        >>> labels.tolist(), distances.tolist()
+        ([[1, 2]], [[1.0, 4.0]])
+        """
+        check_is_fitted(self)
+        k = self._given_centres().shape[0]
+        m = check_int("m", m, 1)
+        if m > k:
+            raise ValueError(f"m must be at most {k}, the number of centres, but it is {m}.")
+        engine = self._engine(X, labelled=True)
+        self._refuse_over_limit(
+            engine.n * m * (engine.dtype.itemsize + 4),
+            f"the {engine.n:,} x {m:,} labels and distances that nearest returns",
+            "take fewer rows at a time, or a smaller m",
+        )
+        exponent = self._frame.cost_exponent
+        found = engine.nearest(self._centroids(engine), self._centres(), exponent, m)
+        if not np.isfinite(found[1]).all():  # a row with a finite distance is finite
+            engine.refuse_nonfinite()
+        return found
+
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the inertia of X at the fitted centres, as `metric` has it.
 
@@ -654,14 +698,16 @@ class KMeans(
         """X, all of it or a part, with every row labelled."""
         check_is_fitted(self)
         engine = self._engine(X, sample_weight, part=part, labelled=True)
-        given = self._given_centres()
-        # A new attribute only for models that were loaded or unpickled.
-        cache: CentroidsCache = self.__dict__.setdefault("_centroids_cache", CentroidsCache())
-        centroids = cache.get(given, self._frame, engine, self._centres)
-        engine.start("lloyd", given.shape[0])
-        engine.assign(centroids)
+        engine.start("lloyd", self._given_centres().shape[0])
+        engine.assign(self._centroids(engine))
         engine.refuse_doubtful()
         return engine
+
+    def _centroids(self, engine: LocalEngine) -> _core.Centroids:
+        """The centres as the rows of this engine are compared with, from the cache."""
+        # A new attribute only for models that were loaded or unpickled.
+        cache: CentroidsCache = self.__dict__.setdefault("_centroids_cache", CentroidsCache())
+        return cache.get(self._given_centres(), self._frame, engine, self._centres)
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()

@@ -735,6 +735,23 @@ class LocalEngine:
             block.rows.transform(centres, shift, exponent, own, self.n_jobs)
         return out
 
+    def nearest(
+        self, centroids: _core.Centroids, centres: Matrix, exponent: int, m: int
+    ) -> tuple[Labels, NDArray[Any]]:
+        """The m nearest centres of every row and their distances, nearest first."""
+        labels = np.empty((self.n, m), dtype=np.int32)
+        distances = np.empty((self.n, m), dtype=self.dtype)
+        centres = for_core(like_rows(centres, sparse=self.sparse and not self.metric.l1))
+
+        def find(block: Block, n_jobs: int) -> None:
+            own = slice(block.begin, block.end)
+            block.rows.nearest(centroids, centres, exponent, labels[own], distances[own], n_jobs)
+
+        self.each(find)
+        if self.norms is not None and not self.norms.all():
+            labels[self.norms == 0] = -1
+        return labels, distances
+
     def counted(self) -> Double | None:
         """Weights of rows, 0 for those without a direction; None if all are 1."""
         if self.norms is None or self.norms.all():
