@@ -2,6 +2,7 @@
 
 from importlib.metadata import version as _version
 
+from exactmeans import plot
 from exactmeans.callbacks import Iteration
 from exactmeans.data.open import BlockSource, open_blocks
 from exactmeans.io.model_file import load
@@ -29,6 +30,7 @@ __all__ = [
     "kmeans_plusplus",
     "load",
     "open_blocks",
+    "plot",
     "report",
     "silhouette",
 ]

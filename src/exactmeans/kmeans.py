@@ -21,6 +21,7 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from exactmeans import _core
 from exactmeans.callbacks import (
     Callback,
     Iteration,

@@ -52,7 +52,7 @@ class CsvRows(CutRows):
             if file.read(1):
                 below = below[:-1]  # the last line is not whole
         text = first.decode("utf-8-sig", errors="replace").strip("\r\n")
-        self._delimiter = max(",;\t", key=text.count) if delimiter == "auto" else delimiter
+        self.delimiter = max(",;\t", key=text.count) if delimiter == "auto" else delimiter
         cells = self._cells(text)
         named = bool(cells) and (
             self._has_names(text, cells, [line for line in below if line])
@@ -64,9 +64,9 @@ class CsvRows(CutRows):
             self.guesses = (f"the first row of {path} is {'names' if named else 'data'}",)
         skip = after if named else after - len(first)
         self._chosen = choose_columns(columns, self.names, len(cells), str(path))
-        self._all = len(cells)
-        d = self._all if self._chosen is None else len(self._chosen)
-        rows = block_rows or max(1, BLOCK_BYTES // (8 * max(1, self._all)))
+        self.width = len(cells)
+        d = self.width if self._chosen is None else len(self._chosen)
+        rows = block_rows or max(1, BLOCK_BYTES // (8 * max(1, self.width)))
         self._spans = self._file.spans(skip, rows, _CSV_ROW)
         if not self._spans:
             raise ValueError(f"{path} has no rows.")
@@ -79,7 +79,7 @@ class CsvRows(CutRows):
         return [self.names[f] for f in self._chosen]
 
     def _cells(self, line: str) -> list[str]:
-        return next(csv.reader([line], delimiter=self._delimiter), [])
+        return next(csv.reader([line], delimiter=self.delimiter), [])
 
     def _has_names(self, text: str, cells: list[str], below: list[str]) -> bool:
         """Is the first row a header? Text alone is, numbers alone are not; refuses all else.
@@ -109,12 +109,12 @@ class CsvRows(CutRows):
         span = self._spans[block]
         raw = self._file.read(span.offset, span.size)
         text = raw.decode("utf-8-sig", errors="replace")
-        if self._all == 1 and not self._missing:
+        if self.width == 1 and not self._missing:
             self._refuse_blank(text, block, begin)
         try:
             rows = np.loadtxt(
                 io.StringIO(text),
-                delimiter=self._delimiter,
+                delimiter=self.delimiter,
                 quotechar='"',
                 comments=None,
                 ndmin=2,
@@ -124,7 +124,7 @@ class CsvRows(CutRows):
         except ValueError as error:
             raise ValueError(self._wrong(text, begin) or f"{self.name}: {error}.") from None
         # Cells that are not chosen are not looked at, but they must be there, and no others.
-        as_many = text.count(self._delimiter) == (self._all - 1) * len(rows)
+        as_many = text.count(self.delimiter) == (self.width - 1) * len(rows)
         if rows.shape != (end - begin, self._d) or (self._chosen is not None and not as_many):
             wrong = self._wrong(text, begin)
             if wrong or rows.shape != (end - begin, self._d):
@@ -146,12 +146,12 @@ class CsvRows(CutRows):
 
     def _wrong(self, text: str, begin: int) -> str | None:
         """The first row that is not numbers, one per column, in words."""
-        chosen = range(self._all) if self._chosen is None else self._chosen.tolist()
+        chosen = range(self.width) if self._chosen is None else self._chosen.tolist()
         lines = (line for line in text.splitlines() if line)
         for row, line in enumerate(lines, start=begin):
             cells = self._cells(line)
-            if len(cells) != self._all:
-                return f"{self.name}: row {row} has {len(cells)} columns, not {self._all}."
+            if len(cells) != self.width:
+                return f"{self.name}: row {row} has {len(cells)} columns, not {self.width}."
             for f in chosen:
                 if self._missing and cells[f].strip().lower() in MISSING:
                     continue

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from exactmeans.data.pick import is_sparse
 from exactmeans.fit.explanation import explanation
 from exactmeans.io.files import replace_file
 from exactmeans.parameters import check_int
 from exactmeans.reporting import words
+from exactmeans.reporting.projection import is_sparse
 from exactmeans.reporting.summary import Reals, Summary, summarise
 
 _SCRIPTS = ("dom.js", "charts.js", "map.js", "clusters.js", "page.js")

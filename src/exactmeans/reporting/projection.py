@@ -8,8 +8,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from exactmeans.data.pick import is_sparse
-
 _EXTRA = 8  # directions beside the two wanted ones, which make the two accurate
 _POWERS = 4  # multiplications by XᵀX; four separate variances that differ by a few percent
 
@@ -80,3 +78,15 @@ def unit_rows(X: Any) -> Any:
         return sp.csr_matrix(sp.diags(1 / np.where(lengths > 0, lengths, 1.0)) @ given)
     lengths = np.linalg.norm(X, axis=1)
     return X / np.where(lengths > 0, lengths, 1.0)[:, None]
+
+
+def sample_rows(n: int, most: int, seed: int) -> NDArray[np.intp]:
+    """Numbers of at most `most` of n rows, drawn without replacement, ascending."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
+
+
+def is_sparse(X: Any) -> bool:
+    """scipy's `issparse`, without its narrowing of types."""
+    return bool(sp.issparse(X))

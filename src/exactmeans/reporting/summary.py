@@ -11,10 +11,15 @@ from numpy.typing import NDArray
 
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.memory import ArrayBlocks
-from exactmeans.data.pick import is_sparse, pick_rows, sample_rows
-from exactmeans.data.stream import Stream, as_blocks
 from exactmeans.metrics import METRICS
-from exactmeans.reporting.projection import Projection, between_axes, principal_axes, unit_rows
+from exactmeans.reporting.projection import (
+    Projection,
+    between_axes,
+    is_sparse,
+    principal_axes,
+    sample_rows,
+    unit_rows,
+)
 
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -97,9 +102,7 @@ def summarise(
 
     sample = sample_rows(len(labels), points, seed)
     shown = np.unique(np.concatenate([sample, odd, *nearest, *farthest])).astype(np.intp)
-    dtype = centres.dtype if centres.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-    blocks: list[Matrix] | Stream = as_blocks(model, X, reset=False, dtype=dtype)
-    picked = Picked(shown, pick_rows(blocks, shown))
+    picked = Picked(shown, model._engine(X, labelled=True).pick(shown))
     directed = METRICS[model._frame.metric].directed
     rows = picked.values[np.searchsorted(shown, sample)]
     rows = unit_rows(rows) if directed else rows
