@@ -47,6 +47,7 @@ PYTHON_ROOMS = (
     ("preparation",),
     ("reporting", "plot"),
     ("cli",),
+    ("__main__",),
 )
 LEVEL = {room: level for level, rooms in enumerate(PYTHON_ROOMS) for room in rooms}
 INCLUDE = re.compile(r'^\s*#include "exactmeans/([^"]+)"', re.MULTILINE)
