@@ -16,7 +16,7 @@ import cases
 import datasets
 from cases import bits, fit
 from exactmeans import KMeans
-from exactmeans.engine.local.engine import farthest_first
+from exactmeans.engine.local.far_rows import farthest_first
 from exactmeans.engine.protocol import AssignStats
 from exactmeans.fit import policy as policies
 from exactmeans.fit.cost_model import AVERAGE_LOSS, Workload

@@ -41,6 +41,7 @@ PYTHON_ROOMS = (
     ("fit",),
     ("seeding",),
     ("io",),
+    ("estimators",),
     ("kmeans", "minibatch", "dask"),
     ("quality",),
     ("text", "labels"),

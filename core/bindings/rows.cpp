@@ -296,19 +296,19 @@ void add_distances_of(const Block& block, const Given& members, const Labels& la
 template <class C, class Given>
 void nearest_rows(const Block& block, AnyCentres& any, const Given& centres, int exponent,
                   const Array<std::int32_t, 2>& labels, const Array<C, 2>& distances, int n_jobs) {
-    auto* centroids = std::get_if<std::unique_ptr<Centres<C>>>(&any.of);
+    auto* shared = std::get_if<std::unique_ptr<SharedCentres<C>>>(&any.of);
     const std::size_t n = std::size_t(row_count(block.rows)), m = labels.shape(1);
-    require(centroids && column_count(block.rows) == (*centroids)->d(),
+    require(shared && column_count(block.rows) == (*shared)->centres.d(),
             "centres and rows differ in width or dtype");
     on_points(centres, block, exponent, [&](const auto& points) {
         require(labels.shape(0) == n && distances.shape(0) == n && distances.shape(1) == m &&
-                    m >= 1 && Size(m) <= points.k && points.k == (*centroids)->k(),
+                    m >= 1 && Size(m) <= points.k && points.k == (*shared)->centres.k(),
                 "labels and distances must be rows by nearest centres");
         on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
             using Of = std::decay_t<decltype(points)>;
             if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, C> &&
                           std::is_same_v<Of, Points<C>>)
-                nearest_centres(x, **centroids, points, Size(m), labels.data(), distances.data(),
+                nearest_centres(x, **shared, points, Size(m), labels.data(), distances.data(),
                                 threads);
             else
                 throw std::invalid_argument("rows and centres must have the same dtype");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "exactmeans/centres/layout_cache.hpp"
 #include "exactmeans/filter/quantized_filter.hpp"
 #include "isas.hpp"
 #include "samples.hpp"
@@ -48,6 +49,12 @@ Matrix<R> rows_of(Size n, bool signs, Random& random) {
     return x;
 }
 
+template <class R>
+std::shared_ptr<const QuantizedCentres<R>> quantized(const Centres<R>& centroids,
+                                                     const Threads& threads) {
+    return LayoutCache<R>().template get<QuantizedCentres<R>>(centroids, false, threads);
+}
+
 // The score with stored numbers, exact but for a few bits of long double.
 template <class R>
 long double exact_score(const Centres<R>& centroids, const Matrix<R>& x, Size i, Size j) {
@@ -55,7 +62,7 @@ long double exact_score(const Centres<R>& centroids, const Matrix<R>& x, Size i,
     const SparseVector<R> centre = centroids.nonzeros(j);
     for (Size f = 0; f < d; ++f)
         score += static_cast<long double>(x(i, f)) *
-                 static_cast<long double>(Layout<R>::packed(centroids.frame(), f, centre.at(f)));
+                 static_cast<long double>(centroids.frame().packed(f, centre.at(f)));
     return score;
 }
 
@@ -120,7 +127,7 @@ void check_scores(const QuantizedCentres<R>& coarse, const Centres<R>& centroids
     const Matrix<R> x = rows_of<R>(n, signs, random);
     const Csr<R, std::int32_t> csr(x);
     const QuantizedFilter<R> scan = scan_of(csr, coarse);
-    const QuantizedPanels& panels = coarse.panels();
+    const QuantizedPanels panels = coarse.panels();
     const float inf = std::numeric_limits<float>::infinity();
     std::vector<std::int32_t> list(static_cast<std::size_t>(QuantizedPanels::padded(k)));
     for (const Isa* table : isas())
@@ -176,8 +183,8 @@ void check_centres(Size k, bool signs) {
     const Matrix<R> centres = centres_of<R>(k, signs, random);
     const Centres<R> dense(centres.values.data(), k, d, Frame<R>{}, threads),
         sparse(sparse_of(centres), d, Frame<R>{}, threads);
-    check_scores(*QuantizedCentres<R>::of(dense, threads), dense, signs, random);
-    check_scores(*QuantizedCentres<R>::of(sparse, threads), sparse, signs, random);
+    check_scores(*quantized(dense, threads), dense, signs, random);
+    check_scores(*quantized(sparse, threads), sparse, signs, random);
 }
 
 // Centres that moved are put into the layout one by one: of two that share words one, the other, or
@@ -189,7 +196,7 @@ void check_patches(Size k, bool signs) {
     const Threads threads{2};
     Matrix<R> centres = centres_of<R>(k, signs, random);
     Centres<R> centroids(sparse_of(centres), d, Frame<R>{}, threads);
-    QuantizedCentres<R> coarse(centroids, false);
+    QuantizedCentres<R> coarse(centroids, std::make_shared<LayoutSettings>(), false);
     coarse.update(centroids, threads);
     const std::vector<float> before = coarse.steps();
     for (int round = 0; round < 9; ++round) {
@@ -235,7 +242,7 @@ void check_kernels(Size k) {
     const Threads threads{1};
     const Matrix<R> centres = centres_of<R>(k, true, random);
     const Centres<R> centroids(centres.values.data(), k, d, Frame<R>{}, threads);
-    const auto held = QuantizedCentres<R>::of(centroids, threads);
+    const auto held = quantized(centroids, threads);
     const QuantizedCentres<R>& coarse = *held;
     constexpr Size n = 40;
     const Csr<R, I> csr(
@@ -367,7 +374,7 @@ void check_nearest(Size k, bool signs) {
     Matrix<R> centres = centres_of<R>(k, signs, random);
     for (Size f = 0; f < d; ++f) centres(7, f) = centres(3, f);
     const Centres<R> centroids(sparse_of(centres), d, Frame<R>{}, threads);
-    const auto held = QuantizedCentres<R>::of(centroids, threads);
+    const auto held = quantized(centroids, threads);
     const QuantizedCentres<R>& coarse = *held;
     constexpr Size n = 300;
     Matrix<R> x = rows_of<R>(n, signs, random);
@@ -441,7 +448,7 @@ TEST(rows_without_bounds) {
     for (Size f = 1; f < 20; ++f) x(1, f) = 3e38f;
     x(2, 0) = 1;
     const Csr<float, std::int32_t> csr(x);
-    const auto held = QuantizedCentres<float>::of(centroids, threads);
+    const auto held = quantized(centroids, threads);
     const QuantizedCentres<float>& coarse = *held;
     QuantizedFilter<float> scan = scan_of(csr, coarse);
     CHECK(!std::isfinite(scan.bound(0).width) && !std::isfinite(scan.bound(1).width));

@@ -33,9 +33,9 @@ public:
     void start(Work<Rows>& work, const Threads& threads) {
         coarse_ = nullptr;
         if constexpr (!is_dense<Rows>) {
-            if (look_.possible(work.centroids)) {
-                std::shared_ptr<const QuantizedCentres<R>> coarse =
-                    QuantizedCentres<R>::of(work.centroids, threads);
+            if (look_.possible(work.centroids, work.layouts.settings())) {
+                auto coarse =
+                    work.layouts.template get<QuantizedCentres<R>>(work.centroids, false, threads);
                 if (look_.pays(work.x, work.centroids, *coarse)) {
                     coarse_ = std::move(coarse);
                     return;
@@ -79,7 +79,7 @@ public:
         return stats;
     }
 
-    void moved(const Movement&) {}
+    void moved(const Movement&) { coarse_ = nullptr; }
 
 private:
     std::shared_ptr<const QuantizedCentres<R>> coarse_;  // null: this pass does not use the filter

@@ -28,7 +28,6 @@ public:
           moves_(std::size_t(k_), -1),
           previous_(std::size_t(k_)),
           score_offset_(std::size_t(k_)) {}
-    bool dense() const { return false; }
 
     // The versions of the centres between which the change is known; from() is -1 if there is no
     // earlier one.
@@ -205,7 +204,7 @@ private:
                  [](Size, R value) { return -double(value); });
         else
             walk(previous_[std::size_t(j)], now, at, past, visit,
-                 [&](Size f, R value) { return double(Layout<R>::packed(frame, f, value)); });
+                 [&](Size f, R value) { return double(frame.packed(f, value)); });
     }
     template <class Visit, class Packed>
     static void walk(const SparseVector<R>& previous, const SparseVector<R>& now, Position& at,

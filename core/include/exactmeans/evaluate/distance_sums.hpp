@@ -45,7 +45,8 @@ void add_distances(const Rows& x, const Points<typename Rows::Real>& points,
                    double* out, const Threads& threads) {
     const Centres<double> centroids =
         scaled_centroids(points, distance_frame(points, shift), threads);
-    const Panels<double> panels = centroids.panels(is_dense<Rows>, threads);
+    const HeldPanels<double> panels =
+        LayoutCache<double>().panels(centroids, is_dense<Rows>, threads);
     struct Buffers {
         DoubleRows rows;
         std::vector<double> score, distance;

@@ -12,6 +12,7 @@
 
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/layout_cache.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/data/rows_by_label.hpp"
@@ -383,7 +384,8 @@ void transform(const Rows& x, const Points<typename Rows::Real>& points,
     const Size k = points.k;
     const Centres<double> centroids =
         scaled_centroids(points, distance_frame(points, shift), threads);
-    const Panels<double> panels = centroids.panels(is_dense<Rows>, threads);
+    const HeldPanels<double> panels =
+        LayoutCache<double>().panels(centroids, is_dense<Rows>, threads);
     std::vector<DoubleRows> buffers(static_cast<std::size_t>(threads.n_jobs));
     std::vector<std::vector<double>> scores(buffers.size());
     threads.ranges(x.n, transform_chunk, [&](Size begin, Size end, int worker) {

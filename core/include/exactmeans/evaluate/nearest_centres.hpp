@@ -16,6 +16,7 @@
 #include "exactmeans/centres/canonical_score.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
+#include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/evaluate/distances.hpp"
 #include "exactmeans/kernels/scores.hpp"
@@ -80,8 +81,7 @@ struct PairCentres {
         packed.resize(std::size_t(dense ? points.k * points.d : 0));
         for (Size j = 0; dense && j < points.k; ++j)
             scaled.for_values(j, [&](Size f, double c) {
-                packed[std::size_t(j * points.d + f)] =
-                    Layout<double>::packed(scaled.frame(), f, c);
+                packed[std::size_t(j * points.d + f)] = scaled.frame().packed(f, c);
             });
     }
 };
@@ -243,14 +243,15 @@ private:
     PairScores<Rows> pair_scores_;
 };
 
-// labels and distances: n x m, nearest first. `points` are the centres of `centroids` before any
+// labels and distances: n x m, nearest first. `points` are the centres of `shared` before any
 // scaling.
 template <class Rows>
-void nearest_centres(const Rows& x, const Centres<typename Rows::Real>& centroids,
+void nearest_centres(const Rows& x, SharedCentres<typename Rows::Real>& shared,
                      const Points<typename Rows::Real>& points, Size m, std::int32_t* labels,
                      typename Rows::Real* distances, const Threads& threads) {
     using R = typename Rows::Real;
-    const Panels<R> panels = centroids.panels(is_dense<Rows>, threads);
+    const Centres<R>& centroids = shared.centres;
+    const HeldPanels<R> panels = shared.layouts.panels(centroids, is_dense<Rows>, threads);
     const PairCentres<R> pairs(points, centroids.frame().shift_or_null(), is_dense<Rows>, threads);
     std::vector<NearestBatch<Rows>> batches(static_cast<std::size_t>(threads.n_jobs));
     threads.ranges(x.n, nearest_batch<Rows>(centroids.k()), [&](Size begin, Size end, int worker) {

@@ -24,6 +24,7 @@
 
 #include "exactmeans/base/aligned_vector.hpp"
 #include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/layout_settings.hpp"
 #include "exactmeans/filter/code_pair.hpp"
 #include "exactmeans/kernels/panels.hpp"
 #include "exactmeans/kernels/quantized.hpp"
@@ -34,7 +35,9 @@ template <class R>
 class QuantizedCentres {
 public:
     // Of all centres.
-    QuantizedCentres(const Centres<R>& centroids, bool) {
+    QuantizedCentres(const Centres<R>& centroids, std::shared_ptr<const LayoutSettings> settings,
+                     bool)
+        : settings_(std::move(settings)) {
         size_for(centroids.k(), centroids.d());
         arrange(in_order(k_));
     }
@@ -50,26 +53,23 @@ public:
     }
 
     // Is there room for them, and not a better layout?
-    static bool fits(const Centres<R>& centroids) {
-        if (centroids.layout().lists_rare_features()) return false;
+    static bool fits(const Centres<R>& centroids, const LayoutSettings& settings) {
+        if (settings.lists_rare_features()) return false;
         Size nonzeros = 0;
         for (Size j = 0; j < centroids.k() && centroids.sparse(); ++j)
             nonzeros += centroids.sparse_master(j).size();
         if (!centroids.sparse()) nonzeros = centroids.k() * centroids.d();
         // Its first bytes should fit the caches; all of them take room.
         const double held = double(bytes(centroids.k())) * double(centroids.d());
-        return held <= std::min(centroids.layout().room(), 0x1p29) &&
-               centroids.layout().all_have_columns(centroids.d(), nonzeros, 1);
+        const double values = double(padded<R>(centroids.k())) * double(centroids.d());
+        return held <= std::min(settings.room, 0x1p29) &&
+               settings.all_have_columns(values, nonzeros, 1);
     }
     // Bytes per feature of so many centres.
     static Size bytes(Size k) { return QuantizedPanels::padded(k) + 2 * k; }
 
-    static std::shared_ptr<const QuantizedCentres> of(const Centres<R>& centroids,
-                                                      const Threads& threads) {
-        return centroids.template laid_out<QuantizedCentres>(false, threads);
-    }
-    bool dense() const { return false; }
-    const QuantizedPanels& panels() const { return view_; }
+    Size version() const { return version_; }
+    QuantizedPanels panels() const { return {values_.data(), score_offset_.data(), k_, d_}; }
 
     // Deals the centres out to groups in this order; they must be brought up to date then.
     void arrange(const std::vector<Size>& order) {
@@ -131,6 +131,7 @@ public:
         arrange(centres);
         step_ = all.step_;
         zero_ = all.zero_;
+        settings_ = all.settings_;
         pack(centroids, threads);
     }
 
@@ -146,7 +147,10 @@ public:
     }
 
     // Where closer looks find a feature.
-    Size packed_column(Size f) const { return packed_columns_ ? Size(packed_columns_[f]) : f; }
+    Size packed_column(Size f) const {
+        const std::vector<std::uint32_t>& columns = settings_->packed_columns;
+        return columns.empty() ? f : Size(columns[std::size_t(f)]);
+    }
     // The score of a row and the centre at a place, by all bits; `sized` is its entries times
     // steps, and `slots` has their slots.
     double closer(const double* sized, const std::uint32_t* packed_columns, Size m,
@@ -205,8 +209,6 @@ private:
         score_offset_.resize(places);
         values_.resize(places * std::size_t(d));
         parts_.resize(std::size_t(k * d));
-        view_.values = values_.data();
-        view_.score_offset = score_offset_.data();
         where_.clear();
         for (Size place = 0; place < Size(places); ++place) where_.emplace_back(*this, place);
         group_.resize(places);
@@ -237,7 +239,7 @@ private:
         const Frame<R>& frame = centroids.frame();
         if (!centroids.sparse()) {
             const R* const own = centroids.master(j);
-            for (; at < end; ++at) visit(at, float(Layout<R>::packed(frame, at, own[at])));
+            for (; at < end; ++at) visit(at, float(frame.packed(at, own[at])));
             return;
         }
         const SparseVector<R>& own = centroids.sparse_master(j);
@@ -249,8 +251,8 @@ private:
         else
             for (; t < size && Size(own.feature[std::size_t(t)]) < end; ++t)
                 visit(Size(own.feature[std::size_t(t)]),
-                      float(Layout<R>::packed(frame, Size(own.feature[std::size_t(t)]),
-                                              own.value[std::size_t(t)])));
+                      float(frame.packed(Size(own.feature[std::size_t(t)]),
+                                         own.value[std::size_t(t)])));
         at = t;
     }
     // Ranges of features for threads, cut anew by `fn`.
@@ -347,7 +349,6 @@ private:
 
     void pack(const Centres<R>& centroids, const Threads& threads) {
         take_starts(centroids);
-        packed_columns_ = centroids.packed_columns_or_null();
         threads.ranges(k_, std::max<Size>(1, 0x10000 / std::max<Size>(1, d_)),
                        [&](Size begin, Size end, int) {
                            std::fill(parts_.begin() + begin * d_, parts_.begin() + end * d_,
@@ -419,8 +420,8 @@ private:
     double largest_score_offset_ = 0, largest_step_ = 0;
     AlignedVector<std::int8_t> values_;
     std::vector<std::int16_t> parts_;
-    const std::uint32_t* packed_columns_ = nullptr;
-    QuantizedPanels view_{};
+    std::shared_ptr<const LayoutSettings> settings_;
+    QuantizedPanels view_{};  // the shape of panels()
 };
 
 }  // namespace exactmeans

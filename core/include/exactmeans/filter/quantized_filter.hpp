@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "exactmeans/centres/canonical_score.hpp"
+#include "exactmeans/base/backoff.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/filter/quantized_centres.hpp"
+#include "exactmeans/filter/verify_candidates.hpp"
 
 namespace exactmeans {
 
@@ -326,17 +327,10 @@ private:
         } else {
             low[t] = list_below(coarse, t, high[t], QuantizedCentres<R>::none);
         }
-        R least = std::numeric_limits<R>::infinity();
-        label[t] = 0;
-        for (const Candidate& one : candidates_) {
-            if (one.low > high[t]) continue;
-            const Size j = coarse.centre(one.place);
-            const R own = score_of_(centroids, row, j);
-            if (own < least || (own == least && j < Size(label[t]))) {
-                least = own;
-                label[t] = std::int32_t(j);
-            }
-        }
+        verified_.clear();
+        for (const Candidate& one : candidates_)
+            if (!(one.low > high[t])) verified_.push_back(std::int32_t(coarse.centre(one.place)));
+        label[t] = verify_candidates<R>(score_of_, centroids, row, verified_).label;
         high[t] = std::numeric_limits<double>::infinity();
         return true;
     }
@@ -395,7 +389,7 @@ private:
         Size nearest;
     };
     std::vector<OpenRow> open_;
-    std::vector<std::int32_t> listed_;
+    std::vector<std::int32_t> listed_, verified_;
     std::vector<DeltaSums> reached_;
     std::vector<Candidate> candidates_;
     CanonicalScore<R> score_of_;
@@ -407,16 +401,13 @@ template <class R>
 class FirstLook {
 public:
     // Is it for centres like these?
-    static bool fits(const Centres<R>& centroids) {
+    static bool fits(const Centres<R>& centroids, const LayoutSettings& settings) {
         return centroids.k() >= least_k && centroids.frame().metric != Metric::manhattan &&
-               QuantizedCentres<R>::fits(centroids);
+               QuantizedCentres<R>::fits(centroids, settings);
     }
     // May there be one in this pass?
-    bool possible(const Centres<R>& centroids) {
-        if (!fits(centroids)) return false;
-        if (wait_ == 0) return true;
-        --wait_;
-        return false;
+    bool possible(const Centres<R>& centroids, const LayoutSettings& settings) {
+        return fits(centroids, settings) && backoff_.due();
     }
     // A few rows are asked.
     template <class I>
@@ -427,16 +418,15 @@ public:
         scan_.take_some(x, some, row_of);
         scan_.get_ready(coarse);
         const auto open = scan_.nearest(x, centroids, coarse, row_of);
-        if (open.closer * 2 <= some && open.exact * 16 <= some) return true;
-        wait_ = passes_without;
-        return false;
+        const bool paid = open.closer * 2 <= some && open.exact * 16 <= some;
+        backoff_.record(paid);
+        return paid;
     }
 
 private:
     static constexpr Size least_k = 32, probed = 256;
-    static constexpr int passes_without = 16;
 
-    int wait_ = 0;
+    Backoff backoff_{16, 16};  // passes without a probe, after one that failed
     QuantizedFilter<R> scan_;
 };
 

@@ -96,7 +96,7 @@ private:
             centroids.for_values(j, [&](Size f, R value) { values[f] = -float(value); });
         else
             centroids.for_values(
-                j, [&](Size f, R value) { values[f] = float(Layout<R>::packed(frame, f, value)); });
+                j, [&](Size f, R value) { values[f] = float(frame.packed(f, value)); });
     }
 
     std::vector<Buffers> buffers_;

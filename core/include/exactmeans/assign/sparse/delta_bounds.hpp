@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "exactmeans/base/backoff.hpp"
 #include "exactmeans/centres/history.hpp"
+#include "exactmeans/centres/layout_settings.hpp"
 #include "exactmeans/kernels/quantized.hpp"
 
 namespace exactmeans {
@@ -16,7 +19,7 @@ namespace exactmeans {
 template <class R>
 class DeltaBounds : public CentreHistory<R> {
 public:
-    DeltaBounds(const Centres<R>& centroids, bool)
+    DeltaBounds(const Centres<R>& centroids, const std::shared_ptr<const LayoutSettings>&, bool)
         : CentreHistory<R>(centroids), rise_(std::size_t(centroids.k())) {}
 
     void update(const Centres<R>& centroids, const Threads& threads) {
@@ -72,8 +75,6 @@ protected:
     }
 
 private:
-    static constexpr int longest_wait = 16;
-
     // Centres are worth remembering when most labels stay, and when comparing them with what they
     // were, and a table of all features, take little beside comparing all rows with them.
     bool pays_soon(const Centres<R>& centroids, const PassStats& last) const {
@@ -87,21 +88,14 @@ private:
     // many rows.
     bool pays_now(const PassStats& last) {
         if (32 * last.changed > last.rows) return false;
-        if (wait_ > 0) {
-            --wait_;
-            return false;
-        }
+        if (!backoff_.due()) return false;
         if (!sifts_) return true;
-        if (5 * last.left <= 3 * last.rows) {
-            patience_ = 1;
-            return true;
-        }
-        wait_ = patience_;
-        patience_ = std::min(2 * patience_, longest_wait);
-        return false;
+        const bool paid = 5 * last.left <= 3 * last.rows;
+        backoff_.record(paid);
+        return paid;
     }
 
-    int wait_ = 0, patience_ = 1;
+    Backoff backoff_{1, 16};  // passes without the table, after one that it did not pay for
     // By feature: the most by which a centre fell, and rose, in half a float32 each.
     std::vector<float> table_;
     // The most by which starts fell, and what their rounding comes to; what underflow of an entry

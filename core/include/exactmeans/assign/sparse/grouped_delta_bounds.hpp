@@ -24,9 +24,11 @@ namespace exactmeans {
 template <class R>
 class GroupedDeltaBounds : public DeltaBounds<R> {
 public:
-    GroupedDeltaBounds(const Centres<R>& centroids, bool)
-        : DeltaBounds<R>(centroids, false),
-          all_(centroids, false),
+    GroupedDeltaBounds(const Centres<R>& centroids,
+                       const std::shared_ptr<const LayoutSettings>& settings, bool)
+        : DeltaBounds<R>(centroids, settings, false),
+          all_(centroids, settings, false),
+          room_(settings->room),
           place_(std::size_t(k_)),
           centres_(std::size_t(k_)) {}
 
@@ -44,8 +46,7 @@ public:
             all_.update(centroids, moved, this->previous(), threads);
             // Both layouts together keep within the room that centres have.
             const double d = double(std::max<Size>(1, centroids.d())),
-                         left =
-                             centroids.layout().room() / d - double(QuantizedCentres<R>::bytes(k_));
+                         left = room_ / d - double(QuantizedCentres<R>::bytes(k_));
             sifts_ = worth_sifting(Size(moved.size()), left, last);
             if (sifts_) divide(centroids, moved, threads);
         }
@@ -85,22 +86,12 @@ private:
     bool groups_pay(const PassStats& last) {
         const double rows = double(last.rows);
         if (this->from() < 0 || rows == 0 || 4 * last.changed > last.rows) return false;
-        if (wait_ > 0) {
-            --wait_;
-            return false;
-        }
+        if (!backoff_.due()) return false;
         if (!sifts_) return true;
         const double full = lanes(k_) + look;
-        if (group_sum * rows + full * double(last.left) <= 0.9 * full * rows) {
-            patience_ = 0;
-            return true;
-        }
-        return wait();
-    }
-    bool wait() {
-        wait_ = patience_;
-        patience_ = std::clamp(2 * patience_, 1, longest_wait);
-        return false;
+        const bool paid = group_sum * rows + full * double(last.left) <= 0.9 * full * rows;
+        backoff_.record(paid);
+        return paid;
     }
 
     std::vector<Size> longest_first(const Centres<R>& centroids) const {
@@ -148,10 +139,7 @@ private:
                      left = double(last.left);
         if (this->from() < 0 || rows == 0 || changed * 4 > rows) return false;
         if (alone_ > 0) --alone_;
-        if (wait_ > 0) {
-            --wait_;
-            return false;
-        }
+        if (!backoff_.due()) return false;
         if (width_ < 0) width_ = moved;
         const double full = lanes(k_) + look;
         if (sifts_) {
@@ -163,10 +151,9 @@ private:
             } else if (4 * open < lanes(width_)) {
                 width_ = width_ > unit ? width_ / 2 : alone_ > 0 ? unit : 0;
             }
-            if (cost_ + open > 0.9 * full) {
-                return wait();
-            }
-            patience_ = 0;
+            const bool paid = cost_ + open <= 0.9 * full;
+            backoff_.record(paid);
+            if (!paid) return false;
         }
         for (;; width_ = width_ > unit ? width_ / 2 : 0) {
             width_ = std::min(QuantizedPanels::padded(width_), QuantizedPanels::padded(k_));
@@ -224,7 +211,9 @@ private:
     }
 
     QuantizedCentres<R> all_, wild_;
-    int wait_ = 0, patience_ = 0;
+    double room_;  // bytes that both may take
+    Backoff backoff_{0,
+                     longest_wait};    // passes without bounds, after one that they did not pay for
     std::vector<std::int32_t> place_;  // among wild centres
     Size width_ = -1, wilds_ = 0;      // of those: at most, and now
     double cost_ = 0;                  // of a row, in comparisons with a centre

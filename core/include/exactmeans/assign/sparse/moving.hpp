@@ -42,9 +42,11 @@ public:
     void start(Work<Rows>& work, const Threads& threads) {
         shifts_ = nullptr;
         steps_ = nullptr;
-        if (!FirstLook<R>::fits(work.centroids)) return start_without(work, threads);
-        if (look_.possible(work.centroids)) {
-            auto shifts = work.centroids.template laid_out<GroupedDeltaBounds<R>>(false, threads);
+        const LayoutSettings& settings = work.layouts.settings();
+        if (!FirstLook<R>::fits(work.centroids, settings)) return start_without(work, threads);
+        if (look_.possible(work.centroids, settings)) {
+            auto shifts =
+                work.layouts.template state<GroupedDeltaBounds<R>>(work.centroids, threads);
             if (look_.pays(work.x, work.centroids, shifts->all())) {
                 if (seen_ == unseen) any_below_ = has_below(work.x);
                 sifts_ = shifts->sifts() && shifts->from() == seen_;
@@ -171,7 +173,7 @@ private:
     // A pass over centres that are not for a first look.
     template <class Rows>
     void start_without(Work<Rows>& work, const Threads& threads) {
-        steps_ = work.centroids.template laid_out<DeltaBounds<R>>(false, threads);
+        steps_ = work.layouts.template state<DeltaBounds<R>>(work.centroids, threads);
         sifts_ = steps_->sifts() && steps_->from() == seen_;
         seen_ = steps_->version();
         error_ = ScoreError(work.centroids);
