@@ -78,7 +78,7 @@ _PHRASES = (
     ("leave such rows out or impute their values", "--na drop leaves such rows out"),
     ("source must exist, but there is no", "there is no file"),
 )
-_IS_EMPTY = re.compile(r"(column .+ is empty)\.$")
+_IS_EMPTY = re.compile(r"(row \d+, column .+ is empty)\.$")
 _NOT_A_NUMBER = re.compile(r"(is not a number)\.$")
 
 

@@ -26,6 +26,7 @@ class Column(NamedTuple):
     example: tuple[int, str] | None  # the first text and its row
     low: float
     high: float
+    first_missing: int  # row; -1 if nothing is missing
     counts_up: bool  # whole numbers that go up by one, as numbers of rows do
 
 
@@ -84,7 +85,8 @@ class Csv(NamedTuple):
 
 
 def _column(name: str, cells: list[str]) -> Column:
-    missing = sum(cell.strip().lower() in MISSING for cell in cells)
+    lacking = [row for row, cell in enumerate(cells) if cell.strip().lower() in MISSING]
+    missing, first = len(lacking), lacking[0] if lacking else -1
     texts = (
         (row, cell)
         for row, cell in enumerate(cells)
@@ -92,12 +94,13 @@ def _column(name: str, cells: list[str]) -> Column:
     )
     example = next(texts, None)
     if example is not None:
-        return Column(name, "text", missing, example, np.nan, np.nan, False)
+        return Column(name, "text", missing, example, np.nan, np.nan, first, False)
     values = np.array([float(c) for c in cells if c.strip().lower() not in MISSING])
     if not len(values):
-        return Column(name, "empty", missing, None, np.nan, np.nan, False)
+        return Column(name, "empty", missing, None, np.nan, np.nan, first, False)
     ups = len(values) > 9 and not missing and bool((np.diff(values) == 1).all())
-    return Column(name, "number", missing, None, float(values.min()), float(values.max()), ups)
+    low, high = float(values.min()), float(values.max())
+    return Column(name, "number", missing, None, low, high, first, ups)
 
 
 def split(given: Sequence[str]) -> list[str]:

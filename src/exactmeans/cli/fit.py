@@ -11,7 +11,7 @@ from exactmeans.cli.output import TABLES, Outputs, write_centers, write_labels
 from exactmeans.cli.select_k import chosen_k
 from exactmeans.cli.table import Table, opened
 from exactmeans.kmeans import KMeans
-from exactmeans.reporting import report as write_report
+from exactmeans.reporting.page import write_page
 from exactmeans.reporting.summary import summarise
 
 _OUT = "Output"
@@ -115,7 +115,7 @@ def fit(
         table.preparation.store(fitted)
         summary = summarise(fitted, table.X)
         if report_path is not None:
-            write_report(fitted, table.X, report_path, selection=selection, **for_report(table))
+            write_page(fitted, summary, report_path, selection=selection, **for_report(table))
         if labels_path is not None:
             write_labels(labels_path, table, summary.labels, summary.distance)
         if centers_path is not None:
@@ -165,6 +165,8 @@ def parameters(
 
 
 def _fitted(k: int, table: Table, params: dict[str, Any]) -> KMeans:
+    if k > (n := table.X.shape[0]):
+        raise ValueError(f"-k must be at most {n:,}, the rows of {table.name}, not {k:,}.")
     with screen.steps(f"clustering {table.name}", params["max_iter"]) as progress:
         progress.at(0, "choosing initial centres")
         model = KMeans(k, callbacks=progress.record, **params)

@@ -21,6 +21,7 @@ from exactmeans.cli import columns as cols
 from exactmeans.cli import screen
 from exactmeans.cli.options import Reading
 from exactmeans.data.open import open_blocks
+from exactmeans.data.svmlight import SvmlightRows
 from exactmeans.preparation import Preparation, open_for, whole
 from exactmeans.text import without_terms
 
@@ -157,7 +158,9 @@ def _numbers(path: str, reading: Reading, preparation: Preparation, model: Any) 
         if cells is not None and len(cells) != total:
             raise ValueError(f"{what} must have a cell for each of the {total} rows of {path}.")
     names = _feature_names(reading, X) if new else preparation.feature_names
-    if names is not None and X.names is None and new:
+    if names is None and isinstance(X, SvmlightRows):  # by the indices that the file has
+        names = [f"index {f + (not X.zero_based)}" for f in range(X.shape[1])]
+    if reading.feature_names is not None and X.names is None and new:
         preparation = replace(preparation, feature_names=np.asarray(names, dtype=object))
     if new and not reading.standardize:
         _note_scales(X, names)
@@ -248,8 +251,9 @@ def _check_columns(file: cols.Csv, chosen: list[int], reading: Reading) -> None:
         for f in chosen:
             if described[f].missing:
                 raise ValueError(
-                    f"column {described[f].name!r} of {name} lacks {described[f].missing} "
-                    "values: --na drop leaves such rows out, or leave the column out with --exclude."
+                    f"column {described[f].name!r} of {name} lacks {described[f].missing} values, "
+                    f"the first in row {described[f].first_missing}: --na drop leaves such rows "
+                    "out, --exclude the column."
                 )
     for f in chosen:
         if described[f].counts_up and reading.id is None and not reading.columns:

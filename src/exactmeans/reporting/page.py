@@ -91,8 +91,25 @@ def report(
     check_is_fitted(model)
     check_int("examples", examples, 0)
     check_int("max_points", max_points, 1)
-    names = _Names(feature_names, model)
     summary = summarise(model, X, points=max_points, examples=examples)
+    about: dict[str, Any] = {"feature_names": feature_names, "texts": texts, "ids": ids}
+    write_page(model, summary, path, selection=selection, title=title, units=units, **about)
+
+
+def write_page(
+    model: Any,
+    summary: Summary,
+    path: str | os.PathLike[str],
+    *,
+    feature_names: Any,
+    texts: Any,
+    ids: Any,
+    selection: Any,
+    title: str,
+    units: Any,
+) -> None:
+    """`report` for rows that are summarised already."""
+    names = _Names(feature_names, model)
     n = len(summary.labels)
     for what, given in (("texts", texts), ("ids", ids)):
         if given is not None and len(given) != n:

@@ -10,12 +10,14 @@ from exactmeans.reporting.summary import ODD, Contrast, Summary
 
 _CLEAR = 0.5  # contrasts below half a standard deviation do not name a cluster
 _TERMS = 4
+_WEAK = 0.1  # a term that is less than a tenth above the mean of all rows names no cluster
 
 
 def cluster_name(top: list[Contrast], names: Any, *, dense: bool) -> str:
     """What sets a cluster apart: its terms, or which features are high and low."""
     if not dense:
-        return ", ".join(names(t.feature) for t in top[:_TERMS]) or "no terms"
+        strong = [t for t in top[:_TERMS] if t.contrast > _WEAK * t.value]
+        return ", ".join(names(t.feature) for t in strong) or "few terms"
     clear = [t for t in top[:3] if abs(t.contrast) >= _CLEAR] or top[:1]
     said = ", ".join(f"{'high' if t.contrast > 0 else 'low'} {names(t.feature)}" for t in clear)
     if not said:
