@@ -45,6 +45,10 @@ PYTHON_ROOMS = (
     ("kmeans", "minibatch", "dask"),
     ("quality",),
     ("text", "labels"),
+    ("preparation",),
+    ("reporting", "plot"),
+    ("cli",),
+    ("__main__",),
 )
 LEVEL = {room: level for level, rooms in enumerate(PYTHON_ROOMS) for room in rooms}
 INCLUDE = re.compile(r'^\s*#include "exactmeans/([^"]+)"', re.MULTILINE)

@@ -2,6 +2,7 @@
 
 from importlib.metadata import version as _version
 
+from exactmeans import plot
 from exactmeans.callbacks import Iteration
 from exactmeans.data.open import BlockSource, open_blocks
 from exactmeans.io.model_file import load
@@ -14,6 +15,7 @@ from exactmeans.quality import (
     davies_bouldin,
     silhouette,
 )
+from exactmeans.reporting import report
 from exactmeans.seeding import kmeans_plusplus
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "kmeans_plusplus",
     "load",
     "open_blocks",
+    "plot",
+    "report",
     "silhouette",
 ]
 __version__ = _version("exactmeans")

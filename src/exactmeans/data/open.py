@@ -15,10 +15,12 @@ from typing import Any
 
 from exactmeans.data.arrow import IpcRows, ParquetRows
 from exactmeans.data.binary import NpyRows, NpzRows
+from exactmeans.data.derived import CompleteRows
 from exactmeans.data.memory import ArrayBlocks, SlicedRows
 from exactmeans.data.source import BlockSource, CutRows, JoinedRows
 from exactmeans.data.svmlight import SvmlightRows
 from exactmeans.data.text import CsvRows, MtxRows
+from exactmeans.parameters import check_choice
 
 __all__ = ["BlockSource", "open_blocks"]
 
@@ -45,6 +47,8 @@ def open_blocks(
     block_rows: int | None = None,
     header: bool | str = "auto",
     zero_based: bool | str = "auto",
+    delimiter: str = "auto",
+    na: str = "error",
 ) -> BlockSource:
     """Make a source of row blocks from a file, a folder, arrays, or what can be sliced by rows.
 
@@ -70,7 +74,15 @@ def open_blocks(
     zero_based : True, False or 'auto', default='auto'
         Whether indices of an svmlight file begin at 0. 'auto' takes them to begin at 1 unless the
         file has an index 0 or the header of the extreme classification data sets. Where `columns`
-        are chosen from a file without either, it must be True or False.
+        are chosen from a file without either, it must be True or False. A model that was fitted on
+        such a file remembers where its indices begin.
+    delimiter : str, default='auto'
+        The character between the cells of a .csv or .tsv file. 'auto' takes the most frequent of
+        comma, semicolon and tab in the first row.
+    na : {'error', 'drop'}, default='error'
+        What to do with rows of a dense file that have a missing value: refuse the file, or leave
+        those rows out, with one more pass over the file. `kept` of the source has the numbers of
+        the rows that stay. Missing are NaN, and in .csv and .tsv files empty cells, NA, null and ?.
 
     Returns
     -------
@@ -95,10 +107,17 @@ def open_blocks(
         raise ValueError(f"block_rows must be None or an int of at least 1, not {block_rows!r}.")
     options = {"header": header, "zero_based": zero_based}
     _check_options(options)
+    if not isinstance(delimiter, str) or (delimiter != "auto" and len(delimiter) != 1):
+        raise ValueError(f"delimiter must be 'auto' or one character, not {delimiter!r}.")
+    check_choice("na", na, ("error", "drop"))
+    options |= {"delimiter": delimiter}
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
-        return _open_files(_files(source), columns, block_rows, options)
+        opened = _open_files(_files(source), columns, block_rows, options, na)
+        return CompleteRows(opened) if na == "drop" else opened
+    if na == "drop":
+        raise ValueError("na must be 'error', not 'drop': source is no file.")
     _refuse_options(options, (), "source is no file")
     if hasattr(source, "shape") and hasattr(source, "__getitem__"):
         return SlicedRows(source, columns, block_rows)
@@ -117,7 +136,10 @@ def open_blocks(
 
 
 #: Options that only some kinds of files have.
-_OPTIONS: dict[Any, tuple[str, ...]] = {CsvRows: ("header",), SvmlightRows: ("zero_based",)}
+_OPTIONS: dict[Any, tuple[str, ...]] = {
+    CsvRows: ("header", "delimiter"),
+    SvmlightRows: ("zero_based",),
+}
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -168,7 +190,7 @@ def _kind_of(path: Path) -> Any:
 
 
 def _open_files(
-    paths: list[Path], columns: Any, block_rows: int | None, options: dict[str, Any]
+    paths: list[Path], columns: Any, block_rows: int | None, options: dict[str, Any], na: str
 ) -> CutRows:
     for path in paths:
         if _kind_of(path) is None:
@@ -184,6 +206,8 @@ def _open_files(
     taken = _OPTIONS.get(kind, ())
     _refuse_options(options, taken, f"{paths[0]} has no such choice")
     own = {name: options[name] for name in taken}
+    if kind is CsvRows:
+        own["na"] = na
     if kind in (ParquetRows, SvmlightRows):  # which look at all files before the first row
         opened: CutRows = kind(paths, columns, block_rows, **own)
         return opened

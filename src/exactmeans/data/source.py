@@ -74,6 +74,8 @@ class CutRows(ABC):
     """
 
     names: list[str] | None = None  # of all columns, where they have names
+    #: What the source had to guess, as clauses for a note: "the first row of a.csv is names".
+    guesses: tuple[str, ...] = ()
     #: The most bytes that a reader held beside the block it was reading, as far as is known.
     held_bytes = 0
 
@@ -151,6 +153,7 @@ class JoinedRows(CutRows):
         name = f"{first.name} and {len(parts) - 1} more"
         super().__init__(name, edges, first.shape[1], dtype, sparse=first.sparse)
         self.names = first.feature_names
+        self.guesses = tuple(guess for part in parts for guess in part.guesses)
 
     def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         p, b = self._places[block]
