@@ -35,12 +35,14 @@ ROOMS = (
 PYTHON_ROOMS = (
     ("_core",),
     ("parameters", "memory", "metrics"),
+    ("database",),
     ("data",),
     ("callbacks",),
     ("engine",),
     ("fit",),
     ("seeding",),
     ("io",),
+    ("sql",),
     ("kmeans", "minibatch", "dask"),
     ("text", "labels"),
 )

@@ -4,6 +4,7 @@ from importlib.metadata import version as _version
 
 from exactmeans.callbacks import Iteration
 from exactmeans.data.open import BlockSource, open_blocks
+from exactmeans.data.sql import open_sql
 from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
 from exactmeans.minibatch import MiniBatchKMeans
@@ -17,5 +18,6 @@ __all__ = [
     "kmeans_plusplus",
     "load",
     "open_blocks",
+    "open_sql",
 ]
 __version__ = _version("exactmeans")

@@ -16,7 +16,7 @@ from typing import Any
 from exactmeans.data.arrow import IpcRows, ParquetRows
 from exactmeans.data.binary import NpyRows, NpzRows
 from exactmeans.data.memory import ArrayBlocks, SlicedRows
-from exactmeans.data.source import BlockSource, CutRows, JoinedRows
+from exactmeans.data.source import BlockSource, CutRows, JoinedRows, check_block_rows
 from exactmeans.data.svmlight import SvmlightRows
 from exactmeans.data.text import CsvRows, MtxRows
 
@@ -89,10 +89,7 @@ def open_blocks(
     >>> KMeans(2, random_state=0).fit(blocks).labels_
     array([1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], dtype=int32)
     """
-    if block_rows is not None and (
-        isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1
-    ):
-        raise ValueError(f"block_rows must be None or an int of at least 1, not {block_rows!r}.")
+    check_block_rows(block_rows)
     options = {"header": header, "zero_based": zero_based}
     _check_options(options)
     if isinstance(source, (str, os.PathLike)):

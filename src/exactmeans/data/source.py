@@ -159,6 +159,13 @@ class JoinedRows(CutRows):
         return rows
 
 
+def check_block_rows(block_rows: Any) -> None:
+    if block_rows is not None and (
+        isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1
+    ):
+        raise ValueError(f"block_rows must be None or an int of at least 1, not {block_rows!r}.")
+
+
 def even_edges(n: int, row_bytes: float, block_rows: int | None) -> Edges:
     """Where to cut n rows of about one size."""
     rows = block_rows or max(1, int(BLOCK_BYTES / max(1.0, row_bytes)))
