@@ -9,12 +9,14 @@ from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
 from exactmeans.minibatch import MiniBatchKMeans
 from exactmeans.seeding import kmeans_plusplus
+from exactmeans.sql.centers import from_sql
 
 __all__ = [
     "BlockSource",
     "Iteration",
     "KMeans",
     "MiniBatchKMeans",
+    "from_sql",
     "kmeans_plusplus",
     "load",
     "open_blocks",

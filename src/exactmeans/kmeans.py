@@ -33,7 +33,7 @@ from exactmeans.data.arrays import Matrix
 from exactmeans.data.centres import as_directions, call_init, check_centres, for_users
 from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import Stream, as_blocks, count_rows, is_source
-from exactmeans.data.weights import check_weights
+from exactmeans.data.weights import check_weights, weights_of
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.digest import Digest
 from exactmeans.engine.local.engine import LocalEngine
@@ -65,6 +65,7 @@ from exactmeans.parameters import (
     check_real,
 )
 from exactmeans.seeding.init import InitName, check_init, check_options, choose_seeds
+from exactmeans.sql import IfExists, centers_to_sql, labels_to_sql
 
 __all__ = ["KMeans"]
 
@@ -269,6 +270,7 @@ class KMeans(
             check_choice("sparse_centers", self.sparse_centers, ("auto",), "True or False")
         callbacks = [*progress.callbacks, *self._callbacks()]
         scratch_limit = None if memory_limit is None else memory_limit // 4
+        sample_weight = weights_of(X, sample_weight)
         engine = self._engine_to_fit(X, sample_weight, k, metric, scratch_limit)
         progress.rows = engine.n
         size, reading = engine.dtype.itemsize, engine.reading_bytes
@@ -396,7 +398,7 @@ class KMeans(
         score : float
         """
         check_is_fitted(self)
-        engine, centres = self._engine(X, sample_weight), self._centres()
+        engine, centres = self._engine(X, weights_of(X, sample_weight)), self._centres()
         exponent = self._frame.cost_exponent
         engine.start("lloyd", centres.shape[0])
         _, inertia = engine.cost(self._frame.centroids(centres, engine), centres, exponent)
@@ -435,6 +437,36 @@ class KMeans(
                 f"memory beside the data: about {self._choice.bytes_needed / 1e6:.1f} MB",
             ]
         )
+
+    def to_sql(
+        self,
+        connection: Any,
+        table: str,
+        source: Any,
+        *,
+        if_exists: IfExists = "fail",
+        schema: str | None = None,
+    ) -> int:
+        """Write key, cluster and distance of the rows of `open_sql` to a table, or write nothing.
+
+        See `exactmeans.sql.labels_to_sql`.
+        """
+        return labels_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
+
+    def centers_to_sql(
+        self,
+        connection: Any,
+        table: str,
+        source: Any = None,
+        *,
+        if_exists: IfExists = "fail",
+        schema: str | None = None,
+    ) -> None:
+        """Write the centres to a table that `exactmeans.from_sql` reads, or write nothing.
+
+        See `exactmeans.sql.centers_to_sql`.
+        """
+        centers_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `exactmeans.load` reads, and nothing can run.

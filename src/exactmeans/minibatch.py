@@ -15,7 +15,7 @@ from exactmeans.callbacks import Callback, Iteration, Progress, Tasks
 from exactmeans.data.arrays import Double, Matrix
 from exactmeans.data.centres import for_users, from_core
 from exactmeans.data.stream import as_blocks, count_rows, is_source
-from exactmeans.data.weights import check_weights
+from exactmeans.data.weights import check_weights, weights_of
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
 from exactmeans.fit.cost_model import Workload
@@ -191,7 +191,7 @@ class MiniBatchKMeans(KMeans):
         self
         """
         with RestoredOnError(self):
-            self._partial_fit(X, sample_weight)
+            self._partial_fit(X, weights_of(X, sample_weight))
         return self
 
     # -- parts of fit --------------------------------------------------------------------------
@@ -202,6 +202,7 @@ class MiniBatchKMeans(KMeans):
         max_iter = check_int("max_iter", self.max_iter, 1)
         callbacks = [*progress.callbacks, *self._callbacks()]
         dtype = check_dtype(self.dtype)
+        sample_weight = weights_of(X, sample_weight)
         engine = self._whole_engine(as_blocks(self, X, reset=True, dtype=dtype), k, sample_weight)
         cuts = self._cuts(engine)
         batches = sum(cuts)

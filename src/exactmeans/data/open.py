@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from exactmeans.data.arrow import IpcRows, ParquetRows
+from exactmeans.data.arrow_stream import is_arrow_stream, open_stream
 from exactmeans.data.binary import NpyRows, NpzRows
 from exactmeans.data.memory import ArrayBlocks, SlicedRows
 from exactmeans.data.source import BlockSource, CutRows, JoinedRows, check_block_rows
@@ -50,14 +51,15 @@ def open_blocks(
 
     Parameters
     ----------
-    source : path, list of paths or arrays, or object with `shape` and row slicing
+    source : path, list of paths or arrays, object with `shape` and row slicing, or Arrow stream
         A file: .npy; .npz of a CSR matrix (scipy.sparse.save_npz); svmlight (.svm, .svmlight,
         .libsvm); Matrix Market (.mtx) listed by rows; .csv or .tsv; .parquet; Arrow IPC (.arrow,
         .feather); text files also compressed (.csv.gz). A folder of .parquet files, whose hive
         partitions (year=2024/...) are columns. A list of files of one kind, or a pattern such as
         "part-*.csv", whose files come in the order of their names. A list of arrays or sparse
         matrices of one width, which are the blocks. Or an object such as an array, a memory map,
-        an h5py or zarr dataset, or AnnData, also backed.
+        an h5py or zarr dataset, or AnnData, also backed. Or what offers an Arrow stream, such as a
+        DuckDB relation, a pyarrow reader or a table with a column of lists, which is read once.
     columns : names or numbers, default=None
         The columns to use, in this order; None means all.
     block_rows : int, default=None
@@ -97,6 +99,8 @@ def open_blocks(
     if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
         return _open_files(_files(source), columns, block_rows, options)
     _refuse_options(options, (), "source is no file")
+    if is_arrow_stream(source):
+        return open_stream(source, columns, block_rows)
     if hasattr(source, "shape") and hasattr(source, "__getitem__"):
         return SlicedRows(source, columns, block_rows)
     if isinstance(source, BlockSource):

@@ -1,4 +1,4 @@
-"""Numbers from Arrow record batches: columns, lists, vectors of pgvector, and text such as '[1, 2]'.
+"""Numbers from Arrow record batches: columns, lists, pgvector's vectors, text such as '[1, 2]'.
 
 Missing values become NaN, which callers refuse or drop; nothing else changes but the dtype.
 """
@@ -56,9 +56,7 @@ def is_single(kind: Any) -> bool:
 
 def holds_lists(kind: Any) -> bool:
     types = pyarrow_or_refuse().types
-    return bool(
-        types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    )
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def numbers(column: Any) -> NDArray[Any]:

@@ -74,6 +74,8 @@ class CutRows(ABC):
     """
 
     names: list[str] | None = None  # of all columns, where they have names
+    #: Weights of all rows, where the source has them: estimators use them unless others are given.
+    sample_weight: NDArray[np.float64] | None = None
     #: The most bytes that a reader held beside the block it was reading, as far as is known.
     held_bytes = 0
 

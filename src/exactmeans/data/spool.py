@@ -1,8 +1,8 @@
 """Rows that can be read only once, kept: in memory, or in a temporary Arrow IPC file.
 
-Rows come in no order that can be relied on. What does not fit in memory is written in runs, each sorted
-by key; a block of all rows, by key, is then one slice of every run (as in external merge sort, but
-without the merge: its result is never written).
+Rows come in no order that can be relied on. What does not fit in memory is written in runs, each
+sorted by key; a block of all rows, by key, is then one slice of every run (as in external merge
+sort, but without the merge: its result is never written).
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class GrowingRows:
 
     def __init__(self, d: int, dtype: np.dtype[Any]) -> None:
         self._values = np.empty((0, d), dtype=dtype)
+        self.itemsize = dtype.itemsize
         self.n = 0
 
     def append(self, rows: NDArray[Any]) -> None:
@@ -65,13 +66,13 @@ class GrowingRows:
 
 
 class SpoolFile:
-    """A temporary Arrow IPC file, one batch per run. It has no name, so that nothing is left behind."""
+    """A temporary Arrow IPC file, one batch per run; it has no name, so it cannot stay behind."""
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self._folder = tempfile.gettempdir() if folder is None else os.fspath(folder)
         self._writer: Any = None
         try:
-            self._file = tempfile.TemporaryFile(dir=self._folder, prefix="exactmeans-")
+            self._file = tempfile.TemporaryFile(dir=self._folder, prefix="exactmeans-")  # noqa: SIM115
         except OSError as error:
             self._refuse(error)
 
@@ -245,7 +246,7 @@ class SpooledRows(CutRows):
 
 
 def join_rows(parts: list[tuple[NDArray[np.int64], Any]], shape: tuple[int, int]) -> Any:
-    """CSR rows by their places; entries of one place are put together, in order of their columns."""
+    """CSR rows by their places; entries of one place are joined, in the order of their columns."""
     row = np.concatenate([np.repeat(at, np.diff(part.indptr)) for at, part in parts])
     column = np.concatenate([part.indices for _, part in parts])
     values = np.concatenate([part.data for _, part in parts])

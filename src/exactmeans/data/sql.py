@@ -54,8 +54,8 @@ def open_sql(
 ) -> SqlRows:
     """Make a source of row blocks from what a query returns, ordered by a key.
 
-    The query runs once. Its rows are kept in memory, or in a temporary file if they do not fit, so that
-    a fit works on one snapshot, whatever others write meanwhile.
+    The query runs once. Its rows are kept in memory, or in a temporary file if they do not fit, so
+    that a fit works on one snapshot, whatever others write meanwhile.
 
     Parameters
     ----------
@@ -66,20 +66,21 @@ def open_sql(
         ADBC's DB-API (PostgreSQL, SQLite, Flight SQL), of DuckDB, or of any other DB-API driver. A
         connection that is given stays open.
     key : str
-        The column that tells rows apart: integers, text, dates, UUIDs. Rows are ordered by it, text by
-        its bytes, so that seeds and labels do not depend on the order in which the database returns
-        them. A key that is NULL or not unique is refused.
+        The column that tells rows apart: integers, text, dates, UUIDs. Rows are ordered by it, text
+        by its bytes, so that seeds and labels do not depend on the order in which the database
+        returns them. A key that is NULL or not unique is refused.
     features : str, sequence of str or None, default=None
-        The columns of numbers; None means all but `key` and `weight`. For layout='array' the one column
-        of arrays. For layout='coo' the column numbers and the values.
+        The columns of numbers; None means all but `key` and `weight`. For layout='array' the one
+        column of arrays. For layout='coo' the column numbers and the values.
     layout : {'columns', 'array', 'coo'}, default='columns'
         'columns': one column per feature. 'array': one column of arrays, lists, vectors of pgvector
-        (vector, halfvec, sparsevec), text such as '[1, 2]', or bytes of little-endian float32. 'coo':
-        triples of key, column number from 0, and value, which become CSR rows.
+        (vector, halfvec, sparsevec), text such as '[1, 2]', or bytes of little-endian float32.
+        'coo': triples of key, column number from 0, and value, which become CSR rows.
     weight : str or None, default=None
         A column of sample weights, which `fit` and `score` then use by themselves.
     nulls : {'error', 'drop'}, default='error'
-        Rows with NULL or NaN are refused with their key and column, or left out: `n_dropped` counts them.
+        Rows with NULL or NaN are refused with their key and column, or left out: `n_dropped` counts
+        them.
     parameters : sequence, mapping or None, default=None
         Values for the query's placeholders, as the driver takes them.
     n_features : int or None, default=None
@@ -87,10 +88,11 @@ def open_sql(
     block_rows : int or None, default=None
         Rows per block; None means one block in memory, or blocks of about 8 MB in a file.
     memory_limit : int, float, str or None, default=None
-        The most memory to take for the rows, as for `KMeans`; None means a quarter of the machine's.
+        The most memory to take for the rows, as for `KMeans`; None means a quarter of the
+        machine's.
     spool : path or None, default=None
-        The folder of the temporary file, which rows go to in any case if it is given. None means memory
-        if `memory_limit` lets them, else the system's folder for temporary files.
+        The folder of the temporary file, which rows go to in any case if it is given. None means
+        memory if `memory_limit` lets them, else the system's folder for temporary files.
 
     Returns
     -------
@@ -136,9 +138,10 @@ class SqlRows(SpooledRows):
     keys: Any
     #: The name of the column that `keys` come from.
     key: str
+    #: The Arrow type that the column had, which `keys` may have lost (UUIDs are bytes there).
+    key_type: Any
     #: Rows that nulls='drop' left out.
     n_dropped: int = 0
-    sample_weight: NDArray[np.float64] | None = None
 
 
 class _Reader:
@@ -161,47 +164,13 @@ class _Reader:
                 self._spool.spill(self._run(self._layout))
 
     def _take(self, layout: Layout, batch: Any) -> None:
-        """Check a batch and add its rows to those collected."""
-        keys = key_array(batch.column(layout.key))
-        if keys.null_count:
-            raise ValueError(
-                f"key must not be NULL, but column {layout.key!r} is NULL in a row of the query."
-            )
-        chunk = layout.chunk(batch)
-        if len(missing := self._missing(layout, chunk, keys)):
-            self._dropped += len(missing)
-            kept = np.delete(np.arange(batch.num_rows), missing)
-            keys, chunk = keys.take(pyarrow_or_refuse().array(kept)), chunk.only(kept)
+        keys, chunk, dropped = checked_chunk(layout, batch, drop=self._drop)
+        self._dropped += dropped
+        self._key_type = batch.schema.field(layout.key).type
         layout.collect(chunk)
         self._keys.append(keys)
         if chunk.weights is not None:
             self._weights.append(chunk.weights)
-
-    def _missing(self, layout: Layout, chunk: Chunk, keys: Any) -> NDArray[np.int64]:
-        """Rows to drop. Infinity is always refused, NULL and NaN if they are not to be dropped."""
-        values = chunk.values
-        bad = np.flatnonzero(~np.isfinite(values))
-        places = [(*chunk.place(at), bool(np.isnan(values[at]))) for at in bad.tolist()]
-        for row, column, missing in places:
-            where = f"the row with {layout.key} = {shown(keys[row])}"
-            if not missing:
-                raise ValueError(
-                    f"features must be finite, but {where} has infinity (inf) in column "
-                    f"{layout.column_name(column)}."
-                )
-            if not self._drop:
-                _refuse_missing("features", where, layout.column_name(column))
-        rows = [row for row, _, _ in places]
-        for argument, name, numbers in (
-            ("features", layout.column_name(-1), chunk.columns),
-            ("weight", repr(layout.weight), chunk.weights),
-        ):
-            lacking = [] if numbers is None else np.flatnonzero(np.isnan(numbers)).tolist()
-            if lacking and not self._drop:
-                where = f"the row with {layout.key} = {shown(keys[lacking[0]])}"
-                _refuse_missing(argument, where, name)
-            rows += lacking
-        return np.unique(np.array(rows, dtype=np.int64))
 
     def _run(self, layout: Layout) -> Run:
         """What was collected since the last run, sorted by key."""
@@ -225,6 +194,7 @@ class _Reader:
         if isinstance(layout, CooLayout) and len(runs) > 1:
             _refuse_repeated_entries(source, keys, layout)
         source.keys, source.key, source.names = keys, layout.key, layout.names
+        source.key_type = self._key_type
         source.n_dropped = self._dropped
         if layout.weight is not None:
             source.sample_weight = np.empty(len(keys))
@@ -233,10 +203,50 @@ class _Reader:
         return source
 
 
+def checked_chunk(layout: Layout, batch: Any, *, drop: bool) -> tuple[Any, Chunk, int]:
+    """Keys and rows of a batch without those to drop, and how many these were."""
+    keys = key_array(batch.column(layout.key))
+    if keys.null_count:
+        raise ValueError(
+            f"key must not be NULL, but column {layout.key!r} is NULL in a row of the query."
+        )
+    chunk = layout.chunk(batch)
+    missing = _missing(layout, chunk, keys, drop=drop)
+    if len(missing):
+        kept = np.delete(np.arange(batch.num_rows), missing)
+        keys, chunk = keys.take(pyarrow_or_refuse().array(kept)), chunk.only(kept)
+    return keys, chunk, len(missing)
+
+
+def _missing(layout: Layout, chunk: Chunk, keys: Any, *, drop: bool) -> NDArray[np.int64]:
+    """Rows to drop. Infinity is always refused, NULL and NaN if they are not to be dropped."""
+    values = chunk.values
+    bad = np.flatnonzero(~np.isfinite(values))
+    places = [(*chunk.place(at), bool(np.isnan(values[at]))) for at in bad.tolist()]
+    for row, column, missing in places:
+        where = f"the row with {layout.key} = {shown(keys[row])}"
+        if not missing:
+            raise ValueError(
+                f"features must be finite, but {where} has infinity (inf) in column "
+                f"{layout.column_name(column)}."
+            )
+        if not drop:
+            _refuse_missing("features", where, layout.column_name(column))
+    rows = [row for row, _, _ in places]
+    for argument, numbers in (("features", chunk.columns), ("weight", chunk.weights)):
+        lacking = [] if numbers is None else np.flatnonzero(np.isnan(numbers)).tolist()
+        if lacking and not drop:
+            where = f"the row with {layout.key} = {shown(keys[lacking[0]])}"
+            name = repr(layout.weight) if argument == "weight" else layout.column_name(-1)
+            _refuse_missing(argument, where, name)
+        rows += lacking
+    return np.unique(np.array(rows, dtype=np.int64))
+
+
 def _refuse_missing(argument: str, where: str, column: str) -> NoReturn:
     raise ValueError(
-        f"{argument} must not be NULL or NaN, but {where} has such a value in column {column}: leave "
-        "such rows out in the query, or pass nulls='drop'."
+        f"{argument} must not be NULL or NaN, but {where} has such a value in column {column}: "
+        "leave such rows out in the query, or pass nulls='drop'."
     )
 
 

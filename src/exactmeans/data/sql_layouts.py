@@ -1,4 +1,4 @@
-"""How the rows of a result set become rows of a matrix: by columns, from arrays, or from triples."""
+"""How a result set becomes rows of a matrix: by columns, from arrays, or from triples."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ class Chunk(NamedTuple):
 
     @property
     def values(self) -> NDArray[Any]:
-        flat: NDArray[Any] = self.rows.data if sp.issparse(self.rows) else self.rows.reshape(-1)
+        dense = isinstance(self.rows, np.ndarray)
+        flat: NDArray[Any] = self.rows.reshape(-1) if dense else self.rows.data
         return flat
 
     def place(self, at: int) -> tuple[int, int]:
         """The row and the column of a value."""
-        if sp.issparse(self.rows):
+        if not isinstance(self.rows, np.ndarray):
             row = int(np.searchsorted(self.rows.indptr, at, side="right")) - 1
             return row, int(self.rows.indices[at])
         if self.columns is not None:
             return at, -1 if np.isnan(self.columns[at]) else int(self.columns[at])
-        return divmod(at, self.rows.shape[1])
+        row, column = divmod(at, int(self.rows.shape[1]))
+        return row, column
 
     def only(self, kept: NDArray[np.int64]) -> Chunk:
         return Chunk(
@@ -102,7 +104,7 @@ class Layout(ABC):
         """All collected rows, which are forgotten."""
 
     def width(self, runs: Sequence[Run]) -> int:
-        return max(run.rows.shape[1] for run in runs)
+        return max(int(run.rows.shape[1]) for run in runs)
 
 
 class ColumnsLayout(Layout):
@@ -313,7 +315,9 @@ def layout_for(
             )
         return ArrayLayout(key, weight, chosen[0])
     if weight is not None:
-        raise ValueError("weight must be None for layout='coo', which has no row of its own for it.")
+        raise ValueError(
+            "weight must be None for layout='coo', which has no row of its own for it."
+        )
     if len(chosen) != 2:
         raise ValueError(
             "features must name two columns for layout='coo', the column numbers and the values, "
@@ -329,9 +333,13 @@ def _refuse_unknown(names: list[str], name: str, argument: str) -> None:
     if count == 1:
         return
     if count:
-        raise ValueError(f"{argument} must name one column, but the query returns {count} {name!r}.")
+        raise ValueError(
+            f"{argument} must name one column, but the query returns {count} {name!r}."
+        )
     some = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if names[5:] else "")
-    raise ValueError(f"{argument} must be a column of the query, but {name!r} is not: it has {some}.")
+    raise ValueError(
+        f"{argument} must be a column of the query, but {name!r} is not: it has {some}."
+    )
 
 
 def _refuse_key_type(kind: Any, key: str) -> None:
@@ -371,9 +379,7 @@ def _refuse_repeats(ordered: Any, key: str) -> None:
 
 
 def refuse_repeated_key(value: Any, key: str) -> NoReturn:
-    raise ValueError(
-        f"key must be unique, but column {key!r} has {shown(value)} more than once."
-    )
+    raise ValueError(f"key must be unique, but column {key!r} has {shown(value)} more than once.")
 
 
 def shown(value: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from exactmeans.data.arrays import Matrix, as_matrix
+from exactmeans.data.arrow_stream import is_arrow_stream
 from exactmeans.data.open import BlockSource, names_files, open_blocks
 from exactmeans.data.source import BufferPool, CutRows
 
@@ -19,14 +20,14 @@ def is_source(X: Any) -> bool:
     """Whether X comes in blocks. Tests arrays first, because a protocol check is slow."""
     if isinstance(X, np.ndarray) or sp.issparse(X):
         return False
-    return isinstance(X, BlockSource) or names_files(X)
+    return isinstance(X, BlockSource) or names_files(X) or is_arrow_stream(X)
 
 
 def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix] | Stream:
     """The blocks of a source; an array is one block."""
     if not is_source(X):
         return [as_matrix(estimator, X, reset=reset, dtype=dtype)]
-    if names_files(X):
+    if names_files(X) or is_arrow_stream(X):
         X = open_blocks(X)
     _check_names(estimator, getattr(X, "feature_names", None), reset=reset)
     if not getattr(X, "in_memory", False):

@@ -57,7 +57,9 @@ def _open(uri: str, *, existing: bool) -> Database:
             f"connection must have three slashes before the name of the file, as '{scheme}:///file'."
         )
     if existing and path != ":memory:" and not os.path.exists(path):
-        raise FileNotFoundError(f"connection must name a database that exists, but {path!r} does not.")
+        raise FileNotFoundError(
+            f"connection must name a database that exists, but {path!r} does not."
+        )
     if scheme == "sqlite":
         driver = _driver("adbc_driver_sqlite.dbapi", "adbc-driver-sqlite")
         return AdbcDatabase(_connected(driver.connect, path, secrets), owned=True)

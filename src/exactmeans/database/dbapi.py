@@ -92,7 +92,7 @@ class DbapiDatabase(Database):
         return True
 
     def _own_begin(self) -> bool:
-        """Whether a transaction begins only by a statement, not with the first one that needs it."""
+        """Whether a transaction begins by a statement only, not with the first that needs one."""
         if self._module == "sqlite3":
             return True
         return self._module in ("psycopg", "psycopg2") and bool(self.connection.autocommit)

@@ -35,7 +35,9 @@ class DuckdbDatabase(Database):
         view = f"exactmeans_{secrets.token_hex(8)}"
         self.connection.register(view, reader)
         try:
-            self.connection.execute(f"INSERT INTO {self.quoted(table, schema)} SELECT * FROM {view}")
+            self.connection.execute(
+                f"INSERT INTO {self.quoted(table, schema)} SELECT * FROM {view}"
+            )
         finally:
             self.connection.unregister(view)
 

@@ -1,7 +1,8 @@
 """Calls of drivers that Ctrl-C can end.
 
 Drivers wait for the database in C, where Python cannot raise KeyboardInterrupt. So a thread makes
-the call, and the caller waits for it where Python can; if it is interrupted, it cancels the statement.
+the call, and the caller waits for it where Python can; if it is interrupted, it cancels the
+statement.
 """
 
 from __future__ import annotations

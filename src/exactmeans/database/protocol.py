@@ -39,7 +39,7 @@ class Database(ABC):
 
     # -- reading -------------------------------------------------------------------------------
 
-    def batches(self, query: str, parameters: Any = None) -> Iterator[Any]:
+    def batches(self, query: str, parameters: Any = None) -> Generator[Any, None, None]:
         """The rows of a query, once, as Arrow record batches; the first may be empty.
 
         What a failure, an interruption or a caller who stops early leaves behind is undone, so that
@@ -116,10 +116,10 @@ class Database(ABC):
     def cancel(self) -> None:
         """End the statement that another thread waits for."""
 
-    def _recover(self) -> None:
+    def _recover(self) -> None:  # noqa: B027
         """Make the connection usable after a statement failed while reading."""
 
-    def _end_reading(self) -> None:
+    def _end_reading(self) -> None:  # noqa: B027
         """Close a transaction that reading opened."""
 
     # -- names and errors ----------------------------------------------------------------------
