@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -50,6 +49,8 @@ def why_none() -> str | None:
 
 
 def _user() -> str | None:
+    import pwd  # which Windows has not
+
     for name in ("postgres", "nobody"):
         try:
             pwd.getpwnam(name)
@@ -67,6 +68,7 @@ class Server:
         assert found is not None
         self._programs, self._settings = found, settings
         self._owner = _user() if os.geteuid() == 0 else None
+        self._databases = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -88,6 +90,8 @@ class Server:
         return command, {} if self._owner is None else {"user": self._owner, "group": self._group()}
 
     def _group(self) -> int:
+        import pwd
+
         assert self._owner is not None
         return pwd.getpwnam(self._owner).pw_gid
 
@@ -123,6 +127,17 @@ class Server:
     @property
     def uri(self) -> str:
         return f"postgresql://tester:{QUOTED}@127.0.0.1:{self.port}/postgres"
+
+    def new_database(self) -> str:
+        """The URI of an empty database."""
+        self._databases += 1
+        name = f"test_{self._databases}"
+        command, own = self._command(
+            "createdb", "-h", "127.0.0.1", "-p", self.port, "-U", "tester", name
+        )
+        environment = {**os.environ, "PGPASSWORD": PASSWORD}
+        subprocess.run(command, cwd="/", check=True, env=environment, **own)
+        return self.uri.removesuffix("postgres") + name
 
     def kill(self) -> None:
         """All its processes at once, as a power cut would; `start` recovers."""

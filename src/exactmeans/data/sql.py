@@ -167,6 +167,8 @@ class _Reader:
         keys, chunk, dropped = checked_chunk(layout, batch, drop=self._drop)
         self._dropped += dropped
         self._key_type = batch.schema.field(layout.key).type
+        if not len(keys):
+            return
         layout.collect(chunk)
         self._keys.append(keys)
         if chunk.weights is not None:

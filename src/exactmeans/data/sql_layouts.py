@@ -79,7 +79,7 @@ class Layout(ABC):
         """What a message calls a column of the matrix."""
 
     def collect(self, chunk: Chunk) -> None:
-        self.collected_bytes += chunk.values.nbytes + 8 * len(chunk.rows)
+        self.collected_bytes += chunk.values.nbytes + 8 * chunk.rows.shape[0]
         self._collect(chunk)
 
     @abstractmethod

@@ -20,6 +20,11 @@ _DIALECTS = {
     "MySQLdb": ("mysql", "MySQL"),
     "mysql": ("mysql", "MySQL"),
 }
+#: PostgreSQL's codes of real and real[], which Python would make float64 of, from rounded text.
+_SINGLE: dict[int, Any] = {
+    700: lambda pa: pa.float32(),
+    1021: lambda pa: pa.list_(pa.float32()),
+}
 _SAVEPOINT = "exactmeans"
 
 
@@ -28,6 +33,7 @@ class DbapiDatabase(Database):
         super().__init__(connection, owned=owned, secrets=secrets)
         self._module = type(connection).__module__.split(".")[0]
         self.dialect, self.title = _DIALECTS.get(self._module, ("other", "the database"))
+        self._single = _SINGLE if self.dialect == "postgresql" else {}
         self.threaded = self._module != "sqlite3"  # whose connections stay with their thread
 
     # -- reading -------------------------------------------------------------------------------
@@ -36,8 +42,7 @@ class DbapiDatabase(Database):
         with closing(self._streaming_cursor()) as cursor, self._interrupted_by_signals():
             cursor.execute(query) if parameters is None else cursor.execute(query, parameters)
             while rows := cursor.fetchmany(_ROWS):
-                names = [column[0] for column in cursor.description]
-                yield _batch(names, rows)
+                yield _batch(cursor.description, rows, single=self._single)
 
     def _streaming_cursor(self) -> Any:
         """One that does not hold the whole result, where the driver has such."""
@@ -152,13 +157,15 @@ class _SqliteSignals:
             raise KeyboardInterrupt from None
 
 
-def _batch(names: list[str], rows: list[Any]) -> Any:
+def _batch(description: Any, rows: list[Any], *, single: Any) -> Any:
+    """A record batch of Python values; `single` knows the codes of float32 and its arrays."""
     import pyarrow as pa
 
-    columns = []
-    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+    names, columns = [about[0] for about in description], []
+    for (name, code, *_), values in zip(description, zip(*rows, strict=True), strict=True):
+        kind = single.get(code)
         try:
-            columns.append(pa.array(values))
+            columns.append(pa.array(values, None if kind is None else kind(pa)))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
             kinds = {type(value) for value in values} - {type(None)}
             if len(kinds) > 1:

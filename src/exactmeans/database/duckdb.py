@@ -10,6 +10,7 @@ from typing import Any
 from exactmeans.database.protocol import Database
 
 _ROWS = 2**16  # rows of a batch
+_TRANSACTION = "SELECT txid_current()"
 
 
 class DuckdbDatabase(Database):
@@ -46,21 +47,18 @@ class DuckdbDatabase(Database):
             self.connection.interrupt()
 
     def _is_idle(self) -> bool:
-        return True  # `_begin` finds out: DuckDB does not tell
+        # Without a transaction, every statement has one of its own.
+        first, second = (self.connection.execute(_TRANSACTION).fetchall() for _ in range(2))
+        return bool(first != second)
 
     def _begin(self, own: bool) -> None:
-        self._joined = False
-        try:
+        if own:
             self.connection.execute("BEGIN TRANSACTION")
-        except Exception as error:
-            if "within a transaction" not in str(error):
-                raise
-            self._joined = True  # the user's: DuckDB has no savepoints
 
     def _commit(self, own: bool) -> None:
-        if not self._joined:
+        if own:
             self.connection.execute("COMMIT")
 
     def _rollback(self, own: bool) -> None:
-        if not self._joined:
+        if own:  # DuckDB has no savepoints: a failure aborts the user's transaction
             self.connection.execute("ROLLBACK")

@@ -177,7 +177,7 @@ def from_sql(connection: Any, table: str, *, schema: str | None = None) -> KMean
     >>> connection = duckdb.connect()
     >>> exactmeans.KMeans(2, random_state=0).fit(X).centers_to_sql(connection, "centres")
     >>> exactmeans.from_sql(connection, "centres").predict(X)
-    array([1, 1, 0], dtype=int32)
+    array([0, 0, 1], dtype=int32)
     """
     check_name(table, "table")
     if schema is not None:

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from exactmeans.data.memory import ArrayBlocks
 from exactmeans.data.record_batches import cells
 from exactmeans.database.connect import connect
 from exactmeans.database.duckdb import DuckdbDatabase
 from exactmeans.database.errors import DatabaseError, one_sentence
 from exactmeans.database.names import check_name, quote_table
 from exactmeans.parameters import check_choice
+from exactmeans.sql.labels import named_block
 
 _MOST_VALUES = 10_000_000  # of centres in the text of a function; some 200 MB of SQL
 
@@ -53,7 +53,6 @@ def register(connection: Any, model: Any, name: str) -> None:
     own = copy.copy(model)
     own.n_jobs = 1  # DuckDB has its own threads
     own.cluster_centers_ = copy.copy(model.cluster_centers_)
-    names = getattr(model, "feature_names_in_", None)
     d = model.n_features_in_
 
     def predict(lists: Any) -> Any:
@@ -66,9 +65,8 @@ def register(connection: Any, model: Any, name: str) -> None:
             raise ValueError(f"{name} must be called with {d} numbers, but it got {odd[0]}.")
         labels = np.zeros(len(missing), dtype=np.int32)
         if not missing.all():
-            block = ArrayBlocks([found.values.reshape(-1, d)])
-            block.names = None if names is None else list(names)
-            labels[~missing] = own.predict(block)
+            rows = found.values.reshape(-1, d)
+            labels[~missing] = own.predict(named_block(own, rows, None))
         return pa.array(labels, mask=missing)
 
     try:

@@ -67,7 +67,7 @@ def labels_to_sql(
     >>> KMeans(2, random_state=0).fit(rows).to_sql(connection, "clusters", rows)
     4
     >>> connection.sql("SELECT id, cluster, distance FROM clusters WHERE id = 3").fetchall()
-    [(3, 0, 0.0)]
+    [(3, 1, 0.0)]
     """
     check_target(table, if_exists, schema)
     if not isinstance(source, SqlRows):
@@ -173,11 +173,18 @@ def _labelled_batch(model: Any, layout: Layout, batch: Any, *, drop: bool) -> tu
     if not rows.shape[0]:
         labels, distances = np.empty(0, np.int32), np.empty(0)
     else:
-        block = ArrayBlocks([rows])
-        block.names = layout.names
-        labels, distances = labelled(model, block)
+        labels, distances = labelled(model, named_block(model, rows, layout.names))
     kind = batch.schema.field(layout.key).type
     return kind, _columns(keys, kind, labels, distances)
+
+
+def named_block(model: Any, rows: Any, names: list[str] | None) -> ArrayBlocks:
+    """Rows with the names that their columns have, if the model knows names and arrays had any."""
+    known = getattr(model, "feature_names_in_", None)
+    block = ArrayBlocks([rows])
+    if known is not None:
+        block.names = list(known) if names is None else names
+    return block
 
 
 def labelled(model: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
