@@ -66,9 +66,9 @@ def rows_of(connection: Any, query: str) -> list[tuple[Any, ...]]:
         scheme, _, path = connection.partition(":///")
         if scheme == "duckdb":
             with duckdb.connect(path) as own:
-                return own.execute(query).fetchall()
+                return list(own.execute(query).fetchall())
         make = psycopg.connect if scheme.startswith("postgresql:") else sqlite3.connect
-        other = make(connection if make is psycopg.connect else path)  # type: ignore[operator]
+        other = make(connection if make is psycopg.connect else path)
         try:
             return list(other.execute(query).fetchall())
         finally:

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psycopg
+
 PASSWORD = "s3cr:t/p@ss"  # has to be quoted in a URI
 QUOTED = "s3cr%3At%2Fp%40ss"
 
@@ -104,7 +106,10 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self.folder}")
+        settings: tuple[str, ...] = (
+            "listen_addresses=127.0.0.1",
+            f"unix_socket_directories={self.folder}",
+        )
         settings += ("fsync=off", "shared_buffers=64MB", *self._settings)
         options = [part for setting in settings for part in ("-c", setting)]
         command, own = self._command(
@@ -129,15 +134,12 @@ class Server:
         return f"postgresql://tester:{QUOTED}@127.0.0.1:{self.port}/postgres"
 
     def new_database(self) -> str:
-        """The URI of an empty database."""
+        """A URI that looks like an empty database: a schema, which is quicker to make."""
         self._databases += 1
         name = f"test_{self._databases}"
-        command, own = self._command(
-            "createdb", "-h", "127.0.0.1", "-p", self.port, "-U", "tester", name
-        )
-        environment = {**os.environ, "PGPASSWORD": PASSWORD}
-        subprocess.run(command, cwd="/", check=True, env=environment, **own)
-        return self.uri.removesuffix("postgres") + name
+        with psycopg.connect(self.uri, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}".encode())
+        return f"{self.uri}?options=-csearch_path%3D{name}%2Cpublic"
 
     def kill(self) -> None:
         """All its processes at once, as a power cut would; `start` recovers."""

@@ -104,6 +104,7 @@ def test_weights_of_a_column_are_used(connection: Any) -> None:
     weights = RNG.random(N)
     put(connection, "weighted", _columns() | {"w": weights[IDS]})
     rows = open_sql("SELECT * FROM weighted", connection, key="id", weight="w")
+    assert rows.sample_weight is not None
     assert np.array_equal(rows.sample_weight, weights)
     expected = KMeans(K, random_state=0).fit(X, sample_weight=weights)
     model = _fitted(rows)
@@ -137,6 +138,7 @@ def test_a_file_gives_the_bits_of_memory(
     assert not rows.in_memory
     assert len(rows._runs) > 3
     assert rows.keys.to_pylist() == list(range(N))
+    assert rows.sample_weight is not None
     assert np.array_equal(rows.sample_weight, np.arange(N) + 1.0)
     assert np.array_equal(np.concatenate([rows.read(b) for b in range(len(rows))]), X)
     whole = open_sql(query, duck, key="id", weight="w", block_rows=block_rows)
@@ -201,10 +203,10 @@ def test_arrays_of_duckdb_and_text_and_bytes() -> None:
 @pytest.mark.parametrize("kind", ["postgresql uri", "psycopg"])
 def test_pgvector(kind: str, pgvector: Server, tmp_path: Path) -> None:
     single = X.astype(np.float32)
-    sparse = sp.random_array((N, 30), density=0.2, rng=RNG, dtype=np.float32, format="csr")
+    sparse: Any = sp.random_array((N, 30), density=0.2, rng=RNG, dtype=np.float32, format="csr")
     uri = pgvector.new_database()
     with psycopg.connect(uri, autocommit=True) as maker, maker.cursor() as cursor:
-        cursor.execute("CREATE EXTENSION vector")
+        cursor.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
         cursor.execute("CREATE TABLE t (id int, v vector(4), h halfvec(4), s sparsevec(30))")
         with cursor.copy("COPY t FROM STDIN") as copy:
             for i in IDS.tolist():
@@ -245,8 +247,9 @@ def _triples(matrix: Any, dtype: Any = np.float64) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_triples_become_csr(connection: Any, dtype: Any) -> None:
-    matrix = sp.random_array((300, 40), density=0.1, rng=RNG, dtype=dtype, format="csr")
-    matrix = sp.hstack([np.ones((300, 1), dtype), matrix[:, 1:]], format="csr")  # no empty row
+    matrix: Any = sp.random_array((300, 40), density=0.1, rng=RNG, dtype=dtype, format="csr")
+    stack: Any = sp.hstack
+    matrix = stack([np.ones((300, 1), dtype), matrix[:, 1:]], format="csr")  # no empty row
     put(connection, "coo", _triples(matrix, dtype))
     rows = open_sql("SELECT * FROM coo", connection, key="doc", layout="coo")
     assert rows.keys.to_pylist() == list(range(0, 3000, 10))
@@ -261,7 +264,8 @@ def test_triples_in_a_file(duck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exactmeans.database.duckdb, "_ROWS", 64)
     monkeypatch.setattr(exactmeans.data.spool, "_LEAST_RUN", 2**11)
     matrix: Any = sp.random_array((300, 40), density=0.1, rng=RNG, format="csr")
-    matrix = sp.hstack([np.ones((300, 1)), matrix[:, 1:]], format="csr")
+    stack: Any = sp.hstack
+    matrix = stack([np.ones((300, 1)), matrix[:, 1:]], format="csr")
     put(duck, "coo", _triples(matrix))
     options: dict[str, Any] = {"key": "doc", "layout": "coo", "memory_limit": 2**13}
     rows = open_sql("SELECT * FROM coo", duck, block_rows=30, **options)
@@ -508,7 +512,7 @@ def test_minibatch_models_come_back(duck: Any) -> None:
 def test_schemas(postgres: Server) -> None:
     uri = postgres.new_database()
     put(uri, "t", _columns())
-    run(uri, 'CREATE SCHEMA "my ""own"')
+    run(uri, 'CREATE SCHEMA "my ""own"')  # beside the one that stands for a database
     rows = open_sql("SELECT * FROM t", uri, key="id")
     model = _fitted(rows)
     model.to_sql(uri, "out", rows, schema='my "own')

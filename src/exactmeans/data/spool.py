@@ -10,7 +10,8 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,23 +66,31 @@ class GrowingRows:
         return values
 
 
+@contextmanager
+def refused_if_full(
+    folder: str | os.PathLike[str] | None, abandon: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """One sentence for a folder that is not there or has no room."""
+    try:
+        yield
+    except OSError as error:
+        abandon()
+        where = tempfile.gettempdir() if folder is None else os.fspath(folder)
+        raise OSError(
+            error.errno,
+            f"spool must name a folder with room for the rows, but writing to {where!r} failed: "
+            f"{error.strerror or error}.",
+        ) from None
+
+
 class SpoolFile:
     """A temporary Arrow IPC file, one batch per run; it has no name, so it cannot stay behind."""
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
-        self._folder = tempfile.gettempdir() if folder is None else os.fspath(folder)
+        self._folder = folder
         self._writer: Any = None
-        try:
-            self._file = tempfile.TemporaryFile(dir=self._folder, prefix="exactmeans-")  # noqa: SIM115
-        except OSError as error:
-            self._refuse(error)
-
-    def _refuse(self, error: OSError) -> None:
-        raise OSError(
-            error.errno,
-            f"spool must name a folder with room for the rows, but writing to {self._folder!r} "
-            f"failed: {error.strerror or error}",
-        ) from None
+        with refused_if_full(folder):
+            self._file = tempfile.TemporaryFile(dir=folder, prefix="exactmeans-")  # noqa: SIM115
 
     def write(self, rows: Any) -> None:
         pa = pyarrow_or_refuse()
@@ -95,13 +104,10 @@ class SpoolFile:
                 for name, values in (("indices", rows.indices), ("values", rows.data))
             }
         batch = pa.record_batch(columns)
-        try:
+        with refused_if_full(self._folder, self._abandon):
             if self._writer is None:
                 self._writer = pa.ipc.new_file(pa.PythonFile(self._file, "w"), batch.schema)
             self._writer.write_batch(batch)
-        except OSError as error:
-            self._abandon()
-            self._refuse(error)
 
     def _abandon(self) -> None:
         """Close what can be closed: Arrow would write its footer when the writer is collected."""
@@ -114,12 +120,9 @@ class SpoolFile:
     def map(self) -> tuple[mmap.mmap, list[Any]]:
         """The file in memory, and the runs as arrays and CSR matrices that lie in it."""
         pa = pyarrow_or_refuse()
-        try:
+        with refused_if_full(self._folder, self._abandon):
             self._writer.close()
             self._file.flush()
-        except OSError as error:
-            self._abandon()
-            self._refuse(error)
         mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         self._file.close()  # the map keeps the data
         reader = pa.ipc.open_file(pa.py_buffer(mapped))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from exactmeans.data.memory import ArrayBlocks
+from exactmeans.data.spool import refused_if_full
 from exactmeans.data.sql import SqlRows, checked_chunk
 from exactmeans.data.sql_layouts import Layout, layout_for
 from exactmeans.database.connect import connect
@@ -225,7 +226,8 @@ class _LabelFile:
         self.n = 0
 
     def __enter__(self) -> _LabelFile:
-        self._file = tempfile.TemporaryFile(dir=self._folder, prefix="exactmeans-")
+        with refused_if_full(self._folder):
+            self._file = tempfile.TemporaryFile(dir=self._folder, prefix="exactmeans-")
         self._writer: Any = None
         return self
 
@@ -236,14 +238,16 @@ class _LabelFile:
         import pyarrow as pa
 
         table = pa.table(columns, names=[key, "cluster", "distance"])
-        if self._writer is None:
-            self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), table.schema)
-        self._writer.write_table(table)
+        with refused_if_full(self._folder):
+            if self._writer is None:
+                self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), table.schema)
+            self._writer.write_table(table)
         self.n += table.num_rows
 
     def reader(self) -> Any:
         import pyarrow as pa
 
-        self._writer.close()
-        self._file.seek(0)
+        with refused_if_full(self._folder):
+            self._writer.close()
+            self._file.seek(0)
         return pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
