@@ -30,8 +30,8 @@ from exactmeans.seeding.init import INIT_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = ["BlockSource", "Iteration", "KMeans", "MiniBatchKMeans", "Silhouette"]
-PUBLIC += ["calinski_harabasz", "cluster_stats", "davies_bouldin"]
-PUBLIC += ["kmeans_plusplus", "load", "open_blocks", "plot", "report", "silhouette"]
+PUBLIC += ["calinski_harabasz", "cluster_stats", "davies_bouldin", "from_sql"]
+PUBLIC += ["kmeans_plusplus", "load", "open_blocks", "open_sql", "plot", "report", "silhouette"]
 
 
 def modules() -> list[str]:
@@ -71,7 +71,7 @@ def test_modules_say_what_they_are(name: str) -> None:
 def test_public_modules_declare_their_names() -> None:
     """A module without an underscore lists its names, or lies in a room behind the public ones."""
     names = ("cli.", "data", "engine", "estimators", "fit", "io")
-    names += ("quality.", "reporting.", "seeding.")
+    names += ("quality.", "reporting.", "seeding.", "sql.")
     rooms = tuple(f"exactmeans.{room}" for room in names)
     for name in modules():
         private = any(part.startswith("_") for part in name.split("."))
@@ -116,6 +116,7 @@ def test_stub_names_what_the_core_has() -> None:
 UNWANTED = {"cupy", "dask", "distributed", "faiss", "jax", "matplotlib", "numba", "pandas"}
 UNWANTED |= {"polars", "psutil", "pyarrow", "rich", "safetensors", "tensorflow", "torch", "typer"}
 UNWANTED |= {"hypothesis", "nanobind", "pytest", "sklearn.cluster"}
+UNWANTED |= {"adbc_driver_manager", "duckdb", "psycopg", "sqlite3"}
 
 FIT = """
 import numpy as np, scipy.sparse as sp
@@ -245,6 +246,8 @@ def test_doctest(example: Any) -> None:
 def test_what_users_call_has_examples() -> None:
     shown = {test.name.rsplit(".", 1)[-1] for test in _doctests()}
     assert {"KMeans", "MiniBatchKMeans", "kmeans_plusplus", "load", "open_blocks"} <= shown
+    assert {"open_sql", "from_sql", "labels_to_sql", "centers_to_sql"} <= shown
+    assert set(exactmeans.sql.__all__) - {"DatabaseError", "IfExists"} <= shown
 
 
 def _python_blocks(path: Path) -> list[str]:

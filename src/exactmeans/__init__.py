@@ -5,6 +5,7 @@ from importlib.metadata import version as _version
 from exactmeans import plot
 from exactmeans.callbacks import Iteration
 from exactmeans.data.open import BlockSource, open_blocks
+from exactmeans.data.sql import open_sql
 from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
 from exactmeans.minibatch import MiniBatchKMeans
@@ -17,6 +18,7 @@ from exactmeans.quality import (
 )
 from exactmeans.reporting import report
 from exactmeans.seeding import kmeans_plusplus
+from exactmeans.sql.centers import from_sql
 
 __all__ = [
     "BlockSource",
@@ -27,9 +29,11 @@ __all__ = [
     "calinski_harabasz",
     "cluster_stats",
     "davies_bouldin",
+    "from_sql",
     "kmeans_plusplus",
     "load",
     "open_blocks",
+    "open_sql",
     "plot",
     "report",
     "silhouette",
