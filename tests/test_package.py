@@ -30,7 +30,7 @@ from exactmeans.seeding.init import INIT_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = ["BlockSource", "Iteration", "KMeans", "MiniBatchKMeans"]
-PUBLIC += ["kmeans_plusplus", "load", "open_blocks"]
+PUBLIC += ["kmeans_plusplus", "load", "open_blocks", "show_versions"]
 
 
 def modules() -> list[str]:

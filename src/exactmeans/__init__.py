@@ -8,6 +8,7 @@ from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
 from exactmeans.minibatch import MiniBatchKMeans
 from exactmeans.seeding import kmeans_plusplus
+from exactmeans.versions import show_versions
 
 __all__ = [
     "BlockSource",
@@ -17,5 +18,6 @@ __all__ = [
     "kmeans_plusplus",
     "load",
     "open_blocks",
+    "show_versions",
 ]
 __version__ = _version("exactmeans")
