@@ -1,7 +1,7 @@
 """The run that the site and the README show: its tables, and its speed-ups as a chart.
 
-    python -m benchmarks SUITE ... --out DIR
-    python -m benchmarks.published DIR/results.json    # stores the run and draws the chart
+python -m benchmarks SUITE ... --out DIR
+python -m benchmarks.published DIR/results.json    # stores the run and draws the chart
 """
 
 from __future__ import annotations

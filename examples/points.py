@@ -17,7 +17,8 @@ X, _ = make_blobs(3000, centers=CENTRES, cluster_std=1.1, random_state=3)
 km = KMeans(n_clusters=6, random_state=0).fit(X)
 print(f"{km.n_iter_} iterations, inertia {km.inertia_:.0f}")
 
-x, y = np.meshgrid(*(np.linspace(low - 1, high + 1, 400) for low, high in zip(X.min(0), X.max(0))))
+low, high = X.min(axis=0) - 1, X.max(axis=0) + 1
+x, y = np.meshgrid(*np.linspace(low, high, 400).T)
 cells = km.predict(np.column_stack([x.ravel(), y.ravel()])).reshape(x.shape)
 fig, ax = plt.subplots(figsize=(7, 4.5))
 ax.scatter(*X.T, c=km.labels_, s=4, cmap="tab10", vmax=9)

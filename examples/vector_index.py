@@ -1,8 +1,8 @@
 """A vector index from k-means.
 
-An inverted file index keeps the vectors of each cluster in a list. A query reads only the lists of
-its nearest centres. The picture shows how many of the true ten nearest neighbours it finds, over the
-share of all vectors that it reads.
+An inverted file index keeps the vectors of each cluster in a list. A query reads only the lists
+of its nearest centres. The picture shows how many of the true ten nearest neighbours it finds,
+over the share of all vectors that it reads.
 """
 
 from __future__ import annotations

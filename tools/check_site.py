@@ -1,6 +1,6 @@
 """Fails if a built site fetches anything, or links to a page or place that it does not have.
 
-    python tools/check_site.py build/site
+python tools/check_site.py build/site
 """
 
 from __future__ import annotations

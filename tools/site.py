@@ -1,7 +1,7 @@
 """Hooks of MkDocs: pages that are made from other files of the repository.
 
-The gallery comes from examples/, the benchmark tables from a stored run, the changelog and the pages
-for contributors from the repository's root. Nothing of it is written into docs/.
+The gallery comes from examples/, the benchmark tables from a stored run, the changelog and the
+pages for contributors from the repository's root. Nothing of it is written into docs/.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _section(nav: list[Any], name: str) -> list[Any]:
             found: list[Any] = content
             return found
         if isinstance(content, list):
-            sections += [item for entry in content if isinstance(entry, dict) for item in entry.items()]
+            entries = [entry for entry in content if isinstance(entry, dict)]
+            sections += [item for entry in entries for item in entry.items()]
     raise KeyError(f"mkdocs.yml has no section {name!r}")
 
 
@@ -102,10 +103,10 @@ def _gallery_index(shown: list[gallery.Shown]) -> str:
     lines = [
         "# Gallery",
         "",
-        "Every example is one file in `examples/` that needs nothing but exactmeans, matplotlib and what",
-        "comes with them. The pictures below were drawn when this site was built.",
+        "Every example is one file in `examples/` that needs nothing but exactmeans,",
+        "matplotlib and what comes with them. The pictures below were drawn when this site was built.",
         "",
-        '<div class="cards" markdown>',
+        '<div class="cards">',
         "",
     ]
     for example in shown:
@@ -134,8 +135,8 @@ def _decisions() -> str:
     lines = [
         "# Decisions",
         "",
-        "What was tried, measured, and kept or not. A record says what the question was, how it was",
-        "measured and what followed; it is not changed later, but a newer record may replace it.",
+        "What was tried, measured, and kept or not. A record says what the question was, how it",
+        "was measured and what followed. It is not changed later; a newer record may replace it.",
         "",
     ]
     for path in sorted((ROOT / "docs" / "decisions").glob("*.md"), reverse=True):
