@@ -104,7 +104,7 @@ def _gallery_index(shown: list[gallery.Shown]) -> str:
         "# Gallery",
         "",
         "Every example is one file in `examples/` that needs nothing but exactmeans,",
-        "matplotlib and what comes with them. The pictures below were drawn when this site was built.",
+        "matplotlib and what comes with them. The pictures were drawn when this site was built.",
         "",
         '<div class="cards">',
         "",
