@@ -19,6 +19,7 @@ from exactmeans.quality import (
 from exactmeans.reporting import report
 from exactmeans.seeding import kmeans_plusplus
 from exactmeans.sql.centers import from_sql
+from exactmeans.versions import show_versions
 
 __all__ = [
     "BlockSource",
@@ -36,6 +37,7 @@ __all__ = [
     "open_sql",
     "plot",
     "report",
+    "show_versions",
     "silhouette",
 ]
 __version__ = _version("exactmeans")
