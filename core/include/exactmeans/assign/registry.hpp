@@ -19,6 +19,24 @@
 
 namespace exactmeans {
 
+// core/src/assign/ compiles the algorithms, one file each.
+extern template class AlgorithmAssigner<Lloyd<float>>;
+extern template class AlgorithmAssigner<Lloyd<double>>;
+extern template class AlgorithmAssigner<Elkan<float>>;
+extern template class AlgorithmAssigner<Elkan<double>>;
+extern template class AlgorithmAssigner<Hamerly<float>>;
+extern template class AlgorithmAssigner<Hamerly<double>>;
+extern template class AlgorithmAssigner<Yinyang<float>>;
+extern template class AlgorithmAssigner<Yinyang<double>>;
+extern template class AlgorithmAssigner<Kdtree<float>>;
+extern template class AlgorithmAssigner<Kdtree<double>>;
+extern template class AlgorithmAssigner<Products<float>>;
+extern template class AlgorithmAssigner<Products<double>>;
+extern template class AlgorithmAssigner<Pca<float>>;
+extern template class AlgorithmAssigner<Pca<double>>;
+extern template class AlgorithmAssigner<Moving<float>>;
+extern template class AlgorithmAssigner<Moving<double>>;
+
 template <class R>
 struct Registered {
     Traits traits;

@@ -1,0 +1,8 @@
+#include "exactmeans/assign/hamerly.hpp"
+
+namespace exactmeans {
+
+template class AlgorithmAssigner<Hamerly<float>>;
+template class AlgorithmAssigner<Hamerly<double>>;
+
+}  // namespace exactmeans
