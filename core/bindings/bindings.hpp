@@ -101,6 +101,7 @@ inline void require_labels(const std::int32_t* labels, Size n, Size k) {
     require(!(signs >> 31), "a label is out of range");
 }
 
+void bind_cost_model(nb::module_& m);
 void bind_rows(nb::module_& m);
 void bind_update(nb::module_& m);
 void bind_assign(nb::module_& m);

@@ -18,6 +18,7 @@ NB_MODULE(_core, m) {
             });
         },
         nb::arg("bytes"), nb::arg("n_jobs"));
+    bind_cost_model(m);
     bind_rows(m);
     bind_update(m);
     bind_assign(m);

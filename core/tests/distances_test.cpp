@@ -54,7 +54,7 @@ void check_distances(const Rows& rows, const Sample<R, C>& s, bool exact) {
     const Points<C> points(s.points.values.data(), s.points.n, s.points.d, 0);
     for (Size i = 0; i < s.x.n; ++i) {
         for (Size j = 0; j < s.points.n; ++j) {
-            const double got = cost(rows, i, points, j);
+            const double got = pair_cost(rows, i, points, j);
             const long double wanted = distance2(s.x, i, s.points, j);
             CHECK(got >= 0);
             // CSR distances cancel against |c|^2, which has twice the precision of a double; the
@@ -150,8 +150,8 @@ TEST(distances_of_rows_to_themselves) {
     const Csr<double, std::int32_t> sparse(x);
     const Points<double> points(x.values.data(), 50, 20, 0);
     for (Size i = 0; i < 50; ++i) {
-        CHECK_EQ(cost(x.rows(), i, points, i), 0.0);
-        CHECK_EQ(cost(sparse.rows(), i, points, i), 0.0);
+        CHECK_EQ(pair_cost(x.rows(), i, points, i), 0.0);
+        CHECK_EQ(pair_cost(sparse.rows(), i, points, i), 0.0);
     }
 }
 
@@ -175,7 +175,7 @@ TEST(every_row_is_visited_once_with_its_own_point) {
                           [&](Size i, double d2, int worker) {
                               ++visits[std::size_t(i)];
                               CHECK(worker >= 0 && worker < n_jobs);
-                              CHECK_EQ(d2, cost(s.x.rows(), i, points, s.labels[i]));
+                              CHECK_EQ(d2, pair_cost(s.x.rows(), i, points, s.labels[i]));
                           });
         CHECK(visits == std::vector<int>(1000, 1));
     }
@@ -206,7 +206,7 @@ TEST(rows_far_beyond_the_centres) {
         const Scatter all = scatter(rows, own, labels.data(), Threads{2});
         CHECK_EQ(all.plain.value(), inf);
         CHECK_EQ(all.weighted.value(), inf);
-        CHECK_EQ(cost(rows, 2, own, 0), 3.0);
+        CHECK_EQ(pair_cost(rows, 2, own, 0), 3.0);
         std::vector<double> out(6);
         transform(rows, own, nullptr, out.data(), Threads{});
         CHECK(std::fabs(out[0] / 5e160 - 1) < 1e-15);
@@ -222,5 +222,5 @@ TEST(rows_far_beyond_the_centres) {
     // Partial sums overflow although the row equals its point.
     const Matrix<double> far(1, 3, [] { return 1e200; });
     const Csr<double, std::int32_t> there(far);
-    CHECK_EQ(cost(there.rows(), 0, Points<double>(far.values.data(), 1, 3, 0), 0), 0.0);
+    CHECK_EQ(pair_cost(there.rows(), 0, Points<double>(far.values.data(), 1, 3, 0), 0), 0.0);
 }

@@ -154,7 +154,7 @@ void check_costs(const Rows& rows, const Matrix<R>& x, const Matrix<R>& centres)
                 wanted += std::fabs(static_cast<long double>(x(i, f)) - centres(j, f));
                 size += std::fabs(static_cast<long double>(centres(j, f)));
             }
-            const long double got = cost(rows, i, points, j);
+            const long double got = pair_cost(rows, i, points, j);
             CHECK(std::fabs(got - wanted) <= 0x1p-51L * wanted + 0x1p-60L * size);
         }
 }
@@ -183,6 +183,6 @@ TEST(distances_are_those_of_long_double) {
     const Csr<double, std::int64_t> sparse(x);
     check_costs(sparse.rows(), x, centres);
     const Points<double> points(centres.values.data(), 5, 30, 0, Metric::manhattan);
-    CHECK_EQ(cost(sparse.rows(), 7, points, 4), 0.0);
-    CHECK_EQ(cost(x.rows(), 7, points, 4), 0.0);
+    CHECK_EQ(pair_cost(sparse.rows(), 7, points, 4), 0.0);
+    CHECK_EQ(pair_cost(x.rows(), 7, points, 4), 0.0);
 }

@@ -77,8 +77,8 @@ void check_nearest(const Rows& x, const Sample<R>& s) {
         std::vector<R> distances(labels.size()), same(labels.size());
         nearest_centres(NearestQuery(x, shared, points, m, Threads{}), labels.data(),
                         distances.data(), Threads{});
-        nearest_centres(NearestQuery(x, shared, points, m, Threads{3}), again.data(),
-                        same.data(), Threads{3});
+        nearest_centres(NearestQuery(x, shared, points, m, Threads{3}), again.data(), same.data(),
+                        Threads{3});
         CHECK(again == labels && same_bits(same, distances));
         for (Size i = 0; i < 200; ++i)
             for (Size r = i * m; r < (i + 1) * m; ++r) {

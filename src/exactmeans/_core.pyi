@@ -227,6 +227,35 @@ def move_to_karcher(
 ) -> float: ...
 def normalise(values: Real, offsets: NDArray[np.int64]) -> None: ...
 def leading_directions(rows: Double, count: int) -> Double: ...
+class _CostModel:
+    filter_centres: int
+    cached_layout_bytes: float
+    rows_per_centre_for_distances: int
+    short_pass: float
+    read_byte_cost: float
+    projected_score_cost: float
+    kdtree_max_features: int
+    products_bytes: float
+    pca_min_features: int
+    pca_probe_rows: int
+    pca_max_share: float
+    inter_centre_probe_rows: int
+    changed_share_for_bounds_csr: float
+    changed_share_for_bounds_dense: float
+    moving_no_gain_share: float
+    cheap_first_pass: float
+    average_loss: float
+    expected_saving: float
+    max_loss: float
+    pca_first_pass: float
+    pca_probe_share: float
+    filtered_share: float
+    csr_score_cost: float
+    product_update_cost: float
+    product_update_cost_postings: float
+
+cost_model: _CostModel
+
 def algorithms() -> list[Traits]: ...
 def bytes_per_row(algorithm: str, single: bool, dense: bool, k: int, d: int) -> int: ...
 def safe_exponent(largest: float, single: bool) -> int: ...

@@ -9,28 +9,30 @@ from exactmeans import _core
 from exactmeans.engine.protocol import AssignStats, Engine
 from exactmeans.metrics import METRICS
 
-# Costs are in multiply-adds of a plain Lloyd pass.
-SHORT_PASS = 5e6  # a pass below this costs less than keeping bounds would
-READ_BYTE_COST = 4  # of reading one byte from the page cache
-PROJECTED_SCORE_COST = 60  # of comparing projections of a row and a centre (projections.hpp)
-
-KDTREE_MAX_FEATURES = 4  # boxes prune better than bounds up to this many features
-POSTING_LISTS_BYTES = 2**25  # of centres, from which rare features have lists (layout.hpp)
-PRODUCTS_BYTES = 2**29  # largest n-by-k table of products without a memory_limit
-PCA_MIN_FEATURES = 128  # from which a few principal coordinates may prune
-PCA_PROBE_ROWS = 1024  # rows of the probe that decides about pca
-PCA_MAX_SHARE = 0.35  # share of distances left in the probe up to which pca is used
-INTER_CENTRE_PROBE_ROWS = 32  # rows of the probe of inter-centre distances
-CHANGED_SHARE_FOR_BOUNDS = {True: 0.1, False: 0.03}  # bounds begin below it; for CSR, dense
-MOVING_NO_GAIN_SHARE = 0.8  # share of distances from which `moving` saves nothing
-
-# In passes of plain Lloyd:
-CHEAP_FIRST_PASS = 1.75  # bounds whose first pass costs no more begin at once
-AVERAGE_LOSS = 0.1  # per pass, that trying bounds may cost
-EXPECTED_SAVING = 0.15  # per pass, of bounds that work
-MAX_LOSS = 0.5  # after the first pass, before bounds are given up
-PCA_FIRST_PASS = 0.5  # extra cost of the first pass of pca: 0.44 for SIFT, 1024 clusters, AVX-512
-PCA_PROBE_SHARE = 0.02  # of all passes, that the probe may cost
+# Values, units and measurements are in core/include/exactmeans/base/cost_model.hpp, for both
+# languages.
+_COST = _core.cost_model
+SHORT_PASS = _COST.short_pass
+READ_BYTE_COST = _COST.read_byte_cost
+PROJECTED_SCORE_COST = _COST.projected_score_cost
+KDTREE_MAX_FEATURES = _COST.kdtree_max_features
+PRODUCTS_BYTES = _COST.products_bytes
+PCA_MIN_FEATURES = _COST.pca_min_features
+PCA_PROBE_ROWS = _COST.pca_probe_rows
+PCA_MAX_SHARE = _COST.pca_max_share
+INTER_CENTRE_PROBE_ROWS = _COST.inter_centre_probe_rows
+#: By whether the rows are sparse.
+CHANGED_SHARE_FOR_BOUNDS = {
+    True: _COST.changed_share_for_bounds_csr,
+    False: _COST.changed_share_for_bounds_dense,
+}
+MOVING_NO_GAIN_SHARE = _COST.moving_no_gain_share
+CHEAP_FIRST_PASS = _COST.cheap_first_pass
+AVERAGE_LOSS = _COST.average_loss
+EXPECTED_SAVING = _COST.expected_saving
+MAX_LOSS = _COST.max_loss
+PCA_FIRST_PASS = _COST.pca_first_pass
+PCA_PROBE_SHARE = _COST.pca_probe_share
 
 
 @dataclass
@@ -118,13 +120,13 @@ class Workload:
     @property
     def quantized_filter(self) -> bool:
         """Whether the int8 filter decides most rows of a plain pass (quantized_filter.hpp)."""
-        return self.sparse and self.k >= 32
+        return self.sparse and self.k >= _COST.filter_centres
 
     def plain_cost(self, *, filtered: bool = True) -> float:
         """A pass of Lloyd; `filtered`: the centres are dense enough for the int8 filter."""
         if self.sparse:
-            width = 0.6 * self.width if self.quantized_filter and filtered else self.width
-            return self.compared * self.k * (width + 6)
+            width = _COST.filtered_share * self.width if self.quantized_filter and filtered else self.width
+            return self.compared * self.k * (width + _COST.csr_score_cost)
         # Includes packing the values of a row before they are multiplied.
         return self.compared * (self.k * (self.width + 4) + 8 * self.width + 100)
 
@@ -171,11 +173,13 @@ class Workload:
     @property
     def inter_centre_distances(self) -> bool:
         """Whether inter-centre distances can tell how many centres a row must be compared with."""
-        known = not self.sparse and self.metric == "euclidean" and 16 * self.k <= self.compared
+        enough = _COST.rows_per_centre_for_distances * self.k <= self.compared
+        known = not self.sparse and self.metric == "euclidean" and enough
         return known and not self.reading
 
     def products_cost(self, changed: int) -> float:
         """A pass that updates stored products for `changed` rows (assign/sparse/products.hpp)."""
-        lists = self.k * self.d * self.itemsize > POSTING_LISTS_BYTES
-        step = (12 if lists else 32) / self.itemsize
+        lists = self.k * self.d * self.itemsize > _COST.cached_layout_bytes
+        update = _COST.product_update_cost_postings if lists else _COST.product_update_cost
+        step = update / self.itemsize
         return 2 * changed * self.overlap * step + self.n * (2 * self.k + 40)

@@ -12,6 +12,7 @@
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/assign/group_range.hpp"
+#include "exactmeans/base/cost_model.hpp"
 
 namespace exactmeans {
 
@@ -29,7 +30,7 @@ public:
         dense_ = is_dense<Rows>;
         // Inter-centre distances take k^2 products. They save about four times the distances that
         // the previous pass computed, but little where projections already prune.
-        const Size saved = compared_.exchange(0) * (Projected ? 1 : 4);
+        const Size saved = compared_.exchange(0) * (Projected ? 1 : cost::saved_by_distances);
         const bool pay = centre_distances_pay(work.x, k_) &&
                          (Grouping::always_gaps || bounds_.empty() || saved >= k_ * k_);
         // Before the first pass without them, store the bounds that they give.
@@ -51,8 +52,8 @@ public:
         bounds_.update(shared, unit_, dense_, distances_pay_, threads);
         Workspace<R> workspace;
         Survivors<R, Grouping> survivors{bounds_, labels, slacks.margins(), workspace};
-        for (Size begin = 0; begin < bounds_.rows(); begin += 4096) {
-            survivors.find(begin, std::min(bounds_.rows(), begin + 4096));
+        for (Size begin = 0; begin < bounds_.rows(); begin += cost::bounds_per_batch) {
+            survivors.find(begin, std::min(bounds_.rows(), begin + cost::bounds_per_batch));
             if (!survivors.id.empty()) return false;
         }
         return true;
@@ -83,8 +84,9 @@ public:
         Size bytes = x.d * Size(sizeof(R));
         if constexpr (!is_dense<Rows>)
             bytes = x.n ? x.nonzeros() / x.n * Size(sizeof(R) + 4) + 16 : 16;
-        const Size most = std::clamp<Size>((Size(4) << 20) / bytes, 256, 8192);
-        return std::clamp<Size>(x.n / (4 * n_jobs), 256, most);
+        const Size most = std::clamp<Size>(cost::pruned_range_bytes / bytes,
+                                           cost::pruned_range_least_rows, cost::pruned_range_rows);
+        return std::clamp<Size>(x.n / (4 * n_jobs), cost::pruned_range_least_rows, most);
     }
 
 private:

@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/drift.hpp"
 #include "exactmeans/scan/inter_centre_distances.hpp"
 
@@ -64,7 +65,7 @@ public:
     // bounds of groups that these distances pruned are old: without this step nearly all rows would
     // be compared with nearly all groups.
     void store_centre_distances(const std::int32_t* labels, const Threads& threads) {
-        threads.ranges(n_, 4096, [&](Size begin, Size end, int) {
+        threads.ranges(n_, cost::bounds_per_batch, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) {
                 const Lowers known = lowers(i, labels[i], upper(i, labels[i]));
                 for (Size g = 0; g < groups_->count(); ++g) {
@@ -148,7 +149,7 @@ private:
             any = true;
         }
         if (!any) return;
-        threads.ranges(n_, 4096, [&](Size begin, Size end, int) {
+        threads.ranges(n_, cost::bounds_per_batch, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) {
                 least_[std::size_t(i)] = -unreachable;
                 for (Size g = 0; g < pitch_; ++g)

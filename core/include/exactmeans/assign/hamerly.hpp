@@ -20,6 +20,7 @@
 #include <numeric>
 
 #include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/drift.hpp"
 #include "exactmeans/numerics/compensated.hpp"
 #include "exactmeans/numerics/unit_vectors.hpp"
@@ -87,7 +88,7 @@ public:
     bool labels_certain(SharedCentres<R>& shared, const RowSlacks<R>& slacks,
                         const std::int32_t* labels, const Threads& threads) {
         update_centre_distances(shared, threads);
-        constexpr Size batch = 4096;
+        constexpr Size batch = cost::bounds_per_batch;
         const Size n = Size(upper_.size());
         const BoundRows rows{labels,
                              upper_.data(),

@@ -1,5 +1,9 @@
 // Tuning constants: what is cheap, what is dear, and when a mechanism pays. None of them changes a
-// result. Each has its unit and the measurement behind it.
+// result. Each has its unit and the measurement behind it; where only the reason is given, values
+// around it by a factor of two measure the same. core/bindings/cost_model.cpp exports to Python
+// what the choice of an algorithm needs (src/exactmeans/fit/cost_model.py).
+//
+// Not here: the shapes of register tiles and panels (kernels/), and constants of proofs.
 #pragma once
 
 #include <cstddef>
@@ -48,5 +52,93 @@ inline constexpr std::ptrdiff_t moved_for_patch = 4, grown_for_patch = 8;
 // between quantising and scoring; more if bounds prune most of them. With several panels, a call
 // takes as many rows as it can, because it reads every panel once.
 inline constexpr std::ptrdiff_t rows_per_call = 128, pruned_rows_per_call = 1024;
+
+// Layouts of the centres (centres/).
+//
+// A layout with a column for every feature is the fastest while it fits in L3 (32 MB), or if at
+// least this share of it is nonzero: lanes of zeros then cost less than posting lists. 8-bit
+// layouts are cheap to pack again. Measured on acl_anthology and 20news_bigram, 100 to 2000
+// centres, Zen 3.
+inline constexpr double cached_layout_bytes = 0x1p25, full_layout_bytes = 0x1p29,
+                        small_codes_bytes = 0x1p26;
+inline constexpr double full_layout_share = 0.02, small_codes_share = 0.01;
+// Adding one posting takes as long as this many bytes of lanes.
+inline constexpr std::ptrdiff_t posting_bytes = 64;
+// Posting lists are chosen again if 1 in this many centres moved and the nonzeros changed by 1 in
+// this many.
+inline constexpr std::ptrdiff_t moved_for_choice = 4, changed_for_choice = 8;
+// Values per task when centres move or are packed: a task has a fixed cost of some microseconds.
+inline constexpr std::ptrdiff_t centre_values_per_task = 16384, packed_features_per_task = 64;
+// Centres per group for CSR rows: a group costs one pass over the nonzeros of a row.
+inline constexpr std::ptrdiff_t csr_group_centres = 16;
+// Coordinates of a centre by which neighbours are found.
+inline constexpr std::ptrdiff_t sketch_coordinates = 64;
+// Entries between the prefetch of a posting list or packed column and its use: about the latency of
+// L3 (16 to 48 are within noise on Zen 3).
+inline constexpr std::ptrdiff_t postings_ahead = 24;
+
+// Rows against all centres (scan/).
+//
+// Scores of a batch stay in L2 (1 MiB); shifted rows of a batch in L1 (32 KiB); a batch of CSR rows
+// has about this many entries, whose packed copies stay in L2.
+inline constexpr std::ptrdiff_t score_bytes = 1 << 20, shifted_bytes = 1 << 15,
+                                csr_batch_entries = 1 << 16;
+// Dense rows per task: about a million multiply-adds, in register tiles of 48 rows; two tiles at
+// least if centres of at most this many values are read from L3 by every task.
+inline constexpr std::ptrdiff_t dense_task_terms = 1 << 20, dense_task_rows = 480,
+                                two_tiles_terms = 1 << 22;
+// CSR rows per task: long, because a task reads every panel once; at most a second of work, so that
+// Ctrl-C and load balance work.
+inline constexpr std::ptrdiff_t csr_task_terms = std::ptrdiff_t(1) << 31, csr_task_rows = 16384,
+                                csr_task_least_rows = 256;
+// float32 scores pay if of this many probed rows at most 1 in 16 needs canonical scores.
+inline constexpr std::ptrdiff_t float32_probed_rows = 128, float32_verified_share = 16;
+// Inter-centre distances take k^2 products. They pay with this many rows per centre.
+inline constexpr std::ptrdiff_t rows_per_centre_for_distances = 16;
+
+// Algorithms with bounds (assign/).
+//
+// Rows per task if few of them survive: their values (4 MiB) stay in L3.
+inline constexpr std::ptrdiff_t pruned_range_bytes = 4 << 20, pruned_range_rows = 8192,
+                                pruned_range_least_rows = 256;
+// Inter-centre distances save about this many times the distances that the last pass computed, and
+// hardly any where projections prune.
+inline constexpr std::ptrdiff_t saved_by_distances = 4;
+// Bounds of this many rows are tested at a time; they stay in L1.
+inline constexpr std::ptrdiff_t bounds_per_batch = 4096;
+
+// The choice of an algorithm (fit/policy.py).
+//
+// Costs are in multiply-adds of a plain Lloyd pass, measured on Zen 3 with AVX2 and Zen 4 with
+// AVX-512, one thread, over the data sets of the benchmarks.
+inline constexpr double short_pass = 5e6;    // a pass below this costs less than keeping bounds
+inline constexpr double read_byte_cost = 4;  // of reading one byte from the page cache
+inline constexpr double projected_score_cost =
+    60;  // of comparing projections of a row and a centre
+inline constexpr std::ptrdiff_t kdtree_max_features = 4;  // boxes prune better than bounds up to it
+inline constexpr double products_bytes = 0x1p29;  // largest table of products without memory_limit
+inline constexpr std::ptrdiff_t pca_min_features = 128;  // from which principal coordinates prune
+inline constexpr std::ptrdiff_t pca_probe_rows = 1024;   // rows of the probe that decides about pca
+inline constexpr double pca_max_share = 0.35;  // of distances left in the probe, for pca to be used
+inline constexpr std::ptrdiff_t inter_centre_probe_rows = 32;  // of the probe of those distances
+// Bounds begin when at most this share of the labels changes.
+inline constexpr double changed_share_for_bounds_csr = 0.1, changed_share_for_bounds_dense = 0.03;
+inline constexpr double moving_no_gain_share = 0.8;  // of distances from which moving saves nothing
+
+// In passes of plain Lloyd:
+inline constexpr double cheap_first_pass =
+    1.75;                                    // bounds whose first pass costs no more begin at once
+inline constexpr double average_loss = 0.1;  // per pass, that trying bounds may cost
+inline constexpr double expected_saving = 0.15;  // per pass, of bounds that work
+inline constexpr double max_loss = 0.5;          // after the first pass, before bounds are given up
+inline constexpr double pca_first_pass = 0.5;  // extra cost of it: 0.44 for SIFT, k = 1024, AVX-512
+inline constexpr double pca_probe_share = 0.02;  // of all passes, that the probe may cost
+
+// A pass over sparse rows with the 8-bit filter takes this share of the multiply-adds; a CSR row
+// costs this many more per centre.
+inline constexpr double filtered_share = 0.6, csr_score_cost = 6;
+// Updating one stored product costs this many multiply-adds times 4 bytes per value: with a column
+// for every feature, and with posting lists, which make scores dearer.
+inline constexpr double product_update_cost = 32, product_update_cost_postings = 12;
 
 }  // namespace exactmeans::cost

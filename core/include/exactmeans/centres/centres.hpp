@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/movement.hpp"
 #include "exactmeans/data/sparse_vector.hpp"
@@ -211,7 +212,7 @@ private:
             for (const SparseVector<R>& centre : sparse_) total += centre.size();
             width = total / k_ + 1;
         }
-        return std::max<Size>(1, 16384 / width);
+        return std::max<Size>(1, cost::centre_values_per_task / width);
     }
 
     Movement finish_move(MovementBuilder& builder, const std::vector<Size>& followers,

@@ -16,18 +16,17 @@
 #include <utility>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/layout_cache.hpp"
 
 namespace exactmeans {
 
-// For dense rows a group is a panel of the usual width. For CSR rows a group costs one pass over
-// the nonzeros; 16 centres balance passes and pruning.
-inline constexpr Size csr_group_width = 16;
+// For dense rows a group is a panel of the usual width.
 template <class R>
 Size group_count(Size k, bool dense) {
     if (dense) return dense_panels<R>(k);
-    return std::max<Size>(1, padded<R>(k) / std::max(csr_group_width, unit_width<R>));
+    return std::max<Size>(1, padded<R>(k) / std::max<Size>(cost::csr_group_centres, unit_width<R>));
 }
 
 // Marks centres that equal a lower centre: they can never be a label.
@@ -86,10 +85,10 @@ public:
 private:
     Panels<R> places() const { return {nullptr, nullptr, k_, d_, count_}; }
 
-    // At most 64 coordinates per centre that approximate distances: the features themselves, or
+    // A few coordinates per centre that approximate distances: the features themselves, or
     // sums of features with random signs (count sketch).
     void sketch(const Centres<R>& centroids) {
-        width_ = std::min<Size>(d_, 64);
+        width_ = std::min<Size>(d_, cost::sketch_coordinates);
         sketch_.assign(std::size_t(k_ * width_), 0.0);
         const Frame<R>& frame = centroids.frame();
         for (Size j = 0; j < k_; ++j)

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "exactmeans/base/aligned_vector.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/layout_settings.hpp"
@@ -114,7 +115,8 @@ private:
         const bool plain = frame.packs_as_is();
         const std::uint32_t* columns = packed_columns();
         // Small ranges of features keep the centres of a unit in cache.
-        const Size step = std::max<Size>(64, 16384 / std::max<Size>(1, k_));
+        const Size step = std::max<Size>(cost::packed_features_per_task,
+                                         cost::centre_values_per_task / std::max<Size>(1, k_));
         threads.ranges(d_, step, [&](Size begin, Size end, int) {
             for_stale_units(view, 0, count_, [&](const Panel& panel, Size place, Size unit_places) {
                 const V* from[unit_width<V>];

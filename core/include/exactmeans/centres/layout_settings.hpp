@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/rows.hpp"
 
 namespace exactmeans {
@@ -23,14 +24,15 @@ struct LayoutSettings {
     bool lists_rare_features() const { return rare_below > 0; }
 
     // Should a layout of sparse centres have a column for every feature? It would have `values`
-    // values of `size` bytes, of which so many are nonzero. Yes if they fit in 32 MB, or if at
-    // least 2 % of them are nonzero (1 % for 8-bit layouts up to 64 MB, which are cheap to repack)
-    // and they fit in 512 MB.
+    // values of `size` bytes, of which so many are nonzero.
     bool all_have_columns(double values, Size nonzeros, std::size_t size) const {
         const double bytes = values * double(size),
-                     share = size < sizeof(float) && bytes <= 0x1p26 ? 0.01 : 0.02;
+                     share = size < sizeof(float) && bytes <= cost::small_codes_bytes
+                                 ? cost::small_codes_share
+                                 : cost::full_layout_share;
         return bytes <= room &&
-               (bytes <= 0x1p25 || (double(nonzeros) >= share * values && bytes <= 0x1p29));
+               (bytes <= cost::cached_layout_bytes ||
+                (double(nonzeros) >= share * values && bytes <= cost::full_layout_bytes));
     }
 };
 

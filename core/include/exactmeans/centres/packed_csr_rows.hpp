@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/kernels/scores.hpp"
 
@@ -112,7 +113,7 @@ public:
         return rows_.data();
     }
     void add_rare(const Panels<R>& panels, R* scores) const {
-        constexpr Size ahead = 24;
+        constexpr Size ahead = cost::postings_ahead;
         const Size last = ends_.empty() ? -1 : ends_.back() - 1;
         Size at = 0;
         for (const Size end : ends_) {
@@ -164,7 +165,7 @@ private:
                           std::uint32_t* to, R* to_value, Value value) {
         const bool cut = sizeof(R) < sizeof(double) && row.nonzeros > longest_chain;
         const std::uint32_t rare = std::uint32_t(panels.d);
-        constexpr Size ahead = 24;
+        constexpr Size ahead = cost::postings_ahead;
         const std::uint32_t* const end = looked_up_.data() + looked_up_.size();
         const Size first = Size(hits_.size());
         Size kept = 0;

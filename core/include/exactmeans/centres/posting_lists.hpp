@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/layout_settings.hpp"
 #include "exactmeans/data/sparse_vector.hpp"
@@ -33,11 +34,13 @@ public:
     template <class M>
     bool choose(const std::vector<SparseVector<M>>& centres, Size d, Size stale,
                 const LayoutSettings& settings) {
-        if (rare_below_ >= 0 && 4 * stale < Size(centres.size())) return true;
+        if (rare_below_ >= 0 && cost::moved_for_choice * stale < Size(centres.size())) return true;
         Size nonzeros = 0;
         for (const SparseVector<M>& centre : centres) nonzeros += centre.size();
         // A slightly outdated choice is valid: posting lists hold every feature without a column.
-        if (rare_below_ >= 0 && 8 * std::abs(nonzeros - chosen_for_) <= chosen_for_) return true;
+        if (rare_below_ >= 0 &&
+            cost::changed_for_choice * std::abs(nonzeros - chosen_for_) <= chosen_for_)
+            return true;
         const Size k = Size(centres.size()), before = rare_below_,
                    below = settings.rare_below >= 0 ? settings.rare_below
                                                     : best_rare_below(k, d, nonzeros, settings);
@@ -107,8 +110,7 @@ private:
     static Size best_rare_below(Size k, Size d, Size nonzeros, const LayoutSettings& settings) {
         if (settings.all_have_columns(double(padded<V>(k)) * double(d), nonzeros, sizeof(V)))
             return 0;
-        // Adding one posting takes about as long as 64 bytes of lanes.
-        return std::max<Size>(2, k * Size(sizeof(V)) / 64);
+        return std::max<Size>(2, k * Size(sizeof(V)) / cost::posting_bytes);
     }
 
     // Assigns columns to the features of at least `rare_below` centres, roughly the most frequent

@@ -149,7 +149,7 @@ double far_distance(const Rows& x, Size i, At at) {
 
 // The term of the objective of row i with weight 1 at point j; infinite if it overflows.
 template <class Rows, class C, class At>
-double cost(const Rows& x, Size i, const Points<C>& points, Size j, At at) {
+double pair_cost(const Rows& x, Size i, const Points<C>& points, Size j, At at) {
     if (points.metric == Metric::euclidean) {
         const double d2 = squared_distance(x, i, points, j, at);
         if (std::isfinite(d2)) return d2;
@@ -174,8 +174,8 @@ double with_values(const Points<C>& points, Size j, Fn fn) {
     return fn([&](Size f) { return double(c[f]); });
 }
 template <class Rows, class C>
-double cost(const Rows& x, Size i, const Points<C>& points, Size j) {
-    return with_values(points, j, [&](auto at) { return cost(x, i, points, j, at); });
+double pair_cost(const Rows& x, Size i, const Points<C>& points, Size j) {
+    return with_values(points, j, [&](auto at) { return pair_cost(x, i, points, j, at); });
 }
 template <class Rows, class C>
 double far_distance(const Rows& x, Size i, const Points<C>& points, Size j) {
@@ -205,7 +205,7 @@ void for_own_sparse_distances(const Rows& x, const Points<C>& points, const std:
                     *accumulator->at(point.feature[t]) = double(point.value[t]);
                 scattered = own;
             }
-            visit(i, cost(x, i, points, own, [&](Size f) { return *accumulator->peek(f); }),
+            visit(i, pair_cost(x, i, points, own, [&](Size f) { return *accumulator->peek(f); }),
                   worker);
         }
         accumulator->drain([](Size, const double*) {});
@@ -221,7 +221,7 @@ void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_
         if (points.sparse) return for_own_sparse_distances(x, points, labels, threads, visit);
     threads.ranges(x.n, distance_chunk, [&](Size begin, Size end, int worker) {
         for (Size i = begin; i < end; ++i)
-            visit(i, cost(x, i, points, labels ? labels[i] : 0), worker);
+            visit(i, pair_cost(x, i, points, labels ? labels[i] : 0), worker);
     });
 }
 
@@ -355,12 +355,12 @@ double cost_by_score(const Rows& x, Size i, double norm2, const Centres<double>&
 }
 
 // The distance of row i and point j in the units of the data, from the float64 score of the pair,
-// or by cost() where the score suffers from cancellation.
+// or by pair_cost() where the score suffers from cancellation.
 template <class Rows, class C>
 double distance_by_score(const Rows& x, Size i, double norm2, const Centres<double>& centroids,
                          const Points<C>& points, Size j, double score) {
     double term = cost_by_score(x, i, norm2, centroids, j, score);
-    if (!(term >= 0 && std::isfinite(term))) term = cost(x, i, points, j);
+    if (!(term >= 0 && std::isfinite(term))) term = pair_cost(x, i, points, j);
     if (points.metric == Metric::euclidean && !std::isfinite(term))
         return far_distance(x, i, points, j);
     return distance_of(points.metric, term) / points.scale;

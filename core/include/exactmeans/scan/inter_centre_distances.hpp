@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/kernels/bounds.hpp"
 #include "exactmeans/scan/scan.hpp"
 
@@ -18,7 +19,7 @@ namespace exactmeans {
 // norms) are hardly ever near enough to their own centre for the bound to help.
 template <class Rows>
 bool centre_distances_pay(const Rows& x, Size k) {
-    return is_dense<Rows> && !x.norms && 16 * k <= x.n;
+    return is_dense<Rows> && !x.norms && cost::rows_per_centre_for_distances * k <= x.n;
 }
 
 // The centres as rows, to be compared with centres.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exactmeans/base/backoff.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
 #include "exactmeans/centres/score_error.hpp"
@@ -276,7 +277,7 @@ private:
     }
     // How many rows to score at a time, at this many bytes of scores per row: 1 MiB stays in cache.
     static Size batch_of(const Rows& x, Size bytes) {
-        return std::clamp<Size>((Size(1) << 20) / bytes, 1, batch_rows(x));
+        return std::clamp<Size>(cost::score_bytes / bytes, 1, batch_rows(x));
     }
 
     // For `count` rows from t on: far_ is a lower bound of the distance to every centre but the
@@ -349,7 +350,7 @@ private:
 
     // Whole register tiles (48 rows) that fit in 32 KiB of L1, or all rows if not even one fits.
     static Size shifted_rows(Size d, Size all) {
-        const Size fit = (Size(1) << 15) / (48 * d * Size(sizeof(R)));
+        const Size fit = cost::shifted_bytes / (48 * d * Size(sizeof(R)));
         return fit ? fit * 48 : all;
     }
     // CSR: about 65536 stored entries.
@@ -357,7 +358,7 @@ private:
         if constexpr (is_dense<Rows>)
             return x.n;
         else
-            return std::max<Size>(16, (Size(1) << 16) / (x.nonzeros() / x.n + 1));
+            return std::max<Size>(16, cost::csr_batch_entries / (x.nonzeros() / x.n + 1));
     }
 
     std::vector<R> scores_;
@@ -389,16 +390,16 @@ public:
     }
 
 private:
-    static constexpr Size probed = 128;  // rows
-
-    // Do at most 1 in 16 of the probed rows need canonical scores?
+    // Do few of the probed rows need canonical scores?
     template <class Rows>
     bool pays(const Work<Rows>& work) {
-        const Size some = std::min(probed, work.x.n);
+        const Size some = std::min<Size>(cost::float32_probed_rows, work.x.n);
         std::vector<Size> ids(static_cast<std::size_t>(some));
         for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (work.x.n / some);
         Scan<Rows> scan;
-        const bool paid = 16 * scan.nearest_by_float32(work, 0, ids.data(), some) <= some;
+        const bool paid =
+            cost::float32_verified_share * scan.nearest_by_float32(work, 0, ids.data(), some) <=
+            some;
         backoff_.record(paid);
         return paid;
     }
@@ -412,13 +413,15 @@ private:
 template <class Rows>
 Size chunk_rows(const Rows& x, Size k, int n_jobs) {
     if constexpr (is_dense<Rows>) {
-        const Size terms = std::max<Size>(1, x.d * k), rows = (Size(1) << 20) / terms;
-        const bool two = terms <= (Size(1) << 22) && x.n >= 96 * 16 * n_jobs;
-        return std::clamp<Size>(rows / 48 * 48, two ? 96 : 48, 480);
+        const Size terms = std::max<Size>(1, x.d * k), rows = cost::dense_task_terms / terms;
+        const bool two = terms <= cost::two_tiles_terms && x.n >= 96 * 16 * n_jobs;
+        return std::clamp<Size>(rows / 48 * 48, two ? 96 : 48, cost::dense_task_rows);
     } else {
         const Size work = (x.n ? x.nonzeros() / x.n + 1 : 1) * k;
-        const Size most = std::clamp<Size>((Size(1) << 31) / std::max<Size>(1, work), 64, 16384);
-        return std::clamp<Size>(x.n / (4 * n_jobs), std::min<Size>(most, 256), most);
+        const Size most = std::clamp<Size>(cost::csr_task_terms / std::max<Size>(1, work), 64,
+                                           cost::csr_task_rows);
+        return std::clamp<Size>(x.n / (4 * n_jobs), std::min<Size>(most, cost::csr_task_least_rows),
+                                most);
     }
 }
 

@@ -20,6 +20,7 @@
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/assign/sparse/centre_change.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/transposed_rows.hpp"
 #include "exactmeans/filter/verify_candidates.hpp"
 
@@ -137,10 +138,13 @@ private:
         });
         // An update of one product costs as much as several terms of a score, which kernels compute
         // with SIMD. Posting lists, used for large centres, make these terms more expensive.
-        const bool lists = double(k_) * double(work.x.d) * double(sizeof(R)) > 0x1p25;
+        const bool lists =
+            double(k_) * double(work.x.d) * double(sizeof(R)) > cost::cached_layout_bytes;
         const double terms = double(k_) * double(work.x.nonzeros() + 6 * n_);
         const double updates = std::accumulate(product_updates.begin(), product_updates.end(), 0.0);
-        if (updates * (lists ? 12.0 : 32.0) / double(sizeof(R)) > terms) return false;
+        const double update =
+            lists ? cost::product_update_cost_postings : cost::product_update_cost;
+        if (updates * update / double(sizeof(R)) > terms) return false;
         apply(changes, work.x.d, scale, threads);
         return true;
     }

@@ -1,0 +1,38 @@
+// The constants that the choice of an algorithm needs, as attributes of _core.cost_model.
+#include "exactmeans/base/cost_model.hpp"
+
+#include "bindings.hpp"
+
+namespace exactmeans {
+
+void bind_cost_model(nb::module_& m) {
+    nb::module_ model = m.def_submodule("cost_model");
+    const auto set = [&](const char* name, auto value) { model.attr(name) = value; };
+    set("filter_centres", cost::filter_centres);
+    set("cached_layout_bytes", cost::cached_layout_bytes);
+    set("rows_per_centre_for_distances", cost::rows_per_centre_for_distances);
+    set("short_pass", cost::short_pass);
+    set("read_byte_cost", cost::read_byte_cost);
+    set("projected_score_cost", cost::projected_score_cost);
+    set("kdtree_max_features", cost::kdtree_max_features);
+    set("products_bytes", cost::products_bytes);
+    set("pca_min_features", cost::pca_min_features);
+    set("pca_probe_rows", cost::pca_probe_rows);
+    set("pca_max_share", cost::pca_max_share);
+    set("inter_centre_probe_rows", cost::inter_centre_probe_rows);
+    set("changed_share_for_bounds_csr", cost::changed_share_for_bounds_csr);
+    set("changed_share_for_bounds_dense", cost::changed_share_for_bounds_dense);
+    set("moving_no_gain_share", cost::moving_no_gain_share);
+    set("cheap_first_pass", cost::cheap_first_pass);
+    set("average_loss", cost::average_loss);
+    set("expected_saving", cost::expected_saving);
+    set("max_loss", cost::max_loss);
+    set("pca_first_pass", cost::pca_first_pass);
+    set("pca_probe_share", cost::pca_probe_share);
+    set("filtered_share", cost::filtered_share);
+    set("csr_score_cost", cost::csr_score_cost);
+    set("product_update_cost", cost::product_update_cost);
+    set("product_update_cost_postings", cost::product_update_cost_postings);
+}
+
+}  // namespace exactmeans
