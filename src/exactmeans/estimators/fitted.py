@@ -204,7 +204,7 @@ class FittedKMeans(
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file that `exactmeans.load` reads, and nothing can run.
+        """Write the fitted model to a file for `exactmeans.load`.
 
         Callables (`init`, `callbacks`) are left out, and subclasses are refused: a file holds no
         code. Needs `pip install exactmeans[io]`.

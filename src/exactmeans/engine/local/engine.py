@@ -26,7 +26,7 @@ _FAR_BYTES = 2**22  # bytes of rows that far_rows fetches at once
 class LocalEngine(SurveyedRows):
     """The rows of a fit: in memory, or read block by block whenever they are needed."""
 
-    unread = 0  # blocks that passes did without
+    unread = 0  # blocks that passes skipped
 
     def alone(
         self,
@@ -90,7 +90,7 @@ class LocalEngine(SurveyedRows):
     def start(
         self, algorithm: str, k: int, frame: Frame | None = None, grids: Grids | None = None
     ) -> None:
-        """Forget labels and bounds. All rows are here, so nobody else needs frame and grids."""
+        """Forget labels and bounds. Frame and grids are for engines with workers."""
         single = self.dtype == np.float32
         for block in self._blocks:
             block.start(algorithm, k, single=single)
