@@ -272,7 +272,7 @@ class FittedKMeans(
         engine = self._engine(X, sample_weight, part=part, labelled=True)
         engine.start("lloyd", self._given_centres().shape[0])
         engine.assign(self._centroids(engine))
-        engine.refuse_doubtful()
+        engine.refuse_unscored()
         return engine
 
     def _centroids(self, engine: LocalEngine) -> _core.Centroids:
