@@ -23,7 +23,7 @@ from exactmeans.callbacks import (
 from exactmeans.data.centres import for_users
 from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import Stream, as_blocks, count_rows
-from exactmeans.data.weights import check_weights
+from exactmeans.data.weights import check_weights, weights_of
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.labels import FinalLabels, count_clusters
 from exactmeans.engine.local.digest import Digest
@@ -148,7 +148,7 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
         blocks = as_blocks(self, X, reset=True, dtype=parameters.dtype)
         n = count_rows(blocks)
         refuse_few_rows(n, parameters.k)
-        weights = check_weights(sample_weight, n)
+        weights = check_weights(weights_of(X, sample_weight), n)
         if isinstance(blocks, Stream) or len(blocks) > 1:
             parameters.metric.refuse_blocks()
         return LocalEngine(

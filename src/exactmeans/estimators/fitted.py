@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,10 +23,11 @@ from exactmeans.callbacks import (
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.centres import as_directions, check_centres
 from exactmeans.data.stream import Stream, as_blocks, count_rows
-from exactmeans.data.weights import check_weights
+from exactmeans.data.weights import check_weights, weights_of
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.centres_cache import CentroidsCache
+from exactmeans.fit.explanation import as_text, explanation
 from exactmeans.fit.policy import (
     Choice,
 )
@@ -39,6 +40,7 @@ from exactmeans.parameters import (
     check_int,
     check_n_jobs,
 )
+from exactmeans.sql import IfExists, centers_to_sql, labels_to_sql
 
 
 class FittedKMeans(
@@ -163,45 +165,62 @@ class FittedKMeans(
         score : float
         """
         check_is_fitted(self)
-        engine, centres = self._engine(X, sample_weight), self._centres()
+        engine, centres = self._engine(X, weights_of(X, sample_weight)), self._centres()
         exponent = self._frame.cost_exponent
         engine.start("lloyd", centres.shape[0])
         _, inertia = engine.cost(self._frame.centroids(centres, engine), centres, exponent)
         return -unscaled(inertia, exponent)
 
-    def explain(self) -> str:
-        """What ran, why, how much work it saved and what memory it took, in a few lines."""
+    @overload
+    def explain(self, *, as_dict: Literal[False] = False) -> str: ...
+    @overload
+    def explain(self, *, as_dict: Literal[True]) -> dict[str, Any]: ...
+    def explain(self, *, as_dict: bool = False) -> str | dict[str, Any]:
+        """What ran, why, how much work it saved and what memory it took, in a few lines.
+
+        Parameters
+        ----------
+        as_dict : bool, default=False
+            Return the facts as a dict of plain values, for programs.
+
+        Returns
+        -------
+        str or dict
+        """
         check_is_fitted(self)
         check_is_fitted(self, "history_", msg="explain() needs a fitted model: call fit first.")
-        n, k = self._n_rows, self.cluster_centers_.shape[0]
-        plain = n * k * (self.n_iter_ + (self.history_[-1].changed > 0))
-        passes = [
-            f"passes over blocks that are not in memory: {self._passes:.3g}; {self._unread} times "
-            "a block was not read, since no label in it could change"
-        ]
-        share = f" of {plain} that plain Lloyd computes ({self.n_distances_ / plain:.1%})"
-        shift = "shifted to the mean" if self._frame.shift is not None else "used as given"
-        return "\n".join(
-            [
-                *(
-                    f"algorithm: {name} from iteration {first} ({why})"
-                    if len(self._stages) > 1
-                    else f"algorithm: {name} ({why})"
-                    for first, name, why in self._stages
-                ),
-                f"data: {n} x {self.n_features_in_}, {self.cluster_centers_.dtype}, {shift}",
-                *(
-                    [f"rows compared: {self._choice.distinct_rows}, copies of which are all others"]
-                    if self._choice.distinct_rows is not None
-                    else []
-                ),
-                f"threads: {self._n_jobs_used}, instruction set: {_core.active_isa()}",
-                f"iterations: {self.n_iter_}; stopped because {self._stopped}",
-                f"distances: {self.n_distances_}" + (share if self.n_distances_ <= plain else ""),
-                *(passes if self._passes else []),
-                f"memory beside the data: about {self._choice.bytes_needed / 1e6:.1f} MB",
-            ]
-        )
+        told = explanation(self)
+        return told if as_dict else as_text(told)
+
+    def to_sql(
+        self,
+        connection: Any,
+        table: str,
+        source: Any,
+        *,
+        if_exists: IfExists = "fail",
+        schema: str | None = None,
+    ) -> int:
+        """Write key, cluster and distance of the rows of `open_sql` to a table, or write nothing.
+
+        See `exactmeans.sql.labels_to_sql`.
+        """
+        return labels_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
+
+    def centers_to_sql(
+        self,
+        connection: Any,
+        table: str,
+        source: Any = None,
+        *,
+        if_exists: IfExists = "fail",
+        schema: str | None = None,
+    ) -> None:
+        """Write the centres to a table that `exactmeans.from_sql` reads, or write nothing.
+
+        See `exactmeans.sql.centers_to_sql`.
+        """
+        centers_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file for `exactmeans.load`.

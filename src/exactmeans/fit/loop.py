@@ -121,7 +121,7 @@ def lloyd_loop(
             if tasks is not None and tasks.end(problem.frame, now):
                 stop_requested = True
         history.append(record)
-        policy.after(iteration, stats, filtered=centroids.uses_quantized_filter())
+        policy.after(iteration, stats, filtered=centroids.fits_filter())
         if checkpoint is not None and begun_with is not None:
             checkpoint.keep(begun_with, history, stop=stop_requested)
         stationary = changed == 0 or movement.shift2 <= problem.tolerance
