@@ -218,13 +218,13 @@ void bind_assign(nb::module_& m) {
 
     nb::class_<AnyCentres>(m, "Centroids")
         .def_static("make", &make_centroids<float>, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
+                    nb::arg("exponent"), nb::arg("packed_columns").none(), nb::arg("n_jobs"),
                     nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def_static("make", &make_centroids<double>, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
+                    nb::arg("exponent"), nb::arg("packed_columns").none(), nb::arg("n_jobs"),
                     nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def_static("make", &make_sparse_centroids, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
+                    nb::arg("exponent"), nb::arg("packed_columns").none(), nb::arg("n_jobs"),
                     nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def("move", &move<float>)
         .def("move", &move<double>)
@@ -235,11 +235,11 @@ void bind_assign(nb::module_& m) {
              [](AnyCentres& any, Size centres) {
                  any.visit_shared([&](auto& shared) { shared.layouts.set_rare_below(centres); });
              })
-        .def("set_room",
+        .def("set_scratch_limit",
              [](AnyCentres& any, Size bytes) {
                  any.visit_shared([&](auto& shared) { shared.layouts.set_room(bytes); });
              })
-        .def("has_lists",
+        .def("has_posting_lists",
              [](AnyCentres& any) {
                  // Without the GIL, because the holder of the layout lock may wait for it.
                  return unlocked(1, [&](const Threads& threads) {
@@ -264,8 +264,8 @@ void bind_assign(nb::module_& m) {
         .def("use", &AnyAssigner::use)
         .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"),
              nb::arg("n_jobs"))
-        .def_ro("doubtful", &AnyAssigner::doubtful)
-        .def("settled", &settled, nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
+        .def_ro("rows_without_score", &AnyAssigner::doubtful)
+        .def("labels_certain", &settled, nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
         .def("moved", [](AnyAssigner& any, const Movement& movement) {
             std::visit([&](auto& state) { state.assigner->moved(movement); }, any.of);
         });

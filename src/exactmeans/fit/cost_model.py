@@ -28,7 +28,7 @@ MOVING_NO_GAIN_SHARE = 0.8  # share of distances from which `moving` saves nothi
 CHEAP_FIRST_PASS = 1.75  # bounds whose first pass costs no more begin at once
 AVERAGE_LOSS = 0.1  # per pass, that trying bounds may cost
 EXPECTED_SAVING = 0.15  # per pass, of bounds that work
-MAX_LOSS = 0.5  # after the first pass, before bounds are given up
+MAX_LOSS = 0.5  # after the first pass, before bounds end
 PCA_FIRST_PASS = 0.5  # extra cost of the first pass of pca: 0.44 for SIFT, 1024 clusters, AVX-512
 PCA_PROBE_SHARE = 0.02  # of all passes, that the probe may cost
 
@@ -170,7 +170,7 @@ class Workload:
 
     @property
     def inter_centre_distances(self) -> bool:
-        """Whether inter-centre distances can tell how many centres a row must be compared with."""
+        """Whether inter-centre distances predict how many centres a row must be compared with."""
         known = not self.sparse and self.metric == "euclidean" and 16 * self.k <= self.compared
         return known and not self.reading
 

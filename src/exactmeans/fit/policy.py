@@ -153,13 +153,13 @@ def _best(work: Workload) -> tuple[str, str]:
     if tree and "kdtree" in able_algorithms(work):
         return "kdtree", f"{d} features, {n:,} rows"
     if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:
-        return "lloyd", "few distances, which bounds would not make fewer fast enough"
+        return "lloyd", "too few distances for bounds to pay"
     if (
         work.reading
         and not work.sparse
         and k * (work.width + 6) < READ_BYTE_COST * work.width * size
     ):
-        return "lloyd", "rows that are read again take longer to read than to compare"
+        return "lloyd", "rows take longer to read than to compare"
     if "yinyang" not in able_algorithms(work):
         return "lloyd", f"bounds do not hold for {work.metric} distances"
     if work.quantized_filter:
@@ -230,7 +230,7 @@ class Policy:
 
     Bounds cost more than plain Lloyd at first, and sometimes never pay. So the policy keeps a
     budget, in passes of plain Lloyd: bounds begin at once if their first pass is cheap, otherwise
-    when the budget covers it, and are given up when they lose more than MAX_LOSS.
+    when the budget covers it, and end when they lose more than MAX_LOSS.
 
     Only counts decide, never times, so that the same data gives the same choices on any machine.
     The labels do not depend on them.
@@ -254,7 +254,7 @@ class Policy:
         if self._choice.probe and self._may_probe():
             left = share_left_by_pca(engine, centroids, work.k)
             if left <= PCA_MAX_SHARE:
-                why = f"auto: principal coordinates leave {left:.0%} of the centres to be compared"
+                why = f"auto: principal coordinates prune {1 - left:.0%} of the centres"
                 self._choice = replace(self._choice, algorithm="pca")
                 self.algorithm, self.stages = "pca", [(1, "pca", why)]
         if self.algorithm != self._choice.algorithm and work.inter_centre_distances:
@@ -317,7 +317,7 @@ class Policy:
         elif self._lost > self._max_loss:
             self._changed_at_entry = min(stats.changed / 16, self._changed_for_bounds)
             share = 1 - stats.skipped / self._work.n
-            self._switch(iteration, "lloyd", f"bounds left {share:.0%} of rows over")
+            self._switch(iteration, "lloyd", f"bounds did not decide {share:.0%} of rows")
 
     def _first_cost(self, distances: float) -> float:
         """The first pass with bounds, in passes of plain Lloyd."""

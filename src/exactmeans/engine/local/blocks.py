@@ -113,7 +113,7 @@ class _Labelling:
 class DuplicateRows:
     """Duplicates have equal labels: the first of equal rows is compared for all of them."""
 
-    def __init__(self, found: _core.Kinds) -> None:
+    def __init__(self, found: _core.DuplicateRows) -> None:
         self._found, self.rows, self.first = found, found.rows, found.first
         self.labels = unlabelled(self.n)
 
@@ -128,5 +128,5 @@ class DuplicateRows:
         counts = assigner.assign(self.rows, centroids, self.labels, n_jobs)
         changed, distances, skipped = counts
         if changed:
-            changed = self._found.spread(self.labels, labels, n_jobs)
+            changed = self._found.copy_labels(self.labels, labels, n_jobs)
         return changed, distances, skipped + len(labels) - self.n
