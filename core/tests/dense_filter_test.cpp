@@ -79,7 +79,7 @@ void expect_labels(Coded<R>& coded, Size* decided = nullptr) {
     };
     for (const bool stored : {false, true}) {
         if (stored) coded.codes.store(coded.rows, coded.centroids.frame(), Threads{});
-        for (const Size* order : {static_cast<const Size*>(nullptr), ids.data()}) {
+        for (const Size* order : {static_cast<const Size*>(nullptr), static_cast<const Size*>(ids.data())}) {
             check(order, nullptr);
             check(order, &any);
             check(order, &wanted);
@@ -101,7 +101,7 @@ Size missed(const Coded<R>& coded, std::vector<CodedVector> rows, float margin,
         float limit = inf;
         std::int32_t count = 0;
         std::vector<Candidate> list(CandidateLists::most);
-        const CandidateLists lists{&row, &slack, &limit, &count, list.data(), nullptr};
+        const CandidateLists lists{&row, &slack, &limit, &count, list.data(), false};
         std::vector<std::int32_t> products(static_cast<std::size_t>(CodedCentres::unit));
         for (Size u = 0; u < centres.units(); ++u) {
             integer_products().products({coded.codes.codes(i, d), pitch, 1}, &start, centres, u, 1,
@@ -122,34 +122,33 @@ std::vector<CodedVector> stored_rows(Coded<R>& coded) {
     return {coded.codes.row(0), coded.codes.row(0) + coded.rows.n};
 }
 
-// Pairs of centres, a and b = a + 2 e, and rows in the middle, a little nearer to one of them. What
-// rounding to codes takes from a row points along e, or what it takes from the centres along the
-// row.
-template <class R>
-Coded<R> near_middles(Size n, Size d, double apart, Random& random) {
-    Matrix<R> c(2, d), x(n, d);
-    for (Size f = 0; f < d; ++f) {
-        const double a = random.normal(), e = apart * random.normal();
-        c(0, f) = R(a);
-        c(1, f) = R(a + 2 * e);
-    }
-    for (Size i = 0; i < n; ++i) {
-        const double nearer = random.uniform(0.97, 1.03);
+// Codes, multiplied by a sign per feature, that add up to a little less than 0, and numbers that
+// are larger by 0.45 in the direction of the signs, whose sum is above 0.
+struct Misleading {
+    std::vector<double> sign, value;
+    Misleading(Size d, Random& random) {
+        double sum = 0;
         for (Size f = 0; f < d; ++f) {
-            const double middle = double(c(0, f)) + nearer * (double(c(1, f)) - double(c(0, f))) / 2;
-            x(i, f) = R(middle + random.normal());
+            sign.push_back(random.coin() ? 1 : -1);
+            // The first pair fixes the scale.
+            double code = f == 0 ? 127 : f == 1 ? -127 : double(random.between(-9, 9));
+            if (f > 1) code -= sum > 0 ? std::min(sum, 9.0) : 0;
+            sum += code;
+            value.push_back(sign.back() * (f < 2 ? code : code + 0.45));
         }
-        // Back to the plane between the centres, but for `nearer`.
-        double along = 0, e2 = 0;
-        for (Size f = 0; f < d; ++f) {
-            const double e = (double(c(1, f)) - double(c(0, f))) / 2, m = double(c(0, f)) + nearer * e;
-            along += (double(x(i, f)) - m) * e;
-            e2 += e * e;
-        }
-        for (Size f = 0; f < d; ++f)
-            x(i, f) = R(double(x(i, f)) - along / e2 * (double(c(1, f)) - double(c(0, f))) / 2);
+        value[2] -= sign[2] * (sum + 0.1 * double(d));
     }
-    return Coded<R>(std::move(x), std::move(c));
+};
+// x and -x for every row, so that the mean is 0.
+Matrix<float> both(const std::vector<std::vector<double>>& rows) {
+    const Size d = Size(rows[0].size());
+    Matrix<float> out(2 * Size(rows.size()), d);
+    for (Size i = 0; i < Size(rows.size()); ++i)
+        for (Size f = 0; f < d; ++f) {
+            out(2 * i, f) = float(rows[std::size_t(i)][std::size_t(f)]);
+            out(2 * i + 1, f) = -out(2 * i, f);
+        }
+    return out;
 }
 
 }  // namespace
@@ -247,19 +246,24 @@ TEST(codes_are_within_their_residual) {
             }
 }
 
-TEST(every_term_of_the_bound_is_needed) {
+TEST(residuals_of_rows_and_centres_are_needed) {
     Random random(3);
     Size without_row = 0, without_centre = 0;
     for (int repeat = 0; repeat < 20; ++repeat) {
-        auto coded = near_middles<float>(200, 40, 0.05, random);
-        const std::vector<CodedVector> rows = stored_rows(coded);
-        const CodedCentres centres = coded.centres.panels();
-        const float margin = coded.centres.margin();
-        CHECK_EQ(missed(coded, rows, margin, centres), 0);
-        std::vector<CodedVector> certain = rows;
-        for (CodedVector& row : certain) row.residual = 0;
-        without_row += missed(coded, certain, margin, centres);
-        without_centre += missed(coded, rows, 0, centres);
+        const Misleading own(60, random);
+        // One side is misleading, the other has no residual: all its magnitudes are equal.
+        for (const bool rows_mislead : {true, false}) {
+            const Matrix<float> misleading = both({own.value}), plain = both({own.sign});
+            Coded<float> coded(rows_mislead ? misleading : plain,
+                               rows_mislead ? plain : misleading);
+            std::vector<CodedVector> rows = stored_rows(coded);
+            const CodedCentres centres = coded.centres.panels();
+            const float margin = coded.centres.margin();
+            CHECK_EQ(missed(coded, rows, margin, centres), 0);
+            if (!rows_mislead) without_centre += missed(coded, rows, 0, centres);
+            for (CodedVector& row : rows) row.residual = 0;
+            if (rows_mislead) without_row += missed(coded, rows, margin, centres);
+        }
     }
     CHECK(without_row > 0);
     CHECK(without_centre > 0);

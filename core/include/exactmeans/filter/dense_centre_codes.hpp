@@ -62,7 +62,7 @@ private:
         exact_offset_.resize(std::size_t(k));
         rounding_.resize(std::size_t(k));
         offset_.assign(std::size_t(places), std::numeric_limits<float>::infinity());
-        for (auto* all : {&scale_, &length_, &width_}) all->assign(std::size_t(places), 0.0f);
+        for (auto* all : {&minus_scale_, &length_, &width_}) all->assign(std::size_t(places), 0.0f);
         const Size depth = (d + 3) / 4;
         constexpr Size padding = CodesByCentre::padding;
         by_centre_.pitch = (d + padding - 1) / padding * padding;
@@ -70,7 +70,7 @@ private:
         unit_codes_.resize(std::size_t(places * depth * 4));
         by_centre_.codes = rows_of_codes_.data();
         by_centre_.sum = sum_.data();
-        view_ = {unit_codes_.data(), offset_.data(), scale_.data(), length_.data(),
+        view_ = {unit_codes_.data(), offset_.data(), minus_scale_.data(), length_.data(),
                  width_.data(),      k,              depth};
     }
 
@@ -133,7 +133,7 @@ private:
                                      0x1p-50;
             offset_[at] = round_down(offset - error);
             width_[at] = round_up(2 * (offset - double(offset_[at])));
-            scale_[at] = float(scale);
+            minus_scale_[at] = -float(scale);
             length_[at] = round_up(length) * up32;
             // The last part is for float32 arithmetic with the products.
             residual = std::max(residual, double(own.residual) + 0x1p-21 * double(own.norm));
@@ -166,7 +166,7 @@ private:
     std::vector<CodedVector> coded_;
     std::vector<std::int32_t> sum_;
     std::vector<double> exact_offset_, rounding_;
-    AlignedVector<float> offset_, scale_, length_, width_;
+    AlignedVector<float> offset_, minus_scale_, length_, width_;
     AlignedVector<std::int8_t> rows_of_codes_, unit_codes_;
     CodedCentres view_;
     CodesByCentre by_centre_;

@@ -69,7 +69,7 @@ public:
 
 private:
     // Rows whose codes stay in L2 while all centres pass by, and rows whose products stay in L1.
-    static constexpr Size block_rows = 96, tile_rows = 24;
+    static constexpr Size block_rows = 96, tile_rows = CandidateLists::tile;
     static constexpr int most = CandidateLists::most;
 
     void load(const Input& in, Size begin, const Size* ids, Size count) {
@@ -111,7 +111,7 @@ private:
             if (labels) own_[at] = labels[ids ? ids[t] : begin + t];
             labelled = labelled && own_[at] >= 0;
         }
-        lists_ = {rows_, margin_.data(), limit_.data(), count_.data(), list_.data(), nullptr};
+        lists_ = {rows_, margin_.data(), limit_.data(), count_.data(), list_.data(), labelled};
         if (!labelled) return;
         integer_products().pair_products(codes_, in.centres.by_centre(), own_.data(),
                                          product_.data());
@@ -132,7 +132,7 @@ private:
                     centres, unit, past - unit, products_.data());
                 const CandidateLists lists{lists_.rows + t,  lists_.margin + t,
                                            lists_.limit + t, lists_.count + t,
-                                           lists_.list + t * most, nullptr};
+                                           lists_.list + t * most, lists_.labelled};
                 filter_kernels().find_candidates(products_.data(), some, centres, unit,
                                                  past - unit, lists);
             }
