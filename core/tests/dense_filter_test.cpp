@@ -79,7 +79,8 @@ void expect_labels(Coded<R>& coded, Size* decided = nullptr) {
     };
     for (const bool stored : {false, true}) {
         if (stored) coded.codes.store(coded.rows, coded.centroids.frame(), Threads{});
-        for (const Size* order : {static_cast<const Size*>(nullptr), static_cast<const Size*>(ids.data())}) {
+        for (const Size* order :
+             {static_cast<const Size*>(nullptr), static_cast<const Size*>(ids.data())}) {
             check(order, nullptr);
             check(order, &any);
             check(order, &wanted);
@@ -162,7 +163,8 @@ TEST(products_are_exact_in_every_instruction_set) {
                 const Size pitch = (d + 3) / 4 * 4, k = 60, depth = pitch / 4,
                            wide = (d + 63) / 64 * 64;
                 std::vector<std::int8_t> x(static_cast<std::size_t>(n * pitch + 64), 99),
-                    c(static_cast<std::size_t>(k * wide)), units(static_cast<std::size_t>(64 * pitch));
+                    c(static_cast<std::size_t>(k * wide)),
+                    units(static_cast<std::size_t>(64 * pitch));
                 // Extreme codes too, whose sums are largest.
                 const auto code = [&](Size i) {
                     return std::int8_t(i % 3 ? (i % 2 ? 127 : -127) : random.between(-127, 127));
@@ -277,7 +279,8 @@ TEST(rounding_of_canonical_scores_is_allowed_for) {
     constexpr Size d = 4000, n = 60;
     for (int repeat = 0; repeat < 4; ++repeat) {
         Matrix<float> x(n, d), c(2, d);
-        for (Size f = 0; f < d; ++f) c(0, f) = c(1, f) = float(random.between(-120, 127)) * 1.1f + 150;
+        for (Size f = 0; f < d; ++f)
+            c(0, f) = c(1, f) = float(random.between(-120, 127)) * 1.1f + 150;
         // The second centre has some features in another order.
         for (Size f = 0; f + 1 < d; f += 2) std::swap(c(1, f), c(1, f + 1));
         for (Size i = 0; i < n; ++i)
@@ -309,11 +312,11 @@ TEST(labels_are_those_of_canonical_scores) {
                 for (Size i = 0; i < n; ++i) {
                     const Size a = random.below(k), b = random.below(k);
                     for (Size f = 0; f < d; ++f)
-                        x(i, f) = i % 4 == 0   ? c(a, f)
-                                  : i % 4 == 1 ? R((c(a, f) + c(b, f)) / 2)
-                                  : i % 4 == 2 ? R(double(c(a, f)) + 0.5 * random.normal())
+                        x(i, f) = i % 4 == 0    ? c(a, f)
+                                  : i % 4 == 1  ? R((c(a, f) + c(b, f)) / 2)
+                                  : i % 4 == 2  ? R(double(c(a, f)) + 0.5 * random.normal())
                                   : i % 16 == 3 ? R(0)
-                                               : R(random.normal());
+                                                : R(random.normal());
                 }
                 if (k > 4)  // equal centres: the lower index wins
                     for (Size f = 0; f < d; ++f) c(k - 1, f) = c(1, f);

@@ -32,8 +32,8 @@ void quantize(const float* values, Size d, float least, std::int8_t* codes, Code
     const V by = V::splat(inverse), whole = V::splat(0x1.8p23f);
     V left2 = V::splat(0), norm2 = left2, sum = left2;
     for (Size f = 0; f < d; f += V::lanes) {
-        const V value = V::mul(V::load(values + f), by),
-                code = V::sub(V::add(value, whole), whole), left = V::sub(value, code);
+        const V value = V::mul(V::load(values + f), by), code = V::sub(V::add(value, whole), whole),
+                left = V::sub(value, code);
         left2 = V::fma(left, left, left2);
         norm2 = V::fma(code, code, norm2);
         sum = V::add(sum, code);
@@ -70,8 +70,8 @@ struct CentreBounds {
     // Upper bounds, from lower ones.
     V highs(V low, V margin, V inverse, V minus_residual, V width) const {
         const V half = V::fma(margin, minus_scale, V::mul(length, minus_residual));
-        return V::add(low, V::mul(V::sub(V::mul(width, inverse), V::add(half, half)),
-                                  V::splat(bound_up)));
+        return V::add(
+            low, V::mul(V::sub(V::mul(width, inverse), V::add(half, half)), V::splat(bound_up)));
     }
 };
 
@@ -94,8 +94,7 @@ public:
 #pragma GCC unroll 16
         for (int v = 0; v < Vectors; ++v) {
             const auto own = CentreBounds<V>::load(centres_, first_ + v * V::lanes);
-            const V low =
-                own.lows(V::load(products + v * V::lanes), inverse_, minus_residual_);
+            const V low = own.lows(V::load(products + v * V::lanes), inverse_, minus_residual_);
             low.store(lows + v * V::lanes);
             constexpr unsigned all = (1u << V::lanes) - 1;
             below |= std::uint64_t(~V::bits(V::less(limit, low)) & all) << (v * V::lanes);
@@ -188,10 +187,14 @@ void find_candidates(const std::int32_t* products, Size n, const CodedCentres& c
     static_assert(CodedCentres::most_units == 4);
     const Size first = unit * CodedCentres::unit;
     switch (units) {
-        case 1: return find_in_units<V, 1>(products, n, centres, first, rows);
-        case 2: return find_in_units<V, 2>(products, n, centres, first, rows);
-        case 3: return find_in_units<V, 3>(products, n, centres, first, rows);
-        default: return find_in_units<V, 4>(products, n, centres, first, rows);
+        case 1:
+            return find_in_units<V, 1>(products, n, centres, first, rows);
+        case 2:
+            return find_in_units<V, 2>(products, n, centres, first, rows);
+        case 3:
+            return find_in_units<V, 3>(products, n, centres, first, rows);
+        default:
+            return find_in_units<V, 4>(products, n, centres, first, rows);
     }
 }
 
@@ -214,9 +217,8 @@ void limit_by(const std::int32_t* products, const std::int32_t* centre, Size n,
 
 template <class V>
 constexpr FilterKernels filter_table() {
-    return {.quantize = &quantize<V>,
-            .find_candidates = &find_candidates<V>,
-            .limit_by = &limit_by<V>};
+    return {
+        .quantize = &quantize<V>, .find_candidates = &find_candidates<V>, .limit_by = &limit_by<V>};
 }
 
 }  // namespace exactmeans

@@ -33,10 +33,14 @@ void products(const CodeRows& rows, const std::int32_t* start, const CodedCentre
     static_assert(CodedCentres::most_units == 4);
     const std::int8_t* const codes = centres.of_unit(unit);
     switch (units) {
-        case 1: return products_of_units<T, 1>(rows, start, codes, centres.depth, out);
-        case 2: return products_of_units<T, 2>(rows, start, codes, centres.depth, out);
-        case 3: return products_of_units<T, 3>(rows, start, codes, centres.depth, out);
-        default: return products_of_units<T, 4>(rows, start, codes, centres.depth, out);
+        case 1:
+            return products_of_units<T, 1>(rows, start, codes, centres.depth, out);
+        case 2:
+            return products_of_units<T, 2>(rows, start, codes, centres.depth, out);
+        case 3:
+            return products_of_units<T, 3>(rows, start, codes, centres.depth, out);
+        default:
+            return products_of_units<T, 4>(rows, start, codes, centres.depth, out);
     }
 }
 

@@ -23,6 +23,7 @@ constexpr ScoreKernels<typename V::Real> score_table() {
             .panel_dense = &panel_dense<V>,
             .panel_csr = &panel_csr<V>,
             .centre_dense = &centre_dense<V>,
+            .pairs_dense = &pairs_dense<V>,
             .centre_csr = &centre_csr<V>,
             .nearest_in_list = &nearest_in_list<V>,
             .listed_scores = &listed_scores<V>,

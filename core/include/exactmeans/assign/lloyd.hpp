@@ -14,7 +14,7 @@
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/filter/dense_filter_pass.hpp"
-#include "exactmeans/filter/quantized_filter.hpp"
+#include "exactmeans/filter/filter_probe.hpp"
 
 namespace exactmeans {
 
@@ -32,13 +32,13 @@ public:
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
-        coarse_ = nullptr;
+        quantized_ = nullptr;
         if constexpr (!is_dense<Rows>) {
-            if (look_.possible(work.centroids)) {
-                std::shared_ptr<const QuantizedCentres<R>> coarse =
-                    QuantizedCentres<R>::of(work.centroids, threads);
-                if (look_.pays(work.x, work.centroids, *coarse)) {
-                    coarse_ = std::move(coarse);
+            if (probe_.due(work.centroids, work.layouts.settings())) {
+                auto quantized =
+                    work.layouts.template get<QuantizedCentres<R>>(work.centroids, false, threads);
+                if (probe_.pays(work.x, work.centroids, *quantized)) {
+                    quantized_ = std::move(quantized);
                     return;
                 }
             }
@@ -60,16 +60,17 @@ public:
             stats.changed += changed;
         };
         if constexpr (!is_dense<Rows>) {
-            if (coarse_) {
-                const Size batch = coarse_->batch(end - begin);
+            if (quantized_) {
+                QuantizedFilter<R>& filter = scan.filter;
+                const Size batch = quantized_->rows_per_call(end - begin);
                 for (Size first = begin; first < end; first += batch) {
                     const auto row_of = [&](Size t) { return first + t; };
                     const Size past = std::min(end, first + batch);
-                    scan.coarse.take(work.x, first, past);
-                    scan.coarse.expect(work.x, past, std::min(end, past + batch));
-                    scan.coarse.get_ready(*coarse_);
-                    scan.coarse.nearest(work.x, work.centroids, *coarse_, row_of);
-                    take(scan.coarse.label, first);
+                    filter.load(work.x, first, past);
+                    filter.prefetch_next(work.x, past, std::min(end, past + batch));
+                    filter.quantize(*quantized_);
+                    filter.label_rows(work.x, work.centroids, *quantized_, row_of);
+                    take(filter.label, first);
                 }
                 return stats;
             }
@@ -82,13 +83,12 @@ public:
             }
         }
         scan.nearest(work, begin, nullptr, end - begin, false);
-        if constexpr (is_dense<Rows>)
-            count_doubtful(scan, stats);
+        if constexpr (is_dense<Rows>) count_doubtful(scan, stats);
         take(scan.label, begin);
         return stats;
     }
 
-    void moved(const Movement&) {}
+    void moved(const Movement&) { quantized_ = nullptr; }
 
     // Whole blocks of the filter, and more of them if tasks would be short.
     template <class Rows>
@@ -122,8 +122,9 @@ private:
             filter.label[std::size_t(filter.open[o])] = scan.label[o];
     }
 
-    std::shared_ptr<const QuantizedCentres<R>> coarse_;  // null: this pass does not use the filter
-    FirstLook<R> look_;
+    // Null: this pass does not use the filter.
+    std::shared_ptr<const QuantizedCentres<R>> quantized_;
+    FilterProbe<R> probe_;
     Float32Scores float32_scores_;
     DenseFilterPass<R> filter_;
     bool filters_ = false;  // this pass uses the filter for dense rows

@@ -29,11 +29,10 @@ struct Registered {
 template <class A>
 constexpr Registered<typename A::Real> registered() {
     using R = typename A::Real;
-    return {
-        A::traits, &A::bytes_per_row,
-        [](Size n, Size k, const RowState<R>& state) -> std::unique_ptr<Assigner<R>> {
-            return std::make_unique<AlgorithmAssigner<A>>(n, k, state);
-        }};
+    return {A::traits, &A::bytes_per_row,
+            [](Size n, Size k, const RowState<R>& state) -> std::unique_ptr<Assigner<R>> {
+                return std::make_unique<AlgorithmAssigner<A>>(n, k, state);
+            }};
 }
 
 template <class R>

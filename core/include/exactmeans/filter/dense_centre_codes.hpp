@@ -1,8 +1,8 @@
 // Dense centres in 8 bits, with bounds of their scores, for the filter of dense_filter.hpp.
 //
-// With x = origin + y a row and c = mean + z a centre, the score h - x.c is h - origin.z - y.z up to
-// a constant of the row, which no comparison of centres needs. y and z have codes; h - origin.z is
-// computed in float64. docs/proofs/dense_integer_filter.md derives the bounds.
+// With x = origin + y a row and c = mean + z a centre, the score h - x.c is h - origin.z - y.z up
+// to a constant of the row, which no comparison of centres needs. y and z have codes; h - origin.z
+// is computed in float64. docs/proofs/dense_integer_filter.md derives the bounds.
 #pragma once
 
 #include <algorithm>
@@ -70,15 +70,29 @@ private:
         unit_codes_.resize(std::size_t(places * depth * 4));
         by_centre_.codes = rows_of_codes_.data();
         by_centre_.sum = sum_.data();
-        view_ = {unit_codes_.data(), offset_.data(), minus_scale_.data(), length_.data(),
-                 width_.data(),      k,              depth};
+<<<<<<< HEAD
+        view_ = {unit_codes_.data(),
+                 offset_.data(),
+                 minus_scale_.data(),
+                 length_.data(),
+                 width_.data(),
+                 k,
+                 depth};
+=======
+        view_ = {unit_codes_.data(),
+                 offset_.data(),
+                 scale_.data(),
+                 length_.data(),
+                 width_.data(),
+                 k,
+                 depth};
+>>>>>>> main
     }
 
     void find_mean(const Centres<R>& centroids) {
         std::vector<double> sum(static_cast<std::size_t>(d_));
         for (Size j = 0; j < k_; ++j)
-            for (Size f = 0; f < d_; ++f)
-                sum[std::size_t(f)] += double(centroids.master(j)[f]);
+            for (Size f = 0; f < d_; ++f) sum[std::size_t(f)] += double(centroids.master(j)[f]);
         const R* const shift = centroids.frame().shift_or_null();
         for (Size f = 0; f < d_; ++f)
             mean_[std::size_t(f)] =
@@ -106,9 +120,9 @@ private:
         for (; f + 8 <= d_; f += 8)
             for (int s = 0; s < 8; ++s) sum[s] += term(f + s);
         for (; f < d_; ++f) sum[0] += term(f);
-        exact_offset_[at] = double(centroids.score_offset()[j]) -
-                            (((sum[0] + sum[1]) + (sum[2] + sum[3])) +
-                             ((sum[4] + sum[5]) + (sum[6] + sum[7])));
+        exact_offset_[at] =
+            double(centroids.score_offset()[j]) -
+            (((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7])));
         for (f = 0; f < d_; ++f) own[f] = -own[f];
     }
 
@@ -127,10 +141,10 @@ private:
                          offset = exact_offset_[at] - origin;
             rounding_[at] = spherical ? 0.0 : gamma * (h + 0.501 * centroids.norm2(j));
             // Float64 sums, and float32 arithmetic with a number that is at least 0.
-            const double error = rounding_[at] + offset * 0x1p-20 +
-                                 (std::abs(h) + std::abs(origin) +
-                                  double(d_ + 8) * rows.origin_norm() * length) *
-                                     0x1p-50;
+            const double error =
+                rounding_[at] + offset * 0x1p-20 +
+                (std::abs(h) + std::abs(origin) + double(d_ + 8) * rows.origin_norm() * length) *
+                    0x1p-50;
             offset_[at] = round_down(offset - error);
             width_[at] = round_up(2 * (offset - double(offset_[at])));
             minus_scale_[at] = -float(scale);

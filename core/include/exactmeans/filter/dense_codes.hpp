@@ -1,7 +1,7 @@
 // Dense rows in 8 bits, for the filter of dense_filter.hpp.
 //
-// A row x, shifted as scores see it, is origin + s q up to a residual: q are whole numbers from -127
-// to 127, the scale s is the row's own, the origin is near the mean of all rows. Bounds do not
+// A row x, shifted as scores see it, is origin + s q up to a residual: q are whole numbers from
+// -127 to 127, the scale s is the row's own, the origin is near the mean of all rows. Bounds do not
 // depend on what the origin is, only their quality does, so a sample of rows is enough for it.
 // Memory: one byte per value and 20 per row.
 #pragma once
@@ -60,8 +60,7 @@ public:
     // Are codes possible for these rows in this frame?
     static bool possible(const DenseRows<R>& x, const Frame<R>& frame) {
         return x.col_stride == 1 && x.d <= most_features && frame.exponent == 0 &&
-               frame.packing == 0 && frame.metric != Metric::manhattan &&
-               gamma(x.d) <= 0.003;
+               frame.packing == 0 && frame.metric != Metric::manhattan && gamma(x.d) <= 0.003;
     }
     // The relative error of a canonical score (numerics/slack.hpp).
     static double gamma(Size d) { return Slack::of<R>(d, d, 1, 0).gamma(); }

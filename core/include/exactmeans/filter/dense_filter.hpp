@@ -96,7 +96,8 @@ private:
                      const std::int32_t* labels) {
         constexpr float inf = std::numeric_limits<float>::infinity();
         const Size n = block_rows;
-        for (auto* all : {&margin_, &start_, &count_, &own_, &product_}) all->resize(std::size_t(n));
+        for (auto* all : {&margin_, &start_, &count_, &own_, &product_})
+            all->resize(std::size_t(n));
         limit_.resize(std::size_t(n));
         list_.resize(std::size_t(n * most));
         const int bias = integer_products().bias;
@@ -127,14 +128,25 @@ private:
             const Size unit = g * units / groups, past = (g + 1) * units / groups;
             for (Size t = 0; t < count; t += tile_rows) {
                 const Size some = std::min(tile_rows, count - t);
-                integer_products().products(
-                    {codes_.codes + t * codes_.pitch, codes_.pitch, some}, start_.data() + t,
-                    centres, unit, past - unit, products_.data());
-                const CandidateLists lists{lists_.rows + t,  lists_.margin + t,
-                                           lists_.limit + t, lists_.count + t,
+<<<<<<< HEAD
+                integer_products().products({codes_.codes + t * codes_.pitch, codes_.pitch, some},
+                                            start_.data() + t, centres, unit, past - unit,
+                                            products_.data());
+                const CandidateLists lists{lists_.rows + t,        lists_.margin + t,
+                                           lists_.limit + t,       lists_.count + t,
                                            lists_.list + t * most, lists_.labelled};
-                filter_kernels().find_candidates(products_.data(), some, centres, unit,
-                                                 past - unit, lists);
+                filter_kernels().find_candidates(products_.data(), some, centres, unit, past - unit,
+                                                 lists);
+=======
+                integer_products().products({codes_.codes + t * codes_.pitch, codes_.pitch, some},
+                                            start_.data() + t, centres, unit, past - unit,
+                                            products_.data());
+                const CandidateLists lists{lists_.rows + t,        lists_.margin + t,
+                                           lists_.limit + t,       lists_.count + t,
+                                           lists_.list + t * most, nullptr};
+                filter_kernels().find_candidates(products_.data(), some, centres, unit, past - unit,
+                                                 lists);
+>>>>>>> main
             }
         }
     }

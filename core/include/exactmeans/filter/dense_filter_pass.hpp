@@ -1,5 +1,5 @@
-// Decides, pass by pass, whether the 8-bit filter compares the dense rows of a block, and keeps what
-// that needs: the codes of the centres, and the statistics of the last pass.
+// Decides, pass by pass, whether the 8-bit filter compares the dense rows of a block, and keeps
+// what that needs: the codes of the centres, and the statistics of the last pass.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,8 @@ private:
         return double(k) * (double(x.d) / integer_products().speed + per_score) + per_row;
     }
     static double cost_of(const DenseRows<R>& x) {
-        return per_candidate + per_candidate_value * double(x.d) * double(sizeof(R) / sizeof(float));
+        return per_candidate +
+               per_candidate_value * double(x.d) * double(sizeof(R) / sizeof(float));
     }
 
     // Tries the filter with a few rows.

@@ -20,7 +20,8 @@ struct CodedVector {
 };
 
 // Codes of the centres in units of 16 centres: [unit][four features][centre][feature], each plus
-// the bias of the kernels. Per centre j, `offset` and `minus_scale` give the lower bound of its score,
+// the bias of the kernels. Per centre j, `offset` and `minus_scale` give the lower bound of its
+// score,
 //     offset / s - length * residual + minus_scale * (product of the codes + margin),
 // with s, residual and margin those of the row, and `width`, `length` the upper bound (proof page).
 // Places without a centre have an infinite offset.

@@ -35,6 +35,9 @@ struct ScoreKernels {
     // Scores of rows and one centre, given as minus its values by feature or packed column.
     void (*centre_dense)(const R* const* rows, Size n, const R* centre, R score_offset, Size d,
                          R* out);
+    // Scores of row i and centre i, given likewise, for n pairs.
+    void (*pairs_dense)(const R* const* rows, const R* const* centres, const R* score_offset,
+                        Size n, Size d, R* out);
     void (*centre_csr)(const PackedCsrRow<R>* rows, Size n, const R* centre, R score_offset,
                        R* out);
     // Short rows, tile[f * n + i] with n a multiple of 32, against `count` centres, each stored as
