@@ -70,7 +70,6 @@ private:
         unit_codes_.resize(std::size_t(places * depth * 4));
         by_centre_.codes = rows_of_codes_.data();
         by_centre_.sum = sum_.data();
-<<<<<<< HEAD
         view_ = {unit_codes_.data(),
                  offset_.data(),
                  minus_scale_.data(),
@@ -78,15 +77,6 @@ private:
                  width_.data(),
                  k,
                  depth};
-=======
-        view_ = {unit_codes_.data(),
-                 offset_.data(),
-                 scale_.data(),
-                 length_.data(),
-                 width_.data(),
-                 k,
-                 depth};
->>>>>>> main
     }
 
     void find_mean(const Centres<R>& centroids) {

@@ -128,7 +128,6 @@ private:
             const Size unit = g * units / groups, past = (g + 1) * units / groups;
             for (Size t = 0; t < count; t += tile_rows) {
                 const Size some = std::min(tile_rows, count - t);
-<<<<<<< HEAD
                 integer_products().products({codes_.codes + t * codes_.pitch, codes_.pitch, some},
                                             start_.data() + t, centres, unit, past - unit,
                                             products_.data());
@@ -137,16 +136,6 @@ private:
                                            lists_.list + t * most, lists_.labelled};
                 filter_kernels().find_candidates(products_.data(), some, centres, unit, past - unit,
                                                  lists);
-=======
-                integer_products().products({codes_.codes + t * codes_.pitch, codes_.pitch, some},
-                                            start_.data() + t, centres, unit, past - unit,
-                                            products_.data());
-                const CandidateLists lists{lists_.rows + t,        lists_.margin + t,
-                                           lists_.limit + t,       lists_.count + t,
-                                           lists_.list + t * most, nullptr};
-                filter_kernels().find_candidates(products_.data(), some, centres, unit, past - unit,
-                                                 lists);
->>>>>>> main
             }
         }
     }
