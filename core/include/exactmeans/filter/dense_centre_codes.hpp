@@ -25,8 +25,6 @@ public:
     // Quantises the centres for rows with the origin of `rows`. Returns false if bounds would leave
     // the range of float32.
     bool update(const Centres<R>& centroids, const DenseCodes<R>& rows, const Threads& threads) {
-        if (version_ == centroids.version()) return usable_;
-        version_ = -1;
         resize(centroids.k(), centroids.d());
         find_mean(centroids);
         threads.ranges(k_, std::max<Size>(1, 16384 / d_), [&](Size begin, Size end, int) {
@@ -35,7 +33,6 @@ public:
         });
         bound(centroids, rows);
         threads.run(view_.units(), [&](Size u, int) { pack(u); });
-        version_ = centroids.version();
         return usable_;
     }
 
@@ -56,7 +53,6 @@ private:
         k_ = k;
         d_ = d;
         packed_.resize(std::size_t(k * d));
-        mean_.resize(std::size_t(d));
         coded_.resize(std::size_t(k));
         sum_.resize(std::size_t(k));
         exact_offset_.resize(std::size_t(k));
@@ -80,13 +76,9 @@ private:
     }
 
     void find_mean(const Centres<R>& centroids) {
-        std::vector<double> sum(static_cast<std::size_t>(d_));
-        for (Size j = 0; j < k_; ++j)
-            for (Size f = 0; f < d_; ++f) sum[std::size_t(f)] += double(centroids.master(j)[f]);
+        mean_ = typical_mean<R>(k_, d_, [&](Size j) { return centroids.master(j); });
         const R* const shift = centroids.frame().shift_or_null();
-        for (Size f = 0; f < d_; ++f)
-            mean_[std::size_t(f)] =
-                R(sum[std::size_t(f)] / double(k_) - (shift ? double(shift[f]) : 0.0));
+        for (Size f = 0; shift && f < d_; ++f) mean_[std::size_t(f)] -= shift[f];
     }
 
     // Values, codes and exact offset of centre j.
@@ -163,7 +155,6 @@ private:
     }
 
     Size k_ = 0, d_ = 0;
-    Size version_ = -1;
     bool usable_ = false;
     float margin_ = 0;
     std::vector<R> packed_, mean_;
