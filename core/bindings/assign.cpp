@@ -175,6 +175,13 @@ double filtered_cost(const Block& block, Size n, AnyCentres& any, int n_jobs) {
         block.rows);
 }
 
+// Bytes of the 8-bit codes of n dense rows; 0 if the filter cannot pay.
+Size code_bytes(bool single, Size n, Size k, Size d) {
+    const bool pays = single ? DenseFilterPass<float>::may_pay(n, d, k)
+                             : DenseFilterPass<double>::may_pay(n, d, k);
+    return pays ? n * DenseCodes<float>::bytes_per_row(d) : 0;
+}
+
 Size bytes_per_row(const std::string& name, bool single, bool dense, Size k, Size d) {
     return single ? find_algorithm<float>(name).bytes_per_row(k, d, dense)
                   : find_algorithm<double>(name).bytes_per_row(k, d, dense);
@@ -297,7 +304,7 @@ void bind_assign(nb::module_& m) {
     m.def("algorithms", &algorithms);
     m.def("filtered_cost", &filtered_cost, nb::arg("rows"), nb::arg("n"), nb::arg("centroids"),
           nb::arg("n_jobs"));
-    m.def("code_bytes", [](Size d) { return DenseCodes<float>::bytes_per_row(d); }, nb::arg("d"));
+    m.def("code_bytes", &code_bytes, nb::arg("single"), nb::arg("n"), nb::arg("k"), nb::arg("d"));
     m.def("bytes_per_row", &bytes_per_row, nb::arg("algorithm"), nb::arg("single"),
           nb::arg("dense"), nb::arg("k"), nb::arg("d"));
 }

@@ -66,11 +66,18 @@ public:
         passed_ += stats;
     }
 
+    // Can the filter be faster, if half of the rows have a second candidate?
+    static bool may_pay(Size n, Size d, Size k, bool stored = true) {
+        const DenseFilterCost cost = DenseFilterCost::of<R>(d, k, stored);
+        return integer_products().speed > 1 && n >= least_rows &&
+               cost.filtered + 0.5 * cost.candidate < 0.75 * cost.plain;
+    }
+
     // The cost of a pass over n rows like these, as a share of a plain one; 1: without the filter.
     double expected_cost(const DenseRows<R>& x, Size n, const Centres<R>& centroids,
                          const Threads& threads) {
         DenseCodes<R> rows;
-        if (!may_pay(n, x.d, centroids.k(), true) || !rows.possible(x, centroids.frame())) return 1;
+        if (!may_pay(n, x.d, centroids.k()) || !rows.possible(x, centroids.frame())) return 1;
         rows.choose_origin(x, centroids.frame());
         if (!centres_.update(centroids, rows, threads)) return 1;
         return std::min(1.0, probe(x, centroids, rows, nullptr));
@@ -78,13 +85,6 @@ public:
 
 private:
     static constexpr Size least_rows = 2048, probed = 256;
-
-    // Can the filter be faster, if half of the rows have a second candidate?
-    static bool may_pay(Size n, Size d, Size k, bool stored) {
-        const DenseFilterCost cost = DenseFilterCost::of<R>(d, k, stored);
-        return integer_products().speed > 1 && n >= least_rows &&
-               cost.filtered + 0.5 * cost.candidate < 0.75 * cost.plain;
-    }
 
     // Tries the filter with a few rows; returns the cost of a pass with stored codes as a share of
     // a plain one.
