@@ -29,9 +29,9 @@ from exactmeans.fit.policy import ALGORITHM_NAMES
 from exactmeans.seeding.init import INIT_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLIC = ["BlockSource", "Iteration", "KMeans", "MiniBatchKMeans", "Silhouette"]
+PUBLIC = ["BlockSource", "Iteration", "KMeans", "KSelection", "MiniBatchKMeans", "Silhouette"]
 PUBLIC += ["calinski_harabasz", "cluster_stats", "davies_bouldin"]
-PUBLIC += ["kmeans_plusplus", "load", "open_blocks", "silhouette"]
+PUBLIC += ["kmeans_plusplus", "load", "open_blocks", "select_k", "silhouette"]
 
 
 def modules() -> list[str]:
@@ -70,7 +70,8 @@ def test_modules_say_what_they_are(name: str) -> None:
 def test_public_modules_declare_their_names() -> None:
     """A module without an underscore lists its names, or lies in a room behind the public ones."""
     rooms = tuple(
-        f"exactmeans.{room}" for room in ("data", "engine", "fit", "io", "seeding.", "quality.")
+        f"exactmeans.{room}"
+        for room in ("data", "engine", "fit", "io", "seeding.", "quality.", "select.")
     )
     for name in modules():
         private = any(part.startswith("_") for part in name.split("."))

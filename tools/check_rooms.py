@@ -43,6 +43,7 @@ PYTHON_ROOMS = (
     ("io",),
     ("kmeans", "minibatch", "dask"),
     ("quality",),
+    ("select",),
     ("text", "labels"),
 )
 LEVEL = {room: level for level, rooms in enumerate(PYTHON_ROOMS) for room in rooms}

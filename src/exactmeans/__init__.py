@@ -15,11 +15,13 @@ from exactmeans.quality import (
     silhouette,
 )
 from exactmeans.seeding import kmeans_plusplus
+from exactmeans.select import KSelection, select_k
 
 __all__ = [
     "BlockSource",
     "Iteration",
     "KMeans",
+    "KSelection",
     "MiniBatchKMeans",
     "Silhouette",
     "calinski_harabasz",
@@ -28,6 +30,7 @@ __all__ = [
     "kmeans_plusplus",
     "load",
     "open_blocks",
+    "select_k",
     "silhouette",
 ]
 __version__ = _version("exactmeans")
