@@ -105,7 +105,7 @@ def silhouette(
         raise ValueError(
             "model must have at least 2 different centres: a silhouette compares two clusters."
         )
-    k = model.cluster_centers_.shape[0]
+    k = model._given_centres().shape[0]
     rows: NDArray[np.intp] | None = None
     if sample_size is not None:
         size = check_int("sample_size", sample_size, 2)
@@ -159,7 +159,7 @@ def _first_copies(model: KMeans) -> NDArray[np.intp]:
 
 
 def _simplified(X: Any, model: KMeans, distinct: NDArray[np.intp]) -> tuple[Double, Labels]:
-    merged = len(distinct) < model.cluster_centers_.shape[0]
+    merged = len(distinct) < model._given_centres().shape[0]
     if merged:
         model = copy.copy(model)
         model.__dict__.pop("_centroids_cache", None)
