@@ -1,4 +1,4 @@
-"""The HTML report: its numbers against oracles, its text escaped, and the page in a real browser."""
+"""The HTML report: numbers against oracles, text escaped, and the page in a real browser."""
 
 from __future__ import annotations
 
