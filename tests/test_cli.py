@@ -289,7 +289,7 @@ def test_svmlight_indices_are_said_and_kept(tmp_path: Path) -> None:
     assert loaded.predict(str(new)).tolist() == wanted
     said = good("fit", new, "-k", 2).stderr
     assert "indices of new.svm begin at 1, since it has no index 0; --zero-based or" in said
-    with pytest.raises(ValueError, match="zero_based must be True for .*new.svm"):
+    with pytest.raises(ValueError, match=r"zero_based must be True for .*new.svm"):
         loaded.predict(open_blocks(new))
     other = KMeans(2, random_state=0).fit(str(new))
     with pytest.raises(ValueError, match="X must have indices from 1 on"):

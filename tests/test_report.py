@@ -256,7 +256,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     model = KMeans(5, random_state=0).fit(X)
     paths = {name: folder / f"{name}.html" for name in ("table", "text", "many")}
     report(model, X, paths["table"], feature_names=["alpha", "beta", "gamma", "delta"])
-    texts = [f"{word} {MARKUP} number {i % 7}" for i in range(60) for word in ("fish", "stars")]
+    texts = [
+        f"{word} {MARKUP} number {i % 7}" for i in range(60) for word in ("fish", "stars", "trees")
+    ]
     rows = tfidf(texts)
     talk = KMeans(3, metric="cosine", random_state=0).fit(rows.X)
     report(talk, rows.X, paths["text"], feature_names=rows.terms, texts=texts, title=MARKUP)
@@ -359,7 +361,7 @@ def test_keyboard_walk(page: Page, pages: dict[str, Path]) -> None:
     for _ in range(60):
         page.press("Tab")
         reached.append(
-            page.run("(e => e.id || e.closest('[id]').id + ' ' + e.className.toString())"
+            page.run("(e => e.id || e.closest('[id]')?.id + ' ' + e.className.toString())"
                      "(document.activeElement)")
         )  # fmt: skip
     text = " ".join(map(str, reached))
