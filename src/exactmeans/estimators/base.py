@@ -22,8 +22,9 @@ from exactmeans.callbacks import (
 from exactmeans.data.centres import for_users
 from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import Stream, as_blocks, count_rows
-from exactmeans.data.weights import check_weights
+from exactmeans.data.weights import check_weights, weights_of
 from exactmeans.engine.frame import Frame
+from exactmeans.engine.labels import FinalLabels, count_clusters
 from exactmeans.engine.local.digest import Digest
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
@@ -146,7 +147,7 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
         blocks = as_blocks(self, X, reset=True, dtype=parameters.dtype)
         n = count_rows(blocks)
         refuse_few_rows(n, parameters.k)
-        weights = check_weights(sample_weight, n)
+        weights = check_weights(weights_of(X, sample_weight), n)
         if isinstance(blocks, Stream) or len(blocks) > 1:
             parameters.metric.refuse_blocks()
         return LocalEngine(
@@ -160,19 +161,12 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
             digest=digest,
         )
 
-    @staticmethod
-    def _same_clustering(a: Any, b: Any, k: int) -> bool:
-        """Whether two labellings are equal up to a renaming of clusters."""
-        name = np.full(k + 1, -1, dtype=np.int32)  # the last is that of rows in no cluster, -1
-        name[a] = b
-        return bool(np.array_equal(name[a], b))
-
-    @staticmethod
-    def _distinct(labels: Any) -> int:
-        return int(np.count_nonzero(np.bincount(labels + 1)[1:]))  # -1 is no cluster
+    def _labels_for_users(self, labels: FinalLabels, engine: Engine) -> Any:
+        """`labels_`; the labels are those of this engine."""
+        return labels
 
     def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Engine) -> None:
-        k, found = best.centres.shape[0], self._distinct(best.labels)
+        k, found = best.centres.shape[0], count_clusters(best.labels)
         if found < k:
             warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters "
@@ -187,7 +181,7 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
                 RuntimeWarning,
             )
         self.cluster_centers_ = for_users(best.centres, self.sparse_centers, engine.n_jobs)
-        self.labels_ = best.labels
+        self.labels_ = self._labels_for_users(best.labels, engine)
         self.inertia_ = best.inertia
         self.n_iter_ = len(best.history)
         self.history_ = best.history

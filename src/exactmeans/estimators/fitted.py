@@ -23,7 +23,7 @@ from exactmeans.callbacks import (
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.centres import as_directions, check_centres
 from exactmeans.data.stream import Stream, as_blocks, count_rows
-from exactmeans.data.weights import check_weights
+from exactmeans.data.weights import check_weights, weights_of
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.centres_cache import CentroidsCache
@@ -40,6 +40,7 @@ from exactmeans.parameters import (
     check_int,
     check_n_jobs,
 )
+from exactmeans.sql import IfExists, centers_to_sql, labels_to_sql
 
 
 class FittedKMeans(
@@ -164,7 +165,7 @@ class FittedKMeans(
         score : float
         """
         check_is_fitted(self)
-        engine, centres = self._engine(X, sample_weight), self._centres()
+        engine, centres = self._engine(X, weights_of(X, sample_weight)), self._centres()
         exponent = self._frame.cost_exponent
         engine.start("lloyd", centres.shape[0])
         _, inertia = engine.cost(self._frame.centroids(centres, engine), centres, exponent)
@@ -190,6 +191,36 @@ class FittedKMeans(
         check_is_fitted(self, "history_", msg="explain() needs a fitted model: call fit first.")
         told = explanation(self)
         return told if as_dict else as_text(told)
+
+    def to_sql(
+        self,
+        connection: Any,
+        table: str,
+        source: Any,
+        *,
+        if_exists: IfExists = "fail",
+        schema: str | None = None,
+    ) -> int:
+        """Write key, cluster and distance of the rows of `open_sql` to a table, or write nothing.
+
+        See `exactmeans.sql.labels_to_sql`.
+        """
+        return labels_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
+
+    def centers_to_sql(
+        self,
+        connection: Any,
+        table: str,
+        source: Any = None,
+        *,
+        if_exists: IfExists = "fail",
+        schema: str | None = None,
+    ) -> None:
+        """Write the centres to a table that `exactmeans.from_sql` reads, or write nothing.
+
+        See `exactmeans.sql.centers_to_sql`.
+        """
+        centers_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `exactmeans.load` reads, and nothing can run.

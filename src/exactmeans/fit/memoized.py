@@ -34,7 +34,7 @@ def memoized(
     assert isinstance(engine, LocalEngine)
     k, d = centres.shape
     centroids = first_centroids(problem, centres)
-    engine.start("lloyd", k)
+    problem.start("lloyd", k)
     sums, advance = problem.sums(k), problem.advance(k)
     history: list[Iteration] = []
     stopped, steps = "max_iter reached", 0
@@ -99,5 +99,5 @@ def mean_lengths(engine: LocalEngine, outcome: Run, counts: Double) -> Double | 
     costs = engine.own_distances(outcome.centres, 0)
     if engine.weights is not None:
         costs *= engine.weights
-    total = weights_by_label(outcome.labels, costs, len(counts))
+    total = weights_by_label(engine.final_labels(), costs, len(counts))
     return 1 - np.divide(total, counts, out=np.ones_like(counts), where=counts > 0)

@@ -161,7 +161,7 @@ def total_weight(batch: LocalEngine) -> float:
 def _batch_means(batch: LocalEngine, k: int) -> tuple[Matrix, NDArray[np.float64]]:
     """Exact means and weights of the clusters in a batch."""
     sums = sums_of(batch, k)
-    batch.sum_up(sums, batch.n)
+    batch.sum_all(sums)
     if batch.sparse:
         return from_core(sums.sparse_average(False), (k, batch.d)), sums.weights
     means = np.empty((k, batch.d))

@@ -75,7 +75,11 @@ def load(path: str | os.PathLike[str]) -> KMeans:
     >>> exactmeans.load(path).predict(X)
     array([1, 1, 1, 0, 0, 0], dtype=int32)
     """
-    content, tensors = read(path, "model")
+    return model_of(*read(path, "model"), os.fspath(path))
+
+
+def model_of(content: Any, tensors: Tensors, where: str) -> KMeans:
+    """The model that `content_of` took apart; `where` it was found."""
     try:
         kind = _ESTIMATORS[content["class"]]
         params = {name: decode(value, tensors) for name, value in content["params"].items()}
@@ -84,12 +88,17 @@ def load(path: str | os.PathLike[str]) -> KMeans:
         model.__dict__.update(fitted)
         _check(model)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{os.fspath(path)} is not a model that can be read: {error!r}.") from None
+        raise ValueError(f"{where} is not a model that can be read: {error!r}.") from None
     return model
 
 
 def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = ()) -> None:
     """Write a fitted model, `without` some of its attributes; `load` reads it."""
+    write(path, "model", *content_of(model, without))
+
+
+def content_of(model: Any, without: Sequence[str] = ()) -> tuple[dict[str, Any], Tensors]:
+    """A fitted model as JSON and tensors."""
     kind = vars(type(model)).get("_saved_as")  # its own: subclasses do not inherit it
     if kind is None:
         raise TypeError(
@@ -112,7 +121,7 @@ def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = (
             if name not in params and name not in (*_NOT_KEPT, *without)
         },
     }
-    write(path, "model", content, tensors)
+    return content, tensors
 
 
 def _check(model: Any) -> None:

@@ -132,6 +132,15 @@ def kmeans_parallel(
     References
     ----------
     B. Bahmani et al., "Scalable k-means++", VLDB 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans import seeding
+    >>> X = np.array([[0.0], [1.0], [10.0], [11.0], [50.0]])
+    >>> centers, indices = seeding.kmeans_parallel(X, 3, random_state=0)
+    >>> centers.shape, len(set(indices))
+    ((3, 1), 3)
     """
     engine, k, exponent = _ready(X, n_clusters, sample_weight, metric, zero_rows, n_jobs)
     options = check_options({"oversampling": oversampling, "rounds": rounds}, "k-means||", "")
@@ -168,6 +177,15 @@ def random(
     centers : ndarray or CSR array of shape (n_clusters, n_features)
         CSR if X is sparse and an ndarray would be large; of length 1 where only directions count.
     indices : ndarray of shape (n_clusters,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans import seeding
+    >>> X = np.array([[0.0], [1.0], [10.0], [11.0], [50.0]])
+    >>> centers, indices = seeding.random(X, 3, random_state=0)
+    >>> centers.shape, len(set(indices))
+    ((3, 1), 3)
     """
     engine, k, exponent = _ready(X, n_clusters, sample_weight, metric, zero_rows, n_jobs)
     centres, indices = choose_seeds(
@@ -206,6 +224,15 @@ def furthest(
         CSR if X is sparse and an ndarray would be large; of length 1 where only directions count.
     indices : ndarray of shape (n_clusters,)
         Which rows they are; -1 for the mean, which is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans import seeding
+    >>> X = np.array([[0.0], [1.0], [10.0], [11.0], [50.0]])
+    >>> centers, indices = seeding.furthest(X, 3)
+    >>> centers.ravel().tolist(), indices.tolist()
+    ([14.4, 50.0, 0.0], [-1, 4, 0])
     """
     engine, k, exponent = _ready(X, n_clusters, sample_weight, metric, zero_rows, n_jobs)
     if engine.metric.l1 and is_source(X):
@@ -253,6 +280,15 @@ def d_sampling(
     centers : ndarray or CSR array of shape (n_clusters, n_features)
         CSR if X is sparse and an ndarray would be large; of length 1 where only directions count.
     indices : ndarray of shape (n_clusters,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans import seeding
+    >>> X = np.array([[0.0], [1.0], [10.0], [11.0], [50.0]])
+    >>> centers, indices = seeding.d_sampling(X, 3, alpha=2, random_state=0)
+    >>> centers.shape, len(set(indices))
+    ((3, 1), 3)
     """
     engine, k, exponent = _ready(X, n_clusters, sample_weight, metric, zero_rows, n_jobs)
     init = ("d", check_alpha("alpha", alpha))

@@ -61,6 +61,13 @@ struct Traits {
     const char* metrics = "euclidean";  // supported metrics, separated by spaces
 };
 
+// What is computed once per block of rows and shared by all algorithms.
+template <class R>
+struct RowState {
+    std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>();
+    std::shared_ptr<DenseCodes<R>> codes = std::make_shared<DenseCodes<R>>();
+};
+
 // One algorithm on one block, independent of the type of its rows.
 template <class R>
 class Assigner {
@@ -80,8 +87,12 @@ class AlgorithmAssigner final : public Assigner<typename A::Real> {
 public:
     using R = typename A::Real;
 
-    AlgorithmAssigner(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks)
-        : n_(n), k_(k), algorithm_(std::in_place, n, k), slacks_(std::move(slacks)) {}
+    AlgorithmAssigner(Size n, Size k, const RowState<R>& state)
+        : n_(n),
+          k_(k),
+          algorithm_(std::in_place, n, k),
+          slacks_(state.slacks),
+          codes_(state.codes) {}
 
     AssignStats assign(const AnyRows& rows, SharedCentres<R>& shared, std::int32_t* labels,
                        const Threads& threads) override {
@@ -143,7 +154,7 @@ private:
         } else {
             if (x.n != n_ || shared.centres.k() != k_)
                 throw std::invalid_argument("the assigner is for other rows or centres");
-            Work<Rows> work(x, shared, labels, *slacks_);
+            Work<Rows> work(x, shared, labels, *slacks_, codes_.get());
             if (!x.norms) return assign_all(work, threads);
             // A row of norm 0 has no direction and gets label 0, whatever rounding makes of its
             // scores. Bounds never prune such rows, so resetting the label breaks no bound.
@@ -225,6 +236,7 @@ private:
     Size n_, k_;
     std::optional<A> algorithm_;  // empty: no bounds
     std::shared_ptr<RowSlacks<R>> slacks_;
+    std::shared_ptr<DenseCodes<R>> codes_;
 };
 
 }  // namespace exactmeans

@@ -37,7 +37,7 @@ public:
         packed_.resize(std::size_t(d));
         const R* const centre = centroids.master(j);
         for (Size f = 0; f < d; ++f)
-            packed_[std::size_t(f)] = Layout<R>::packed(centroids.frame(), f, centre[f]);
+            packed_[std::size_t(f)] = centroids.frame().packed(f, centre[f]);
         R score;
         score_kernels<R>().centre_dense(&row, 1, packed_.data(), centroids.score_offset()[j], d,
                                         &score);

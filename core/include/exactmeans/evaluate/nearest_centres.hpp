@@ -105,14 +105,15 @@ public:
         } else {
             rows_.measure(x, begin, count, centres.scale);
         }
-        for (Size p = 0; p < count * m; ++p) {
-            const Size i = begin + p / m, j = labels[p];
-            if constexpr (is_dense<Rows>)
-                out[p] = dense_l1(rows_.row(p / m), centres.packed.data() + j * x.d, x.d);
-            else
-                out[p] =
-                    l1 ? stored_l1(x.row(i), centroids, j) : stored_score(x.row(i), centres, j);
-        }
+        for (Size t = 0; t < count; ++t)
+            for (Size p = t * m; p < (t + 1) * m; ++p) {
+                const Size j = labels[p];
+                if constexpr (is_dense<Rows>)
+                    out[p] = dense_l1(rows_.row(t), centres.packed.data() + j * x.d, x.d);
+                else
+                    out[p] = l1 ? stored_l1(x.row(begin + t), centroids, j)
+                                : stored_score(x.row(begin + t), centres, j);
+            }
     }
     double norm2(Size t) const { return rows_.norm2(t); }
 
@@ -123,11 +124,13 @@ private:
         row_.resize(std::size_t(pairs));
         centre_.resize(std::size_t(pairs));
         value_.resize(std::size_t(pairs));
-        for (Size p = 0; p < pairs; ++p) {
-            row_[std::size_t(p)] = rows_.row(p / m);
-            centre_[std::size_t(p)] = centres.packed.data() + labels[p] * d;
-            value_[std::size_t(p)] = centres.scaled.score_offset()[labels[p]];
-        }
+        std::size_t p = 0;
+        for (Size t = 0; t < count; ++t)
+            for (Size r = 0; r < m; ++r, ++p) {
+                row_[p] = rows_.row(t);
+                centre_[p] = centres.packed.data() + labels[p] * d;
+                value_[p] = centres.scaled.score_offset()[labels[p]];
+            }
         score_kernels<double>().pairs_dense(row_.data(), centre_.data(), value_.data(), pairs, d,
                                             out);
     }
@@ -178,41 +181,63 @@ Size nearest_batch(Size k) {
                           : std::clamp<Size>(rows, 64, 1024);
 }
 
+// What all batches of a call share. `points` are the centres of `centroids` before any scaling.
+template <class Rows>
+struct NearestQuery {
+    using R = typename Rows::Real;
+
+    const Rows& x;
+    const Centres<R>& centroids;
+    const Points<R>& points;
+    Size m;
+    HeldPanels<R> panels;
+    PairCentres<R> pairs;
+
+    NearestQuery(const Rows& rows, SharedCentres<R>& shared, const Points<R>& same, Size count,
+                 const Threads& threads)
+        : x(rows),
+          centroids(shared.centres),
+          points(same),
+          m(count),
+          panels(shared.layouts.panels(centroids, is_dense<Rows>, threads)),
+          pairs(same, centroids.frame().shift_or_null(), is_dense<Rows>, threads) {}
+};
+
 // Buffers of one thread, and what it does with a batch of rows.
 template <class Rows>
 class NearestBatch {
 public:
     using R = typename Rows::Real;
 
-    NearestBatch() = default;
-
-    // Writes labels and distances of rows [begin, end): (end - begin) x m.
-    void run(const Rows& x, Size begin, Size end, const Centres<R>& centroids,
-             const Panels<R>& panels, const PairCentres<R>& pairs, const Points<R>& points, Size m,
-             std::int32_t* labels, R* distances) {
-        const Size k = centroids.k(), count = end - begin;
-        score_all(x, begin, count, centroids, panels);
-        for (Size t = 0; t < count; ++t)
-            lowest_.select(scores_.data() + t * k, k, m, labels + t * m);
-        const bool known = scores_are_distances(centroids, points);
+    // Writes labels and distances of rows [begin, begin + count): count x m.
+    void run(const NearestQuery<Rows>& query, Size begin, Size count, std::int32_t* labels,
+             R* distances) {
+        const Size k = query.centroids.k(), m = query.m;
+        const bool known = scores_are_distances(query.centroids, query.points);
+        score_all(query, begin, count);
         chosen_.resize(std::size_t(count * m));
-        if (known)
-            for (Size p = 0; p < count * m; ++p)
-                chosen_[std::size_t(p)] = double(scores_[std::size_t(p / m * k + labels[p])]);
-        else
-            pair_scores_.run(x, begin, count, pairs, m, labels, chosen_.data());
         for (Size t = 0; t < count; ++t) {
-            const double norm2 = known ? norm2_of(x, begin + t, t) : pair_scores_.norm2(t);
+            const R* const scores = scores_.data() + t * k;
+            lowest_.select(scores, k, m, labels + t * m);
+            for (Size p = t * m; known && p < (t + 1) * m; ++p)
+                chosen_[std::size_t(p)] = double(scores[labels[p]]);
+        }
+        if (!known) pair_scores_.run(query.x, begin, count, query.pairs, m, labels, chosen_.data());
+        for (Size t = 0; t < count; ++t) {
+            const double norm2 = known ? norm2_of(query.x, begin + t, t) : pair_scores_.norm2(t);
             for (Size p = t * m; p < (t + 1) * m; ++p)
-                distances[p] = R(distance_by_score(x, begin + t, norm2, pairs.scaled, points,
-                                                   labels[p], chosen_[std::size_t(p)]));
+                distances[p] =
+                    R(distance_by_score(query.x, begin + t, norm2, query.pairs.scaled, query.points,
+                                        labels[p], chosen_[std::size_t(p)]));
         }
     }
 
 private:
     // Canonical scores of the rows and all centres.
-    void score_all(const Rows& x, Size begin, Size count, const Centres<R>& centroids,
-                   const Panels<R>& panels) {
+    void score_all(const NearestQuery<Rows>& query, Size begin, Size count) {
+        const Rows& x = query.x;
+        const Centres<R>& centroids = query.centroids;
+        const Panels<R>& panels = query.panels;
         const bool l1 = centroids.frame().metric == Metric::manhattan;
         const ScoreKernels<R>& by = score_kernels<R>();
         scores_.resize(std::size_t(count * centroids.k()));
@@ -243,21 +268,17 @@ private:
     PairScores<Rows> pair_scores_;
 };
 
-// labels and distances: n x m, nearest first. `points` are the centres of `shared` before any
-// scaling.
+// labels and distances: n x m, nearest first.
 template <class Rows>
-void nearest_centres(const Rows& x, SharedCentres<typename Rows::Real>& shared,
-                     const Points<typename Rows::Real>& points, Size m, std::int32_t* labels,
+void nearest_centres(const NearestQuery<Rows>& query, std::int32_t* labels,
                      typename Rows::Real* distances, const Threads& threads) {
-    using R = typename Rows::Real;
-    const Centres<R>& centroids = shared.centres;
-    const HeldPanels<R> panels = shared.layouts.panels(centroids, is_dense<Rows>, threads);
-    const PairCentres<R> pairs(points, centroids.frame().shift_or_null(), is_dense<Rows>, threads);
     std::vector<NearestBatch<Rows>> batches(static_cast<std::size_t>(threads.n_jobs));
-    threads.ranges(x.n, nearest_batch<Rows>(centroids.k()), [&](Size begin, Size end, int worker) {
-        batches[std::size_t(worker)].run(x, begin, end, centroids, panels, pairs, points, m,
-                                         labels + begin * m, distances + begin * m);
-    });
+    threads.ranges(query.x.n, nearest_batch<Rows>(query.centroids.k()),
+                   [&](Size begin, Size end, int worker) {
+                       const Size at = begin * query.m;
+                       batches[std::size_t(worker)].run(query, begin, end - begin, labels + at,
+                                                        distances + at);
+                   });
 }
 
 }  // namespace exactmeans

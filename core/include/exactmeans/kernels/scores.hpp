@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exactmeans/kernels/bounds.hpp"
+#include "exactmeans/kernels/integer_products.hpp"
 #include "exactmeans/kernels/panels.hpp"
 
 namespace exactmeans {
@@ -43,6 +44,10 @@ struct ScoreKernels {
     // its packed values and its score offset. Labels are positions in that list, the first on ties.
     void (*nearest_in_list)(const R* tile, Size n, Size d, const R* centres, Size count,
                             std::int32_t* label);
+    // Scores of a dense row and its candidates, with products added up in another order than the
+    // canonical one. `centres` has minus the values of all centres, centre by centre.
+    void (*listed_scores)(const R* row, const R* centres, const R* score_offset, Size d,
+                          const Candidate* list, Size count, R* out);
     // out[i * k + j] = the score of row i and centre j
     void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, R* out);

@@ -15,6 +15,7 @@
 #include "exactmeans/centres/score_error.hpp"
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
+#include "exactmeans/filter/dense_filter.hpp"
 #include "exactmeans/filter/quantized_filter.hpp"
 #include "exactmeans/filter/verify_candidates.hpp"
 #include "exactmeans/kernels/scores.hpp"
@@ -31,6 +32,7 @@ struct Work {
     SharedCentres<R>& shared;
     std::int32_t* labels;
     RowSlacks<R>& slacks;
+    DenseCodes<R>* codes;  // null: the pass does without the 8-bit filter
     HeldPanels<R> panels{};
     HeldPanels<float> float32_panels{};  // used instead of `panels` if it has posting lists
     ScoreError float32_error{};
@@ -39,8 +41,8 @@ struct Work {
     LayoutCache<R>& layouts = shared.layouts;
 
     Work(const Rows& rows, SharedCentres<R>& centres, std::int32_t* row_labels,
-         RowSlacks<R>& row_slacks)
-        : x(rows), shared(centres), labels(row_labels), slacks(row_slacks) {}
+         RowSlacks<R>& row_slacks, DenseCodes<R>* row_codes = nullptr)
+        : x(rows), shared(centres), labels(row_labels), slacks(row_slacks), codes(row_codes) {}
 
     // Lays out all centres. Required before Scan::nearest.
     void pack_centres(const Threads& threads) {
@@ -80,6 +82,7 @@ struct Workspace {
     std::vector<float> bound, reach, near, far;
     std::vector<std::int32_t> survivors, label, own_group, remaining;
     std::vector<R> score, second, own_group_score;
+    std::vector<DeltaSums> delta_sums;
     std::vector<std::vector<std::int32_t>> picks;
 };
 
@@ -209,7 +212,8 @@ public:
     std::vector<std::int32_t> label;
     std::vector<R> score;
     std::vector<R> second;
-    QuantizedFilter<R> coarse;
+    QuantizedFilter<R> filter;
+    DenseFilter<R> dense_filter;
     Workspace<R> workspace;
 
 private:
@@ -243,7 +247,7 @@ private:
 
     // Labels from all scores of a row. If the centres have posting lists, the scores are summed in
     // another order, which is faster. Where that order could change the label, the row is compared
-    // again by canonical scores (docs/numerics.md, "Loose scores").
+    // again by canonical scores (docs/numerics.md, "Reordered scores").
     template <class OnScores>
     void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count,
                      OnScores on_scores) {

@@ -13,12 +13,12 @@ from exactmeans import _core
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import for_core, like_rows
 from exactmeans.engine.frame import Frame
-from exactmeans.engine.local.blocks import Block, DuplicateRows, unlabelled
+from exactmeans.engine.local.blocks import Block, DuplicateRows
 from exactmeans.engine.local.far_rows import far_rows
 from exactmeans.engine.local.first_pass import FirstPass
 from exactmeans.engine.local.seeding import LocalSeeding
 from exactmeans.engine.local.surveyed_rows import SurveyedRows, added
-from exactmeans.engine.protocol import AssignStats, FarRow
+from exactmeans.engine.protocol import AssignStats, FarRow, Grids
 
 _FAR_BYTES = 2**22  # bytes of rows that far_rows fetches at once
 
@@ -27,7 +27,6 @@ class LocalEngine(SurveyedRows):
     """The rows of a fit: in memory, or read block by block whenever they are needed."""
 
     unread = 0  # blocks that passes did without
-    _followed: _core.Sums | None = None
 
     def alone(
         self,
@@ -55,6 +54,8 @@ class LocalEngine(SurveyedRows):
         return self.alone(rows, ids, weighted=weighted, surveys=surveys)
 
     def one_block(self) -> LocalEngine:
+        if len(self._blocks) > 1 or self.streamed:
+            raise ValueError("X must not come in blocks where all rows are needed at once.")
         return self
 
     def whole(self) -> Matrix:
@@ -64,22 +65,14 @@ class LocalEngine(SurveyedRows):
 
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> LocalSeeding:
         """A seeding over these rows, which owns all its state."""
-        return LocalSeeding(
-            self,
-            (self.n, self.d),
-            sparse=self.sparse,
-            metric=self.metric,
-            exponent=exponent,
-            alpha=alpha,
-            candidates=candidates,
-            width=self.nonzeros / self.n,
-            n_jobs=self.n_jobs,
-        )
+        return LocalSeeding(self, exponent=exponent, alpha=alpha, candidates=candidates)
 
     def deduplicate(self) -> int | None:
         """Compare one row for all its duplicates, where there are enough duplicates."""
         if self.streamed:
             return None
+        if any(block.started for block in self._blocks):
+            raise RuntimeError("deduplicate must be called before start.")
         for block in self._blocks:
             found = block.plain.kinds(self.n_jobs)
             block.duplicates = None if found is None else DuplicateRows(found)
@@ -89,38 +82,39 @@ class LocalEngine(SurveyedRows):
             block.n if block.duplicates is None else block.duplicates.n for block in self._blocks
         )
 
-    def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
-        """Nothing to publish: all rows are here."""
+    def close(self) -> None:
+        """Nothing is held elsewhere."""
 
     # -- an iteration --------------------------------------------------------------------------
 
-    def start(self, algorithm: str, k: int) -> None:
-        """Forget labels and bounds."""
+    def start(
+        self, algorithm: str, k: int, frame: Frame | None = None, grids: Grids | None = None
+    ) -> None:
+        """Forget labels and bounds. All rows are here, so nobody else needs frame and grids."""
         single = self.dtype == np.float32
         for block in self._blocks:
-            block.labels = unlabelled(block.n)
-            block.summed = unlabelled(block.n)
-            rows = block.n
-            if block.duplicates is not None:
-                block.duplicates.labels.fill(-1)
-                rows = block.duplicates.n
-            block.assigner = _core.Assigner(algorithm, single, rows, k)
-
-    def follow(self, sums: _core.Sums | None) -> None:
-        """Let `assign` update these sums, so that streamed blocks are not read a second time."""
-        self._followed = sums if self.streamed else None
+            block.start(algorithm, k, single=single)
 
     def use(self, algorithm: str) -> None:
         """Switch to another algorithm, which begins without bounds."""
         for block in self._blocks:
             block.assigner.use(algorithm)
 
-    def assign(self, centroids: _core.Centroids) -> AssignStats:
-        """Label every row. Streamed blocks in which no label can change are not read."""
-        if not self.streamed:
-            if len(self._blocks) == 1:
-                return AssignStats(*self._blocks[0].assign(centroids, self.n_jobs))
-            return _sum_stats([block.assign(centroids, self.n_jobs) for block in self._blocks])
+    def assign(self, centroids: _core.Centroids, sums: _core.Sums | None = None) -> AssignStats:
+        """Label every row, and bring the sums up to date with the labels."""
+        if self.streamed:
+            return self._assign_streamed(centroids, sums)
+        if len(self._blocks) == 1:
+            stats = AssignStats(*self._blocks[0].assign(centroids, self.n_jobs))
+        else:
+            stats = _sum_stats([block.assign(centroids, self.n_jobs) for block in self._blocks])
+        if sums is not None:
+            add = self.sum_all if 2 * stats.changed >= self.n else self.add_changes
+            add(sums)
+        return stats
+
+    def _assign_streamed(self, centroids: _core.Centroids, sums: _core.Sums | None) -> AssignStats:
+        """Update the sums while a block is in memory; skip blocks whose labels cannot change."""
 
         def certain(block: Block) -> bool:
             if block.loaded is not None:
@@ -133,9 +127,9 @@ class LocalEngine(SurveyedRows):
 
         def label(block: Block, n_jobs: int) -> tuple[int, int, int]:
             stats = block.assign(centroids, n_jobs)
-            if self._followed is not None:
+            if sums is not None:
                 with summing:
-                    self._followed.relabel(block.rows, block.labels, block.summed, n_jobs)
+                    sums.relabel(block.rows, block.labels, block.summed, n_jobs)
             return stats
 
         all_stats = self.each(label, lambda block: block.number not in settled)
@@ -156,14 +150,11 @@ class LocalEngine(SurveyedRows):
             total.add(cost)
         return distances, total.value
 
-    def sum_up(self, sums: _core.Sums, changed: int) -> None:
-        """Update the sums to the labels: by changed rows, or from scratch if most changed."""
-        if self._followed is sums:
-            return
-        if 2 * changed >= self.n:
-            sums.reset()
-            for block in self._blocks:
-                block.summed.fill(-1)
+    def sum_all(self, sums: _core.Sums) -> None:
+        """Compute the sums of all rows by label, from scratch."""
+        sums.reset()
+        for block in self._blocks:
+            block.summed.fill(-1)
         self.add_changes(sums)
 
     def add_changes(self, sums: _core.Sums) -> None:

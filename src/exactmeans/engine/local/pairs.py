@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exactmeans.data.arrays import Double, Labels, Matrix, as_csr
 from exactmeans.data.centres import for_core, like_rows
@@ -37,7 +38,7 @@ def distance_sums(
     return out
 
 
-def _members(matrix: Matrix, at: np.ndarray, engine: LocalEngine) -> Matrix:
+def _members(matrix: Matrix, at: NDArray[np.intp], engine: LocalEngine) -> Matrix:
     """Rows as centres of the same dtype, which the core compares rows with."""
     if not engine.sparse:
         return np.ascontiguousarray(matrix[at], dtype=engine.dtype)

@@ -1,0 +1,172 @@
+"""The run that the site and the README show: its tables, and its speed-ups as a chart.
+
+python -m benchmarks SUITE ... --out DIR
+python -m benchmarks.published DIR/results.json    # stores the run and draws the chart
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from .race import Row
+
+STORED = Path(__file__).parent / "published.json"
+CHART = Path(__file__).resolve().parents[1] / "docs" / "assets" / "speedups.svg"
+
+# suite, case, and what the chart calls it
+SHOWN = (
+    ("sparse_fit", "acl k=100 float32", "text, 110,486 × 32,103, k=100"),
+    ("sparse_fit", "acl k=1000 float32", "text, 110,486 × 32,103, k=1000"),
+    ("dense_fit", "covtype k=100 float32", "table, 150,000 × 54, k=100"),
+    ("dense_fit", "covtype k=1000 float32", "table, 150,000 × 54, k=1000"),
+    ("dense_fit", "mnist k=100 float32", "images, 60,000 × 784, k=100"),
+    ("dense_fit", "birch1 k=1000 float32", "points, 100,000 × 2, k=1000"),
+    ("dense_fit", "glove k=1000 float32", "word vectors, 100,000 × 100, k=1000"),
+    ("seeding", "acl k=100 float32", "k-means++ seeding, text, k=100"),
+)
+COLOURS = {"scikit-learn": "#c8571b", "sparsekmeans": "#2f8f6b", "FAISS": "#7a5fa8"}
+
+
+def rows_of(run: dict[str, Any], suite: str) -> list[Row]:
+    rows = [Row(**fields) for fields in run["suites"].get(suite, ())]
+    for row in rows:
+        row.ratio = tuple(row.ratio) if row.ratio else None  # type: ignore[assignment]
+    return rows
+
+
+def read(path: Path = STORED) -> dict[str, Any]:
+    run: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
+    return run
+
+
+def tables(path: Path = STORED) -> str:
+    """The whole run as Markdown."""
+    run = read(path)
+    about = run["machine"]
+    versions = ", ".join(f"{name} {v}" for name, v in about["versions"].items() if v != "missing")
+    parts = [
+        f"{about['cpu']}, {about['threads']} cores used, {about['system']}, Python "
+        f"{about['python']}. Rounds: {about['rounds']}. Versions: {versions}."
+    ]
+    for suite in run["suites"]:
+        parts.append(f"### {suite}\n\n{_table(rows_of(run, suite))}")
+    return "\n\n".join(parts)
+
+
+def _table(rows: list[Row]) -> str:
+    lines = ["| case | contender | time | times as long as exactmeans | note |", "| --- " * 5 + "|"]
+    before = ""
+    for row in rows:
+        figure = "–" if row.value is None else f"{row.value:,.4g} {row.unit}"
+        ratio = "" if row.ratio is None else f"{row.ratio[0]:.3g}"
+        note = row.note.replace("|", "/").replace("\n", " ")
+        case = "" if row.case == before else row.case
+        before = row.case
+        lines.append(f"| {case} | {row.contender} | {figure} | {ratio} | {note} |")
+    return "\n".join(lines)
+
+
+def speedups(run: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
+    """What the chart shows: the faster algorithm of each library beside ours, case by case."""
+    for suite, case, name in SHOWN:
+        found: dict[str, float] = {}
+        for row in rows_of(run, suite):
+            library = _library(row.contender)
+            if row.case == case and row.ratio is not None and library:
+                found[library] = min(found.get(library, row.ratio[0]), row.ratio[0])
+        if found:
+            yield name, found
+
+
+def _library(contender: str) -> str | None:
+    for prefix in COLOURS:
+        if contender.startswith(prefix.lower()):
+            return prefix
+    return None
+
+
+def chart(run: dict[str, Any]) -> str:
+    """Bars on a logarithmic scale, as SVG that needs nothing else."""
+    rows = list(speedups(run))
+    left, width, bar, gap = 270, 330, 11, 10
+    top = 58
+    height = top + sum(len(found) * bar + gap for _, found in rows) + 30
+    most = max(value for _, found in rows for value in found.values())
+    decades = next(m for m in (10, 20, 50, 100, 200, 500, 1000, 10**9) if m >= most)
+
+    def x(value: float) -> float:
+        return left + width * math.log(max(value, 1.0)) / math.log(decades)
+
+    about = run["machine"]
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 660 {height}" '
+        'font-family="system-ui, sans-serif" font-size="11" role="img">',
+        "<title>Time of other libraries divided by that of exactmeans</title>",
+        f'<rect width="660" height="{height}" fill="#fff"/>',
+        '<text x="10" y="20" font-size="14" font-weight="600" fill="#222">'
+        "Time of other libraries ÷ time of exactmeans</text>",
+    ]
+    place = 10
+    for library, colour in COLOURS.items():
+        if any(library in found for _, found in rows):
+            out.append(f'<rect x="{place}" y="32" width="10" height="10" fill="{colour}"/>')
+            out.append(f'<text x="{place + 15}" y="41" fill="#444">{library}</text>')
+            place += 40 + 7 * len(library)
+    for mark in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
+        if mark <= decades:
+            out.append(
+                f'<path d="M{x(mark):.1f} {top - 6}V{height - 24}" stroke="#ddd"/>'
+                f'<text x="{x(mark):.1f}" y="{height - 10}" text-anchor="middle" fill="#666">'
+                f"{mark}×</text>"
+            )
+    y = float(top)
+    for name, found in rows:
+        middle = y + len(found) * bar / 2 + 4
+        out.append(
+            f'<text x="{left - 8}" y="{middle:.1f}" text-anchor="end" fill="#222">'
+            f"{escape(name)}</text>"
+        )
+        for library, value in found.items():
+            out.append(
+                f'<rect x="{left}" y="{y:.1f}" width="{max(1.0, x(value) - left):.1f}" '
+                f'height="{bar - 2}" fill="{COLOURS[library]}"/>'
+                f'<text x="{x(value) + 4:.1f}" y="{y + bar - 3:.1f}" font-size="10" fill="#222">'
+                f"{value:.2g}</text>"
+            )
+            y += bar
+        y += gap
+    out.append(
+        f'<text x="10" y="{height - 10}" font-size="9" fill="#888">'
+        f"{escape(about['cpu'])}, {about['threads']} cores</text>"
+    )
+    return "\n".join([*out, "</svg>", ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.published", description=__doc__)
+    parser.add_argument("results", nargs="*", type=Path, help="results.json of runs, merged")
+    options = parser.parse_args()
+    if options.results:
+        runs = [read(path) for path in options.results]
+        suites: dict[str, list[Row]] = {}
+        for run in runs:
+            for suite in run["suites"]:
+                known = suites.setdefault(suite, [])
+                fresh = rows_of(run, suite)
+                cases = {row.case for row in fresh}
+                known[:] = [row for row in known if row.case not in cases] + fresh
+        results = {name: [dataclasses.asdict(row) for row in rows] for name, rows in suites.items()}
+        stored = {"machine": runs[0]["machine"], "suites": results}
+        STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf8")
+    CHART.write_text(chart(read()), encoding="utf8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Versions of everything that matters to a bug report."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+
+from exactmeans import _core
+from exactmeans.memory import known_memory
+
+__all__ = ["show_versions"]
+
+PACKAGES = (
+    *("exactmeans", "numpy", "scipy", "scikit-learn", "joblib"),
+    *("dask", "distributed", "pyarrow", "safetensors", "rich", "pandas", "polars"),
+)
+
+
+def show_versions() -> None:
+    """Print versions, instruction set, cores and memory, to paste into a bug report.
+
+    Examples
+    --------
+    >>> import exactmeans
+    >>> exactmeans.show_versions()  # doctest: +ELLIPSIS
+    python: 3...
+    exactmeans: ...
+    """
+    memory = known_memory()
+    facts = {
+        "python": sys.version.replace("\n", " "),
+        "system": platform.platform(),
+        "processor": platform.machine(),
+        "instruction set": _core.active_isa(),
+        "cores": str(_core.usable_cores()),
+        "memory": "unknown" if memory is None else f"{memory / 2**30:.1f} GiB",
+    }
+    for name in PACKAGES:
+        try:
+            facts[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            facts[name] = "not installed"
+    for name, fact in facts.items():
+        print(f"{name}: {fact}")

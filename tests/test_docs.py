@@ -1,0 +1,119 @@
+"""What readers copy runs: README, pages, docstrings. The API pages show what is public."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import exactmeans
+import exactmeans.dask
+import exactmeans.labels
+import exactmeans.seeding
+import exactmeans.text
+from test_package import modules
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+
+# docstrings ---------------------------------------------------------------------------------------
+
+
+def _doctests() -> list[Any]:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = []
+    for name in modules():
+        module: ModuleType = importlib.import_module(name)
+        found += [test for test in finder.find(module, name) if test.examples]
+    return found
+
+
+@pytest.mark.parametrize("example", _doctests(), ids=lambda test: test.name)
+def test_doctest(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = io.StringIO()
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert runner.run(example, out=out.write).failed == 0, out.getvalue()
+
+
+def test_what_users_call_has_examples() -> None:
+    shown = {test.name.removeprefix("exactmeans.") for test in _doctests()}
+    public = set(_public_functions())
+    assert {name for name in public if not any(s.endswith(name) for s in shown)} == set()
+    assert {"open_sql", "from_sql", "labels_to_sql", "centers_to_sql"} <= shown
+    assert set(exactmeans.sql.__all__) - {"DatabaseError", "IfExists"} <= shown
+
+
+def _public_functions() -> list[str]:
+    """Classes and functions that pages of the API show, but for plain records."""
+    records = {"BlockSource", "Iteration", "Rows", "Representations", "Callback"}
+    places = (exactmeans, exactmeans.seeding, exactmeans.text, exactmeans.labels, exactmeans.dask)
+    return [name for place in places for name in place.__all__ if name not in records]
+
+
+# pages --------------------------------------------------------------------------------------------
+
+
+def _python_blocks(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def _run(path: Path) -> dict[str, Any]:
+    """Runs the blocks of a page; later ones may build on earlier ones, as for a reader."""
+    names: dict[str, Any] = {"__name__": path.stem}
+    for block in _python_blocks(path):
+        exec(compile(block, str(path.relative_to(ROOT)), "exec"), names)
+    return names
+
+
+@pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="no sources beside the tests")
+def test_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    names = _run(ROOT / "README.md")
+    assert capsys.readouterr().out
+    model = names["km"]
+    assert (model.predict(names["X"]) == model.labels_).all()
+
+
+def _pages() -> list[Path]:
+    return [page for page in sorted(DOCS.rglob("*.md")) if _python_blocks(page)]
+
+
+@pytest.mark.parametrize("page", _pages(), ids=lambda page: str(page.relative_to(DOCS)))
+def test_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with contextlib.redirect_stdout(io.StringIO()):
+        _run(page)
+
+
+@pytest.mark.skipif(not DOCS.exists(), reason="no sources beside the tests")
+def test_the_api_pages_show_everything_that_is_public() -> None:
+    pages = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: exactmeans\.([\w.]+)", pages, flags=re.MULTILINE))
+    public = {f"{name}" for name in exactmeans.__all__ if name != "kmeans_plusplus"}
+    for room in ("seeding", "text", "labels", "dask"):
+        module = importlib.import_module(f"exactmeans.{room}")
+        public |= {f"{room}.{name}" for name in module.__all__}
+    assert shown == public
+
+
+@pytest.mark.skipif(not DOCS.exists(), reason="no sources beside the tests")
+def test_pages_link_to_pages_that_exist() -> None:
+    """`make docs` checks the whole site; this is what can be checked without MkDocs."""
+    generated = ("gallery/", "decisions/index.md", "changelog.md", "contributing.md")
+    generated += ("architecture.md", "security.md")
+    for page in DOCS.rglob("*.md"):
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            target = (page.parent / link).resolve()
+            if link.startswith("http") or link.endswith(".html"):
+                continue
+            if target.is_relative_to(DOCS) and str(target.relative_to(DOCS)).startswith(generated):
+                continue
+            assert target.exists(), f"{page.name} links to {link}"
