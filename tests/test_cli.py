@@ -55,7 +55,7 @@ def refused(*arguments: Any, code: int = 1, stdin: str = "", cwd: Path | None = 
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("exactmeans: ")
     assert lines[0].endswith(".")
-    return lines[0].removeprefix("exactmeans: ")
+    return str(lines[0].removeprefix("exactmeans: "))
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_predict_prepares_rows_as_fit_did(table: Path, tmp_path: Path) -> None:
     assert found["labels"] == np.load(out).tolist()
     loaded = exactmeans.load(model)
     X = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
-    preparation = Preparation.of(loaded)
+    preparation: Any = Preparation.of(loaded)
     np.testing.assert_allclose(preparation.offsets, X.mean(axis=0))
     np.testing.assert_allclose(preparation.factors, X.std(axis=0))
     assert loaded.predict(rows_for(loaded, str(table))).tolist() == np.load(out).tolist()
@@ -202,7 +202,7 @@ def topics(*arguments: Any) -> list[int]:
 def test_text_in_lines_columns_and_folders(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("\n".join(DOCUMENTS))
     with (tmp_path / "table.csv").open("w", newline="") as file:
-        rows = [["n", "said"], *([i, text] for i, text in enumerate(DOCUMENTS))]
+        rows: list[list[Any]] = [["n", "said"], *([i, text] for i, text in enumerate(DOCUMENTS))]
         csv.writer(file).writerows(rows)
     (tmp_path / "folder").mkdir()
     for i, text in enumerate(DOCUMENTS):

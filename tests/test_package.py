@@ -15,6 +15,7 @@ import sys
 import tomllib
 import typing
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def test_modules_say_what_they_are(name: str) -> None:
 
 def test_public_modules_declare_their_names() -> None:
     """A module without an underscore lists its names, or lies in a room behind the public ones."""
-    names = ("cli.", "data", "engine", "estimators", "fit", "io")
+    names: tuple[str, ...] = ("cli.", "data", "engine", "estimators", "fit", "io")
     names += ("quality.", "reporting.", "select.", "seeding.", "sql.")
     rooms = tuple(f"exactmeans.{room}" for room in names)
     for name in modules():

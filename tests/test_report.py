@@ -192,15 +192,16 @@ def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path: Path) -> None:
     X = datasets.blobs(50, 3, 2)
     model = KMeans(2, random_state=0).fit(X)
     path = tmp_path / "r.html"
-    for given, words_of_it in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"texts": ["a"]}, "texts must have one entry for each of the 50 rows, but it has 1"),
         ({"ids": range(51)}, "ids must have one entry for each of the 50 rows, but it has 51"),
         ({"feature_names": ["a"]}, "feature_names must have one name for each of the 3 features"),
         ({"examples": -1}, "examples must be"),
         ({"max_points": 0}, "max_points must be"),
-    ):
+    ]
+    for given, words_of_it in cases:
         with pytest.raises(ValueError, match=words_of_it):
-            report(model, X, path, **given)  # type: ignore[arg-type]
+            report(model, X, path, **given)
     with pytest.raises(FileNotFoundError, match="path must lie in a folder that exists"):
         report(model, X, tmp_path / "no" / "r.html")
     assert list(tmp_path.iterdir()) == []
