@@ -268,7 +268,7 @@ def test_readme_runs() -> None:
 
 
 def _pages() -> list[Path]:
-    return [page for page in sorted((ROOT / "docs").glob("*.md")) if _python_blocks(page)]
+    return [page for page in sorted((ROOT / "docs").rglob("*.md")) if _python_blocks(page)]
 
 
 @pytest.mark.parametrize("page", _pages(), ids=lambda page: page.name)
