@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import (
+    databases,
     larger,
     minibatch,
     operations,
@@ -28,6 +29,7 @@ SUITES = (
     "roofline",
     *RACES,
     "seeding_quality",
+    "databases",
     "memory",
     "larger_than_memory",
     "minibatch",
@@ -43,6 +45,8 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield probes.roofline(options.threads, options.quick)
     elif suite == "memory":
         yield probes.memory(options.ours or "exactmeans", options.threads, options.quick)
+    elif suite == "databases":
+        yield from databases.databases(options.threads, options.quick)
     elif suite == "larger_than_memory":
         yield larger.larger_than_memory(options.threads, options.quick)
     elif suite == "minibatch":

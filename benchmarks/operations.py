@@ -76,14 +76,14 @@ def ours(X: Any, C: Any, labels: Any, threads: int) -> Calls:
         engine.labels()[:] = own
         return engine
 
-    n, k = X.shape[0], C.shape[0]
+    k = C.shape[0]
     rows, centres = engine_of(X, labels), engine_of(C, np.arange(k))
     some = engine_of(X[labels == 0], 0)
     problem = analyse(rows, 0.0)
     sums = problem.sums(k)
 
     def sum_up() -> None:
-        rows.sum_up(sums, n)
+        rows.sum_all(sums)
 
     return {
         "X C'": lambda: rows.transform(C, None, 0),

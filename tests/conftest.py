@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+import postgres as postgres_server
 
 # The first call of a kernel in a process is slow, and so is everything under a sanitizer: no limits
 # on time. The quick profile is the same on every run, so that a failure is never a matter of luck.
@@ -17,3 +21,23 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 # and does not spin while several tests share the cores. This runs before anything imports it.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_server.Server]:
+    """A PostgreSQL server for all tests of a session."""
+    if why := postgres_server.why_none():
+        pytest.skip(why)
+    with postgres_server.Server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgvector() -> Iterator[postgres_server.Server]:
+    """One that has the extension pgvector."""
+    if why := postgres_server.why_none():
+        pytest.skip(why)
+    if postgres_server.find_server(pgvector=True) is None:
+        pytest.skip("no PostgreSQL with pgvector is installed")
+    with postgres_server.Server(pgvector=True) as server:
+        yield server

@@ -16,7 +16,7 @@ import cases
 import datasets
 from cases import bits, fit
 from exactmeans import KMeans
-from exactmeans.engine.local.engine import farthest_first
+from exactmeans.engine.local.far_rows import farthest_first
 from exactmeans.engine.protocol import AssignStats
 from exactmeans.fit import policy as policies
 from exactmeans.fit.cost_model import AVERAGE_LOSS, Workload
@@ -231,7 +231,7 @@ def test_products_take_over_only_where_all_centres_are_compared() -> None:
     assert course(work, [ALL, sifted], filtered=False) == ["moving"] * 2 + ["products"]
 
 
-def test_products_take_over_sooner_where_a_pass_has_no_first_look() -> None:
+def test_products_take_over_sooner_where_a_pass_has_no_filter() -> None:
     work = replace(SPARSE, overlap=1_000_000.0)
     plain = work.plain_cost(filtered=False)
     assert 1.4 * work.plain_cost() < plain < work.plain_cost() / 0.6
@@ -287,7 +287,7 @@ def test_centres_that_did_not_move_are_not_looked_at(
 @pytest.mark.parametrize("signs", [False, True])
 @pytest.mark.parametrize("kind", ["topics", "noise", "ties"])
 @pytest.mark.parametrize("lists", [False, True])
-def test_centres_that_hardly_moved_need_no_first_look(
+def test_centres_that_hardly_moved_need_no_filter(
     lists: bool, kind: str, signs: bool, metric: str, dtype: str, index: str
 ) -> None:
     n, k = 20_000, 160 if lists else 24

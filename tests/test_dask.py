@@ -217,7 +217,13 @@ def test_seeds_of_the_local_estimator(client: Any, init: Any, form: str, metric:
 
 def test_both_seedings_offer_every_operation() -> None:
     """mypy checks that methods of seeding use no other."""
-    assert Seeding.__abstractmethods__ >= {"draw", "greedy", "refresh", "catch_up", "followers"}
+    assert Seeding.__abstractmethods__ >= {
+        "draw",
+        "greedy",
+        "refresh",
+        "add_deferred",
+        "seed_weights",
+    }
     for kind in (LocalSeeding, DaskSeeding):
         assert issubclass(kind, Seeding)
         assert not kind.__abstractmethods__
@@ -326,7 +332,9 @@ def test_what_moved_is_sent_and_what_changed_comes_back(
     seen = requests(monkeypatch)
     chunks = in_chunks(X, 500, 400) if sparse else da.from_array(X, chunks=(500, 5))
     model = KMeans(40, init=dense(X[:40]), tol=0).fit(chunks)
-    passes = [(ask.arguments[0], answer) for ask, answer in seen if ask.what == "assign"]
+    passes = [
+        (ask.arguments[0], answer) for ask, answer in seen if ask.what == "WorkerEngine.assign"
+    ]
     assert len(passes) >= model.n_iter_
     assert passes[0][0].rows.shape[0] == 40
     sent = [centres.rows.shape[0] for centres, _ in passes[1:]]

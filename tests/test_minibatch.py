@@ -24,7 +24,7 @@ import exactmeans
 import metric_oracle as metrics
 import oracle
 from exactmeans import Iteration, KMeans, MiniBatchKMeans, open_blocks
-from exactmeans.fit import sgd
+from exactmeans.fit import batches, sparse_sgd
 
 METHODS = ["sgd", "memoized"]
 Csr: Any = sp.csr_matrix
@@ -180,7 +180,7 @@ def test_positions_of_even_rows_are_those_that_a_search_finds(n: int, dtype: Any
     cumulated /= cumulated[-1]
     edges = np.random.default_rng(0).choice(cumulated[:-1], min(n - 1, 500), replace=False)
     places = np.concatenate([[0.0], edges, np.nextafter(edges, 0), np.nextafter(edges, 1)])
-    found = sgd._positions(cumulated, places, even=True)
+    found = batches._positions(cumulated, places, even=True)
     np.testing.assert_array_equal(found, cumulated.searchsorted(places, side="right"))
 
 
@@ -584,7 +584,7 @@ def test_steps_in_the_features_of_a_batch_are_those_in_all(
     options |= {"zero_rows": "keep"}
     models = []
     for room in (2**29, 0):
-        monkeypatch.setattr(sgd, "COMFORTABLE", room)
+        monkeypatch.setattr(sparse_sgd, "COMFORTABLE", room)
         models.append(MiniBatchKMeans(k, n_init=1, **options).fit(X, sample_weight=weights))
     thin, whole = models
     close = 1e-5 if dtype == "float32" else 1e-11
@@ -604,7 +604,7 @@ def test_steps_in_the_features_of_a_batch_are_those_in_all(
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_rows_of_the_other_layout(metric: Any, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A centre that has seen no row moves all the way to its first ones, whatever its layout."""
-    monkeypatch.setattr(sgd, "COMFORTABLE", room)
+    monkeypatch.setattr(sparse_sgd, "COMFORTABLE", room)
     X = metrics.some_rows("csr64")
     init = np.vstack([X[:5].toarray(), 50 * X[7].toarray()])
     options: dict[str, Any] = {"init": init, "n_init": 1, "reassignment_ratio": 0}

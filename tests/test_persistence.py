@@ -326,7 +326,7 @@ def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not path.is_symlink()
     assert cases.bits(exactmeans.load(path)) == cases.bits(model)
 
-    monkeypatch.setattr("exactmeans.io.model_file.secrets.token_hex", lambda size: "0")
+    monkeypatch.setattr("exactmeans.io.files.secrets.token_hex", lambda size: "0")
     planted = tmp_path / "model.0.tmp"
     planted.symlink_to(victim)
     with pytest.raises(FileExistsError):

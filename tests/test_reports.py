@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
+import json
 import logging
 import re
 import sys
@@ -331,3 +332,18 @@ def test_explain_counts_what_was_saved() -> None:
     pruned = fitted(X, 10, algorithm="hamerly", tol=0)
     assert pruned.n_distances_ < 500 * 10 * pruned.n_iter_
     assert "(100.0%)" not in pruned.explain()
+
+
+def test_explain_as_a_dict() -> None:
+    model = fitted(datasets.blobs(400, 4, 8, spread=6.0), 8, algorithm="hamerly")
+    told = model.explain(as_dict=True)
+    assert json.loads(json.dumps(told)) == told  # plain values
+    assert told["stages"] == [
+        {"from_iteration": 1, "algorithm": "hamerly", "reason": "algorithm='hamerly'"}
+    ]
+    assert (told["rows"], told["features"], told["clusters"]) == (400, 4, 8)
+    assert told["iterations"] == model.n_iter_
+    assert told["distances"] == model.n_distances_ < told["distances_plain"]
+    assert told["distances_share"] == told["distances"] / told["distances_plain"]
+    for fact in ("threads", "instruction_set", "stopped", "distances"):
+        assert str(told[fact]) in model.explain()

@@ -126,12 +126,12 @@ def test_no_dense_layout_beyond_the_memory_limit() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_thin_centres_get_no_first_look(dtype: str) -> None:
+def test_the_filter_is_not_made_for_thin_centres(dtype: str) -> None:
     # 64 MB of 8-bit values, of which one in a hundred must not be 0 beyond that
     frame, k = Frame(0, None), 128
     for d, share, look in ((2**18, 0.0001, True), (2**19, 0.0001, False), (2**19, 0.02, True)):
         X = sp.random_array((k, d), density=share, format="csr", rng=0, dtype=dtype)
-        assert frame.centroids(X, LocalEngine([X], None, 2)).first_look() == look
+        assert frame.centroids(X, LocalEngine([X], None, 2)).fits_filter() == look
 
 
 def test_many_clusters_and_a_hundred_million_features() -> None:

@@ -35,14 +35,22 @@ ROOMS = (
 PYTHON_ROOMS = (
     ("_core",),
     ("parameters", "memory", "metrics", "versions"),
+    ("database",),
     ("data",),
     ("callbacks",),
     ("engine",),
     ("fit",),
     ("seeding",),
     ("io",),
+    ("sql",),
+    ("estimators",),
     ("kmeans", "minibatch", "dask"),
+    ("quality",),
     ("text", "labels"),
+    ("preparation",),
+    ("reporting", "plot"),
+    ("cli",),
+    ("__main__",),
 )
 LEVEL = {room: level for level, rooms in enumerate(PYTHON_ROOMS) for room in rooms}
 INCLUDE = re.compile(r'^\s*#include "exactmeans/([^"]+)"', re.MULTILINE)

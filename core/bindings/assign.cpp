@@ -10,17 +10,17 @@ namespace {
 using PackedColumns = std::optional<Array<const std::uint32_t, 1>>;
 
 template <class R>
-AnyCentres with_packed_columns(std::unique_ptr<Centres<R>> centroids,
-                               const PackedColumns& packed_columns) {
-    const Size d = centroids->d();
+AnyCentres with_packed_columns(Centres<R> centres, const PackedColumns& packed_columns) {
+    const Size d = centres.d();
     require(!packed_columns || Size(packed_columns->shape(0)) == d,
             "there must be one packed column per feature");
     for (Size f = 0; packed_columns && f < d; ++f)
         require(Size(packed_columns->data()[f]) < d, "a packed column is out of range");
+    auto shared = std::make_unique<SharedCentres<R>>(std::move(centres));
     if (packed_columns)
-        centroids->set_packed_columns(
+        shared->layouts.set_packed_columns(
             std::vector<std::uint32_t>(packed_columns->data(), packed_columns->data() + d));
-    return AnyCentres{std::move(centroids)};
+    return AnyCentres{std::move(shared)};
 }
 
 template <class R>
@@ -37,8 +37,8 @@ AnyCentres make_centroids(const Array<const R, 2>& centres,
     }
     return with_packed_columns(unlocked(n_jobs,
                                         [&](const Threads& threads) {
-                                            return std::make_unique<Centres<R>>(
-                                                centres.data(), k, d, std::move(frame), threads);
+                                            return Centres<R>(centres.data(), k, d,
+                                                              std::move(frame), threads);
                                         }),
                                packed_columns);
 }
@@ -50,37 +50,37 @@ AnyCentres make_sparse_centroids(const SparseCentres& centres, const nb::object&
     require(shift.is_none(), "sparse centres have no shift");
     return std::visit(
         [&]<class R>(const std::vector<SparseVector<R>>& of) {
-            return with_packed_columns(unlocked(n_jobs,
-                                                [&](const Threads& threads) {
-                                                    Frame<R> frame{
-                                                        exponent, {}, metric_of(metric), packing};
-                                                    return std::make_unique<Centres<R>>(
-                                                        of, centres.d, std::move(frame), threads);
-                                                }),
-                                       packed_columns);
+            return with_packed_columns(
+                unlocked(n_jobs,
+                         [&](const Threads& threads) {
+                             Frame<R> frame{exponent, {}, metric_of(metric), packing};
+                             return Centres<R>(of, centres.d, std::move(frame), threads);
+                         }),
+                packed_columns);
         },
         centres.of);
 }
 
 template <class R>
 Movement move(AnyCentres& any, const Array<const R, 2>& centres, int n_jobs) {
-    auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&any.of);
-    require(own && !(*own)->sparse(), "centres must keep their dtype and form");
-    require(Size(centres.shape(0)) == (*own)->k() && Size(centres.shape(1)) == (*own)->d(),
+    auto* shared = any.shared<R>();
+    require(shared && !shared->centres.sparse(), "centres must keep their dtype and form");
+    Centres<R>& own = shared->centres;
+    require(Size(centres.shape(0)) == own.k() && Size(centres.shape(1)) == own.d(),
             "centres must keep their shape");
     return unlocked(n_jobs,
-                    [&](const Threads& threads) { return (*own)->move(centres.data(), threads); });
+                    [&](const Threads& threads) { return own.move(centres.data(), threads); });
 }
 
 Movement move_sparse(AnyCentres& any, const SparseCentres& centres, int n_jobs) {
     return std::visit(
         [&]<class R>(const std::vector<SparseVector<R>>& of) {
-            auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&any.of);
-            require(own && (*own)->sparse(), "centres must keep their dtype and form");
-            require(centres.k() == (*own)->k() && centres.d == (*own)->d(),
+            auto* shared = any.shared<R>();
+            require(shared && shared->centres.sparse(), "centres must keep their dtype and form");
+            Centres<R>& own = shared->centres;
+            require(centres.k() == own.k() && centres.d == own.d(),
                     "centres must keep their shape");
-            return unlocked(n_jobs,
-                            [&](const Threads& threads) { return (*own)->move(of, threads); });
+            return unlocked(n_jobs, [&](const Threads& threads) { return own.move(of, threads); });
         },
         centres.of);
 }
@@ -128,12 +128,12 @@ nb::object centres_of(AnyCentres& any) {
 // The state of an algorithm for the rows of a block, in one dtype.
 template <class R>
 struct AssignerState {
-    std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>();
+    RowState<R> rows{};
     std::unique_ptr<Assigner<R>> assigner{};
 
     void use(const std::string& name, Size n, Size k) {
         assigner.reset();  // frees its bounds before the next ones are allocated
-        assigner = make_assigner<R>(name, n, k, slacks);
+        assigner = make_assigner<R>(name, n, k, rows);
     }
 };
 
@@ -160,11 +160,11 @@ Size bytes_per_row(const std::string& name, bool single, bool dense, Size k, Siz
 template <class R>
 AssignStats assign_with(Assigner<R>& assigner, const Block& block, AnyCentres& any,
                         const Labels& labels, int n_jobs) {
-    auto* centroids = std::get_if<std::unique_ptr<Centres<R>>>(&any.of);
-    require(centroids, "the assigner and the centres must have the same dtype");
-    require(column_count(block.rows) == (*centroids)->d(), "centres and rows differ in width");
+    auto* shared = any.shared<R>();
+    require(shared, "the assigner and the centres must have the same dtype");
+    require(column_count(block.rows) == shared->centres.d(), "centres and rows differ in width");
     return unlocked(n_jobs, [&](const Threads& threads) {
-        return assigner.assign(block.rows, **centroids, labels.data(), threads);
+        return assigner.assign(block.rows, *shared, labels.data(), threads);
     });
 }
 
@@ -183,11 +183,11 @@ bool settled(AnyAssigner& any, AnyCentres& centroids, const Labels& labels, int 
     require(Size(labels.shape(0)) == any.n, "the block has another length");
     return std::visit(
         [&]<class R>(AssignerState<R>& state) {
-            auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&centroids.of);
-            require(own && (*own)->k() == any.k,
+            auto* shared = centroids.shared<R>();
+            require(shared && shared->centres.k() == any.k,
                     "the assigner and the centres must have the same dtype and number");
             return unlocked(n_jobs, [&](const Threads& threads) {
-                return state.assigner->labels_certain(**own, labels.data(), threads);
+                return state.assigner->labels_certain(*shared, labels.data(), threads);
             });
         },
         any.of);
@@ -233,23 +233,27 @@ void bind_assign(nb::module_& m) {
              nb::call_guard<FloatEnvironment>())
         .def("set_rare_below",
              [](AnyCentres& any, Size centres) {
-                 any.visit([&](auto& c) { c.set_rare_below(centres); });
+                 any.visit_shared([&](auto& shared) { shared.layouts.set_rare_below(centres); });
              })
         .def("set_room",
-             [](AnyCentres& any, Size bytes) { any.visit([&](auto& c) { c.set_room(bytes); }); })
+             [](AnyCentres& any, Size bytes) {
+                 any.visit_shared([&](auto& shared) { shared.layouts.set_room(bytes); });
+             })
         .def("has_lists",
              [](AnyCentres& any) {
                  // Without the GIL, because the holder of the layout lock may wait for it.
                  return unlocked(1, [&](const Threads& threads) {
-                     return any.visit([&](const auto& c) {
-                         return c.panels(false, threads).postings != nullptr;
+                     return any.visit_shared([&](auto& shared) {
+                         return shared.layouts.panels(shared.centres, false, threads).postings !=
+                                nullptr;
                      });
                  });
              })
-        .def("first_look",
+        .def("fits_filter",
              [](AnyCentres& any) {
-                 return any.visit(
-                     []<class R>(const Centres<R>& c) { return QuantizedCentres<R>::fits(c); });
+                 return any.visit_shared([]<class R>(SharedCentres<R>& shared) {
+                     return QuantizedCentres<R>::fits(shared.centres, shared.layouts.settings());
+                 });
              })
         .def_prop_ro("centres", &centres_of)
         .def_prop_ro("given_norms2", &given_norms2);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "exactmeans/base/parallel.hpp"
-#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/data/sparse_vector.hpp"
 
@@ -46,13 +46,23 @@ struct Block {
     Metric metric = Metric::euclidean;
 };
 
-// Centres in the compute dtype; pointers keep the Python object small and addresses stable.
+// Centres in the compute dtype, with their layouts and buffers; pointers keep addresses stable.
 struct AnyCentres {
-    std::variant<std::unique_ptr<Centres<float>>, std::unique_ptr<Centres<double>>> of;
+    std::variant<std::unique_ptr<SharedCentres<float>>, std::unique_ptr<SharedCentres<double>>> of;
 
     template <class Fn>
     auto visit(Fn&& fn) {
+        return std::visit([&](auto& pointer) { return fn(pointer->centres); }, of);
+    }
+    template <class Fn>
+    auto visit_shared(Fn&& fn) {
         return std::visit([&](auto& pointer) { return fn(*pointer); }, of);
+    }
+    // Null if the centres have another dtype.
+    template <class R>
+    SharedCentres<R>* shared() {
+        auto* own = std::get_if<std::unique_ptr<SharedCentres<R>>>(&of);
+        return own ? own->get() : nullptr;
     }
 };
 

@@ -5,7 +5,9 @@
 
 #include "bindings.hpp"
 #include "exactmeans/data/row_dedup.hpp"
+#include "exactmeans/evaluate/distance_sums.hpp"
 #include "exactmeans/evaluate/distances.hpp"
+#include "exactmeans/evaluate/nearest_centres.hpp"
 #include "exactmeans/numerics/bins.hpp"
 #include "exactmeans/numerics/frame.hpp"
 #include "exactmeans/numerics/survey.hpp"
@@ -267,6 +269,54 @@ void transform_rows(const Block& block, const Centres& centres,
     });
 }
 
+template <class Given>
+void add_distances_of(const Block& block, const Given& members, const Labels& labels,
+                      const nb::object& shift, int exponent, const Array<double, 2>& out,
+                      int n_jobs) {
+    const Size k = Size(out.shape(1));
+    require(Size(out.shape(0)) == row_count(block.rows), "out must have one row of sums per row");
+    on_points(members, block, exponent, [&]<class C>(const Points<C>& points) {
+        require(Size(labels.shape(0)) == points.k, "there must be one label per member");
+        require_labels(labels.data(), points.k, k);
+        std::optional<Array<const C, 1>> own_shift;
+        if (!shift.is_none()) own_shift = nb::cast<Array<const C, 1>>(shift);
+        require(!own_shift || Size(own_shift->shape(0)) == points.d,
+                "shift and rows differ in width");
+        on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
+            if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, C>)
+                add_distances(x, points, own_shift ? own_shift->data() : nullptr, labels.data(), k,
+                              out.data(), threads);
+            else
+                throw std::invalid_argument("rows and members must have the same dtype");
+            return 0;
+        });
+    });
+}
+
+template <class C, class Given>
+void nearest_rows(const Block& block, AnyCentres& any, const Given& centres, int exponent,
+                  const Array<std::int32_t, 2>& labels, const Array<C, 2>& distances, int n_jobs) {
+    auto* shared = std::get_if<std::unique_ptr<SharedCentres<C>>>(&any.of);
+    const std::size_t n = std::size_t(row_count(block.rows)), m = labels.shape(1);
+    require(shared && column_count(block.rows) == (*shared)->centres.d(),
+            "centres and rows differ in width or dtype");
+    on_points(centres, block, exponent, [&](const auto& points) {
+        require(labels.shape(0) == n && distances.shape(0) == n && distances.shape(1) == m &&
+                    m >= 1 && Size(m) <= points.k && points.k == (*shared)->centres.k(),
+                "labels and distances must be rows by nearest centres");
+        on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
+            using Of = std::decay_t<decltype(points)>;
+            if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, C> &&
+                          std::is_same_v<Of, Points<C>>)
+                nearest_centres(NearestQuery(x, **shared, points, Size(m), threads), labels.data(),
+                                distances.data(), threads);
+            else
+                throw std::invalid_argument("rows and centres must have the same dtype");
+            return 0;
+        });
+    });
+}
+
 template <class R>
 SparseCentres make_sparse_centres(const Array<const R, 1>& data, const AnyVector& indices,
                                   const AnyVector& indptr, Size d) {
@@ -372,7 +422,28 @@ void bind_rows(nb::module_& m) {
         .def("transform", &transform_rows<float, SparseCentres>, nb::arg("centres"),
              nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
         .def("transform", &transform_rows<double, SparseCentres>, nb::arg("centres"),
-             nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"));
+             nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"), nb::arg("n_jobs"))
+        .def("add_distances", &add_distances_of<Array<const float, 2>>, nb::arg("members"),
+             nb::arg("labels"), nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"),
+             nb::arg("n_jobs"))
+        .def("add_distances", &add_distances_of<Array<const double, 2>>, nb::arg("members"),
+             nb::arg("labels"), nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"),
+             nb::arg("n_jobs"))
+        .def("add_distances", &add_distances_of<SparseCentres>, nb::arg("members"),
+             nb::arg("labels"), nb::arg("shift").none(), nb::arg("exponent"), nb::arg("out"),
+             nb::arg("n_jobs"))
+        .def("nearest", &nearest_rows<float, Array<const float, 2>>, nb::arg("centroids"),
+             nb::arg("centres"), nb::arg("exponent"), nb::arg("labels"), nb::arg("distances"),
+             nb::arg("n_jobs"))
+        .def("nearest", &nearest_rows<double, Array<const double, 2>>, nb::arg("centroids"),
+             nb::arg("centres"), nb::arg("exponent"), nb::arg("labels"), nb::arg("distances"),
+             nb::arg("n_jobs"))
+        .def("nearest", &nearest_rows<float, SparseCentres>, nb::arg("centroids"),
+             nb::arg("centres"), nb::arg("exponent"), nb::arg("labels"), nb::arg("distances"),
+             nb::arg("n_jobs"))
+        .def("nearest", &nearest_rows<double, SparseCentres>, nb::arg("centroids"),
+             nb::arg("centres"), nb::arg("exponent"), nb::arg("labels"), nb::arg("distances"),
+             nb::arg("n_jobs"));
 
     nb::class_<DuplicateRows>(m, "Kinds")
         .def_prop_ro(

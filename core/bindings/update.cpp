@@ -201,13 +201,14 @@ AnyAdvance make_advance(bool single, Size k, const Array<const double, 1>& origi
 
 template <class R>
 Centres<R>& fitting(CentreUpdate<R>&, AnyAdvance& any, const Sums& sums, AnyCentres& centroids) {
-    auto* own = std::get_if<std::unique_ptr<Centres<R>>>(&centroids.of);
-    require(own, "the centres have another dtype");
-    require((*own)->k() == sums.k() && (*own)->d() == sums.d() &&
+    auto* shared = centroids.shared<R>();
+    require(shared, "the centres have another dtype");
+    Centres<R>& own = shared->centres;
+    require(own.k() == sums.k() && own.d() == sums.d() &&
                 (sums.sparse() || Size(any.origin.size()) == sums.d()),
             "sums and centres must have one shape");
-    require((*own)->sparse() == sums.sparse(), "sums and centres must both be sparse, or neither");
-    return **own;
+    require(own.sparse() == sums.sparse(), "sums and centres must both be sparse, or neither");
+    return own;
 }
 
 void observe(AnyAdvance& any, const Sums& sums, AnyCentres& centroids) {

@@ -33,7 +33,7 @@ std::vector<Matrix<R>> plan_moves(const AnyRows& rows, const Case<R>& c, Size st
     const Size n = c.x.n, d = c.x.d, k = c.centres.n;
     for (Size step = 1; step < steps; ++step) {
         Labels labels(static_cast<std::size_t>(n), -1);
-        const Centres<R> now(plan.back().values.data(), k, d, c.frame, Threads{});
+        SharedCentres<R> now(Centres<R>(plan.back().values.data(), k, d, c.frame, Threads{}));
         make_assigner<R>("lloyd", n, k)->assign(rows, now, labels.data(), Threads{});
         Matrix<R> next = plan.back();
         std::vector<double> sum(static_cast<std::size_t>(k * d)),
@@ -76,15 +76,16 @@ Trace run_passes(const std::string& algorithm, const AnyRows& rows, const Case<R
                  const std::vector<Matrix<R>>& plan, int n_jobs) {
     const Size n = c.x.n, k = c.centres.n;
     const Threads threads{n_jobs};
-    Centres<R> centroids(plan[0].values.data(), k, c.x.d, c.frame, threads);
+    SharedCentres<R> shared(Centres<R>(plan[0].values.data(), k, c.x.d, c.frame, threads));
+    Centres<R>& centroids = shared.centres;
     if (!c.norms2.empty()) centroids.set_norms(c.norms2.data(), c.norm_terms);
     const auto assigner = make_assigner<R>(algorithm, n, k);
     Labels labels(static_cast<std::size_t>(n), -1);
     Trace trace;
     for (std::size_t step = 0; step < plan.size(); ++step) {
         if (step) assigner->moved(centroids.move(plan[step].values.data(), threads));
-        const bool certain = assigner->labels_certain(centroids, labels.data(), threads);
-        trace.stats.push_back(assigner->assign(rows, centroids, labels.data(), threads));
+        const bool certain = assigner->labels_certain(shared, labels.data(), threads);
+        trace.stats.push_back(assigner->assign(rows, shared, labels.data(), threads));
         if (certain) CHECK(step && trace.stats.back().skipped == n);
         trace.labels.push_back(labels);
     }
@@ -335,10 +336,10 @@ TEST(lloyd_gives_the_nearest_centre) {
     Random random(8);
     const Matrix<double> x(500, 3, [&] { return double(random.between(-9, 9)); });
     const Matrix<double> centres(11, 3, [&] { return double(random.between(-9, 9)); });
-    const Centres<double> centroids(centres.values.data(), 11, 3, {}, Threads{});
+    SharedCentres<double> shared(Centres<double>(centres.values.data(), 11, 3, {}, Threads{}));
     Labels labels(500, -1);
     const AssignStats stats = make_assigner<double>("lloyd", 500, 11)
-                                  ->assign(x.rows(), centroids, labels.data(), Threads{2});
+                                  ->assign(x.rows(), shared, labels.data(), Threads{2});
     CHECK_EQ(stats.changed, 500);
     CHECK_EQ(stats.distances, 5500);
     for (Size i = 0; i < 500; ++i) {
@@ -450,9 +451,9 @@ TEST(registry_finds_algorithms_by_name) {
     CHECK_THROWS(make_assigner<float>("lioyd", 1, 1), std::invalid_argument);
     const Matrix<double> x(2, 1);
     const Matrix<float> centres(1, 1);
-    const Centres<float> centroids(centres.values.data(), 1, 1, {}, Threads{});
+    SharedCentres<float> shared(Centres<float>(centres.values.data(), 1, 1, {}, Threads{}));
     Labels labels(2, -1);
     CHECK_THROWS(make_assigner<float>("lloyd", 2, 1)
-                     ->assign(AnyRows(x.rows()), centroids, labels.data(), Threads{}),
+                     ->assign(AnyRows(x.rows()), shared, labels.data(), Threads{}),
                  std::invalid_argument);
 }

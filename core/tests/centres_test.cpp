@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "check.hpp"
+#include "exactmeans/centres/layout_cache.hpp"
 #include "exactmeans/numerics/compensated.hpp"
 #include "samples.hpp"
 
@@ -18,10 +19,10 @@ std::vector<R> copy(const R* from, Size count) {
 }
 
 template <class R>
-void check_layout(const Centres<R>& centroids, const std::vector<R>& wanted, bool dense,
-                  int n_jobs) {
+void check_layout(LayoutCache<R>& layouts, const Centres<R>& centroids,
+                  const std::vector<R>& wanted, bool dense, int n_jobs) {
     const Size k = centroids.k(), d = centroids.d();
-    const Panels<R> panels = centroids.panels(dense, Threads{n_jobs});
+    const HeldPanels<R> panels = layouts.panels(centroids, dense, Threads{n_jobs});
     const std::uint32_t* packed_columns = panels.packed_columns;
     CHECK_EQ(panels.k, k);
     CHECK_EQ(panels.d, d);
@@ -47,12 +48,18 @@ void check_layout(const Centres<R>& centroids, const std::vector<R>& wanted, boo
 
 // Switches between both layouts.
 template <class R>
-void check_layouts(const Centres<R>& centroids, const std::vector<R>& wanted) {
+void check_layouts(LayoutCache<R>& layouts, const Centres<R>& centroids,
+                   const std::vector<R>& wanted) {
     for (const int n_jobs : {1, 3}) {
-        check_layout(centroids, wanted, true, n_jobs);
-        check_layout(centroids, wanted, false, n_jobs);
-        check_layout(centroids, wanted, false, n_jobs);
+        check_layout(layouts, centroids, wanted, true, n_jobs);
+        check_layout(layouts, centroids, wanted, false, n_jobs);
+        check_layout(layouts, centroids, wanted, false, n_jobs);
     }
+}
+template <class R>
+void check_layouts(const Centres<R>& centroids, const std::vector<R>& wanted) {
+    LayoutCache<R> layouts;
+    check_layouts(layouts, centroids, wanted);
 }
 
 // Multiples of 2^-30 below 32, so that squares are exact in 128 bits (but not in a double).
@@ -239,12 +246,13 @@ TEST(features_can_be_renumbered) {
     Random random(5);
     constexpr Size k = 21, d = 40;
     const Matrix<float> centres(k, d, [&] { return random.normal(); });
-    Centres<float> centroids(centres.values.data(), k, d, {}, Threads{});
-    check_layouts(centroids, centres.values);
+    const Centres<float> centroids(centres.values.data(), k, d, {}, Threads{});
+    LayoutCache<float> layouts;
+    check_layouts(layouts, centroids, centres.values);
     std::vector<std::uint32_t> packed_columns(d);
     for (Size f = 0; f < d; ++f) packed_columns[std::size_t(f)] = std::uint32_t(f * 7 % d);
-    centroids.set_packed_columns(packed_columns);
-    check_layouts(centroids, centres.values);
+    layouts.set_packed_columns(packed_columns);
+    check_layouts(layouts, centroids, centres.values);
 }
 
 TEST(movement_is_an_upper_bound_and_zero_for_unmoved_centres) {
@@ -279,11 +287,12 @@ TEST(moving_updates_everything_derived) {
     const Matrix<double> b(k, d, [&] { return random.normal(); });
     Centres<double> moved(a.values.data(), k, d, {}, Threads{});
     const Centres<double> fresh(b.values.data(), k, d, {}, Threads{});
-    check_layouts(moved, a.values);
+    LayoutCache<double> layouts;
+    check_layouts(layouts, moved, a.values);
     const std::vector<double> norms(std::size_t(k), 3.0);
     moved.set_norms(norms.data(), 7);
     moved.move(b.values.data(), Threads{});
-    check_layouts(moved, b.values);
+    check_layouts(layouts, moved, b.values);
     CHECK_EQ(moved.norm_terms(), 1);
     CHECK(same_bits(copy(moved.score_offset(), k), copy(fresh.score_offset(), k)));
     for (Size j = 0; j < k; ++j) CHECK(same_bits(moved.norm2(j), fresh.norm2(j)));
@@ -297,7 +306,7 @@ TEST(norms_can_be_replaced) {
     CHECK_EQ(centroids.norm_terms(), 5);
     for (Size j = 0; j < 3; ++j) {
         CHECK(same_bits(centroids.score_offset()[j], float(0.5 * norms[std::size_t(j)])));
-        CHECK(same_bits(centroids.panels(true, Threads{}).score_offset[j],
+        CHECK(same_bits(LayoutCache<float>().panels(centroids, true, Threads{}).score_offset[j],
                         centroids.score_offset()[j]));
         CHECK_EQ(centroids.norm2(j), 2.0);  // bounds use the true norm
     }

@@ -1,4 +1,5 @@
-#include "exactmeans/assign/sparse/grouped_delta_bounds.hpp"
+// Bounds of the change of scores, by one table and by groups.
+#include "exactmeans/assign/sparse/moving_centres.hpp"
 
 #include <bit>
 #include <cmath>
@@ -7,7 +8,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "exactmeans/filter/quantized_filter.hpp"
+#include "exactmeans/assign/sparse/moving_by_table.hpp"
+#include "exactmeans/centres/layout_cache.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;
@@ -16,7 +18,7 @@ using namespace samples;
 namespace {
 
 constexpr Size k = 200, d = 300, n = 400;
-constexpr Size far = 40, near = 60;  // centres 0..far-1 go far, the next up to far+near a little
+constexpr Size far = 40, near = 60;  // centres 0..far-1 change much, the next `near` a little
 
 template <class R>
 Matrix<R> sparse_matrix(Size rows, Random& random, bool signs, double scale) {
@@ -26,8 +28,8 @@ Matrix<R> sparse_matrix(Size rows, Random& random, bool signs, double scale) {
     });
 }
 
-// Whole rows, and rows of one feature, whose bounds leave the least room: some of them so long that
-// what is left for half the centres' norms does not count.
+// Whole rows, and rows of one feature, whose bounds are the tightest: some of them so long that
+// score offsets do not count.
 template <class R>
 Matrix<R> rows_of(Random& random, bool signs, double scale) {
     Matrix<R> x = sparse_matrix<R>(n, random, signs, scale);
@@ -44,14 +46,13 @@ template <class R>
 long double exact_score(const Centres<R>& centroids, const Matrix<R>& x, Size i, Size j) {
     long double score = static_cast<long double>(centroids.score_offset()[j]);
     for (Size f = 0; f < d; ++f)
-        score +=
-            static_cast<long double>(x(i, f)) * static_cast<long double>(Layout<R>::packed(
-                                                    centroids.frame(), f, centroids.master(j)[f]));
+        score += static_cast<long double>(x(i, f)) *
+                 static_cast<long double>(centroids.frame().packed(f, centroids.master(j)[f]));
     return score;
 }
 
 template <class R>
-void check_reach(bool signs, int exponent) {
+void check_table(bool signs, int exponent) {
     Random random(signs ? 5 : 6);
     const Threads threads{2};
     Frame<R> frame;
@@ -62,77 +63,79 @@ void check_reach(bool signs, int exponent) {
     Centres<R> now(centres.values.data(), k, d, frame, threads);
     std::vector<std::uint32_t> packed_columns(static_cast<std::size_t>(d));
     std::iota(packed_columns.rbegin(), packed_columns.rend(), 0u);
-    now.set_packed_columns(packed_columns);
-    const auto shifts = [&]() -> const GroupedDeltaBounds<R>& {
-        return *now.template laid_out<GroupedDeltaBounds<R>>(false, threads);
+    LayoutCache<R> layouts;
+    layouts.set_packed_columns(packed_columns);
+    const auto state = [&]() -> const MovingCentres<R>& {
+        return *layouts.template state<MovingCentres<R>>(now, threads);
     };
-    CHECK(!shifts().sifts());  // nothing is known of before
-    // Passes over calm rows, of which so few are left over that fewer centres are wild next time.
-    const auto pass = [&] { shifts().record({1000, 40000, 10, 60}); };
+    const auto move = [&] {
+        for (Size j = 0; j < far + near; ++j)
+            for (Size f = 0; f < d; ++f)
+                if (random.coin())
+                    centres(j, f) += R(scale * (j < far ? 0.5 : 1e-3) * random.uniform(-1.0, 1.0));
+        now.move(centres.values.data(), threads);
+    };
+    CHECK(state().plan().prune == Prune::nothing);  // no centres before these
+    // Few labels change, and so few rows are compared that the next plan has fewer outliers.
+    const auto pass = [&] { state().record({1000, 40000, 10, 60}); };
     pass();
-    for (Size j = 0; j < far + near; ++j)
-        for (Size f = 0; f < d; ++f)
-            if (random.coin())
-                centres(j, f) += R(scale * (j < far ? 0.5 : 1e-3) * random.uniform(-1.0, 1.0));
-    now.move(centres.values.data(), threads);
-    CHECK(shifts().sifts());
-    CHECK_EQ(shifts().wild().k(), far + near);  // it begins with all of them
+    move();
+    CHECK(state().plan().prune == Prune::by_outliers);
+    CHECK_EQ(state().outliers().k(), far + near);  // at first, all centres that moved
     pass();
     then.move(centres.values.data(), threads);
-    for (Size j = 0; j < far + near; ++j)
-        for (Size f = 0; f < d; ++f)
-            if (random.coin())
-                centres(j, f) += R(scale * (j < far ? 0.5 : 1e-3) * random.uniform(-1.0, 1.0));
-    now.move(centres.values.data(), threads);
+    const Size before_move = now.version();
+    move();
 
-    const GroupedDeltaBounds<R>& seen = shifts();
-    CHECK(seen.sifts());
-    CHECK_EQ(seen.from() + 1, seen.version());
-    CHECK_EQ(seen.wild().k(), Size(64));
-    Size tame = 0;
+    const MovingCentres<R>& moving = state();
+    CHECK(moving.plan().prune == Prune::by_outliers);
+    CHECK_EQ(moving.history().from(), before_move);
+    CHECK_EQ(moving.history().version(), now.version());
+    CHECK_EQ(moving.outliers().k(), Size(64));
+    Size bounded = 0;
     for (Size j = 0; j < k; ++j) {
-        CHECK((seen.place(j) == GroupedDeltaBounds<R>::still) == (j >= far + near));
-        if (j < far) CHECK(seen.place(j) >= 0);
-        tame += seen.place(j) == GroupedDeltaBounds<R>::tame;
+        CHECK((moving.outlier_place(j) == MovingCentres<R>::unmoved) == (j >= far + near));
+        if (j < far) CHECK(moving.outlier_place(j) >= 0);
+        bounded += moving.outlier_place(j) == MovingCentres<R>::bounded;
     }
-    CHECK_EQ(tame, far + near - 64);
+    CHECK_EQ(bounded, far + near - 64);
 
     const Matrix<R> x = rows_of<R>(random, signs, scale);
     const Csr<R, std::int32_t> csr(x);
-    const auto rows = csr.rows();
-    QuantizedFilter<R> scan;
-    scan.take(rows, 0, n);
-    scan.reach(seen.table());
+    Float32Rows<R> rows;
+    rows.load(csr.rows(), 0, n);
+    std::vector<DeltaSums> sums;
+    moving.table().sum(rows.data(), n, sums);
     double closest = 0;
     for (Size i = 0; i < n; ++i)
         for (Size j = 0; j < k; ++j) {
-            if (seen.place(j) != GroupedDeltaBounds<R>::tame) continue;
-            const auto reach = seen.reach(scan.reached(i), scan.given(i).nonzeros, j);
+            if (moving.outlier_place(j) != MovingCentres<R>::bounded) continue;
+            const auto change = moving.table().change(sums[std::size_t(i)], rows[i].nonzeros, j);
             const long double before = exact_score(then, x, i, j),
                               after = exact_score(now, x, i, j);
-            CHECK(before - after <= static_cast<long double>(reach.fall));
-            CHECK(after - before <= static_cast<long double>(reach.rise));
-            closest = std::max(closest, double(after - before) / reach.rise);
+            CHECK(before - after <= static_cast<long double>(change.fall));
+            CHECK(after - before <= static_cast<long double>(change.rise));
+            closest = std::max(closest, double(after - before) / change.rise);
         }
     CHECK(closest > 0.9);  // bounds that are not vacuous
 }
 
 }  // namespace
 
-TEST(reach_float) {
-    check_reach<float>(false, 0);
-    check_reach<float>(true, 0);
-    check_reach<float>(true, -40);
+TEST(table_float) {
+    check_table<float>(false, 0);
+    check_table<float>(true, 0);
+    check_table<float>(true, -40);
 }
-TEST(reach_double) {
-    check_reach<double>(false, 0);
-    check_reach<double>(true, 0);
-    check_reach<double>(true, 40);
+TEST(table_double) {
+    check_table<double>(false, 0);
+    check_table<double>(true, 0);
+    check_table<double>(true, 40);
 }
 
 namespace {
 
-// Bounds of groups hold for every centre, whether it moved or not, and follow it again and again.
+// Bounds of groups hold for every centre, moved or not, over several updates.
 template <class R>
 void check_groups(Size centres_in_all, bool signs, int exponent) {
     Random random(static_cast<std::uint64_t>(centres_in_all + signs));
@@ -145,8 +148,9 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
     for (Size j = 0; j < centres_in_all; j += 3)
         for (Size f = 20; f < d; ++f) centres(j, f) = 0;
     Centres<R> now(centres.values.data(), centres_in_all, d, frame, threads);
-    const auto shifts = [&]() -> const GroupedDeltaBounds<R>& {
-        return *now.template laid_out<GroupedDeltaBounds<R>>(false, threads);
+    LayoutCache<R> layouts;
+    const auto state = [&]() -> const MovingCentres<R>& {
+        return *layouts.template state<MovingCentres<R>>(now, threads);
     };
     const auto move = [&](Size from, double by) {
         for (Size j = from; j < centres_in_all; ++j)
@@ -154,12 +158,12 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
                 if (random.coin()) centres(j, f) += R(scale * by * random.uniform(-1.0, 1.0));
         now.move(centres.values.data(), threads);
     };
-    CHECK(shifts().in_groups());
-    CHECK(!shifts().sifts());
-    shifts().record({1000, 40000, 1000, 1000});
+    CHECK(state().in_groups());
+    CHECK(state().plan().prune == Prune::nothing);
+    state().record({1000, 40000, 1000, 1000});
     move(0, 0.5);
-    CHECK(!shifts().sifts());  // most labels changed
-    const QuantizedCentres<R>& all = shifts().all();
+    CHECK(state().plan().prune == Prune::nothing);  // most labels changed
+    const QuantizedCentres<R>& all = state().all();
     const auto length = [&](Size j) { return now.nonzeros(j).size(); };
     for (Size a = 0; a < centres_in_all; ++a)
         for (Size b = 0; b < centres_in_all; ++b)
@@ -167,9 +171,9 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
 
     const Matrix<R> x = rows_of<R>(random, signs, scale);
     const Csr<R, std::int32_t> csr(x);
-    QuantizedFilter<R> scan;
-    scan.take(csr.rows(), 0, n);
-    std::vector<std::int32_t> own, left;
+    Float32Rows<R> rows;
+    rows.load(csr.rows(), 0, n);
+    std::vector<std::int32_t> own, crossed;
     std::vector<RowBounds> bounds;
     const auto score = [&](Size i, Size j) { return double(exact_score(now, x, i, j)); };
     for (Size i = 0; i < n; ++i) {
@@ -185,16 +189,18 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
             if (j != own.back()) low = std::min(low, -above(-score(i, j)));
         }
     }
-    double closest = 1e9;  // of bounds to what they bound, beside how far they went
+    double closest = 1e9;  // the rise of an upper bound, per rise of the score
     for (const Size from : {Size(0), centres_in_all / 2, centres_in_all - 1}) {
-        shifts().record({1000, 40000, 10, 60});
+        state().record({1000, 40000, 10, 60});
         std::vector<double> before;
         for (Size i = 0; i < n; ++i) before.push_back(score(i, own[std::size_t(i)]));
         const std::vector<RowBounds> last = bounds;
+        const Size before_move = now.version();
         move(from, 1e-2);
-        CHECK(shifts().sifts());
-        CHECK_EQ(shifts().from() + 1, shifts().version());
-        scan.follow(signs, shifts().groups(), own.data(), bounds.data(), left);
+        CHECK(state().plan().prune == Prune::by_groups);
+        CHECK_EQ(state().history().from(), before_move);
+        CHECK_EQ(state().history().version(), now.version());
+        state().groups().update(rows.data(), n, signs, own.data(), bounds.data(), crossed);
         std::size_t at = 0;
         for (Size i = 0; i < n; ++i) {
             const RowBounds& row = bounds[std::size_t(i)];
@@ -208,7 +214,7 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
                     CHECK(score(i, j) >= double(low));
                 certain = certain && (j == mine || row.high < low);
             }
-            CHECK_EQ(at < left.size() && left[at] == i, !certain);
+            CHECK_EQ(at < crossed.size() && crossed[at] == i, !certain);
             at += !certain;
             const double rose = score(i, mine) - before[std::size_t(i)];
             if (mine < from)
@@ -224,8 +230,8 @@ void check_groups(Size centres_in_all, bool signs, int exponent) {
 
 namespace {
 
-// Tables are made a block of features at a time: here of several, for centres whose features come
-// and go, and for some that stand still.
+// Tables of more features than one block, for centres whose features come and go, and for some
+// that did not move.
 template <class R>
 void check_wide_table(const Threads& threads) {
     constexpr Size centres = 100, wide = 5000;
@@ -243,13 +249,14 @@ void check_wide_table(const Threads& threads) {
         }
     for (Size j = 0; j < centres; j += 5) now[std::size_t(j)] = then[std::size_t(j)];
     Centres<R> centroids(then, wide, Frame<R>{}, threads);
-    const auto shifts = [&]() -> const GroupedDeltaBounds<R>& {
-        return *centroids.template laid_out<GroupedDeltaBounds<R>>(false, threads);
+    LayoutCache<R> layouts;
+    const auto state = [&]() -> const MovingCentres<R>& {
+        return *layouts.template state<MovingCentres<R>>(centroids, threads);
     };
-    shifts().record({1000, 40000, 10, 60});
+    state().record({1000, 40000, 10, 60});
     centroids.move(now, threads);
-    CHECK(shifts().sifts() && shifts().in_groups());
-    const QuantizedCentres<R>& all = shifts().all();
+    CHECK(state().plan().prune == Prune::by_groups);
+    const QuantizedCentres<R>& all = state().all();
     for (Size f = 0; f < wide; ++f) {
         double most[2 * groups] = {};
         for (Size j = 0; j < centres; ++j) {
@@ -260,9 +267,9 @@ void check_wide_table(const Threads& threads) {
             most[groups + g] = std::max(most[groups + g], rose);
         }
         for (std::size_t g = 0; g < 2 * groups; ++g) {
-            const std::uint32_t half = shifts().groups().table[f].half[g];
-            const double told = double(std::bit_cast<float>(half << 16));
-            CHECK(told >= most[g] && told <= most[g] * 1.01 + 1e-7);
+            const std::uint32_t half = state().groups().deltas().table[f].half[g];
+            const double stored = double(std::bit_cast<float>(half << 16));
+            CHECK(stored >= most[g] && stored <= most[g] * 1.01 + 1e-7);
         }
     }
 }
@@ -288,101 +295,47 @@ TEST(groups_double) {
     check_groups<double>(100, true, 40);
 }
 
-TEST(groups_are_of_use_while_few_labels_change_and_few_rows_are_left) {
-    constexpr Size few = 100;
-    Random random(9);
-    const Threads threads{2};
-    Matrix<double> centres = sparse_matrix<double>(few, random, false, 1.0);
-    Centres<double> now(centres.values.data(), few, d, Frame<double>{}, threads);
-    const auto after = [&](Size changed, Size left) {
-        const auto seen = [&]() -> const GroupedDeltaBounds<double>& {
-            return *now.laid_out<GroupedDeltaBounds<double>>(false, threads);
-        };
-        seen().record({1000, 40000, changed, left});
-        for (Size j = 0; j < few; ++j) centres(j, j) += 1e-3;
-        now.move(centres.values.data(), threads);
-        return seen().sifts();
-    };
-    CHECK(!after(251, 1000));
-    CHECK(after(250, 1000));
-    CHECK(after(250, 600));
-    // What leaves most rows open is tried again after a pass over all of them, then after two.
-    CHECK(!after(10, 800));
-    CHECK(after(10, 1000));
-    CHECK(!after(10, 800));
-    CHECK(!after(10, 1000));
-    CHECK(after(10, 1000));
-}
-
-TEST(both_layouts_keep_within_the_room) {
-    const Size room = QuantizedCentres<double>::bytes(64);
+TEST(all_codes_keep_within_the_room) {
+    const Size room = QuantizedCentres<double>::bytes_per_feature(64);
     for (const Size more : {room, room - 1}) {
         Random random(8);
         const Threads threads{2};
         Matrix<double> centres = sparse_matrix<double>(k, random, false, 1.0);
         Centres<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
-        now.set_room(d * (QuantizedCentres<double>::bytes(k) + more));
-        now.laid_out<GroupedDeltaBounds<double>>(false, threads)->record({1000, 40000, 10, 60});
+        LayoutCache<double> layouts;
+        layouts.set_room(d * (QuantizedCentres<double>::bytes_per_feature(k) + more));
+        layouts.state<MovingCentres<double>>(now, threads)->record({1000, 40000, 10, 60});
         for (Size j = 0; j < far + near; ++j) centres(j, 0) += 0.5;
         now.move(centres.values.data(), threads);
-        const auto shifts = now.laid_out<GroupedDeltaBounds<double>>(false, threads);
-        CHECK(shifts->sifts());  // by a table alone, if need be
-        CHECK_EQ(shifts->wild().k(), more == room ? Size(64) : Size(0));
+        const auto moving = layouts.state<MovingCentres<double>>(now, threads);
+        CHECK(moving->plan().prune == (more == room ? Prune::by_outliers : Prune::by_table));
+        CHECK_EQ(moving->outliers().k(), more == room ? Size(64) : Size(0));
     }
 }
 
-TEST(a_table_alone_is_made_where_it_pays) {
+TEST(a_table_without_the_filter_needs_remembered_centres) {
     Random random(9);
     const Threads threads{2};
     Matrix<double> centres = sparse_matrix<double>(k, random, false, 1.0);
     Centres<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
-    const auto after = [&](Size nonzeros, Size changed, Size left) -> const DeltaBounds<double>& {
-        const auto seen = [&]() -> const DeltaBounds<double>& {
-            return *now.laid_out<DeltaBounds<double>>(false, threads);
-        };
-        seen().record({1000, nonzeros, changed, left});
+    LayoutCache<double> layouts;
+    const auto after = [&](Size nonzeros) -> const TabulatedCentres<double>& {
+        layouts.state<TabulatedCentres<double>>(now, threads)->record({1000, nonzeros, 10, 10});
         for (Size j = 0; j < near; ++j) centres(j, j) += 1e-3;
         now.move(centres.values.data(), threads);
-        return seen();
+        return *layouts.state<TabulatedCentres<double>>(now, threads);
     };
     const Size many = 500 * d;
-    CHECK(!after(many, 1000, 1000).sifts());
-    CHECK(!after(many, 126, 1000).sifts());
-    CHECK(!after(many, 31, 1000).sifts());  // the centres before were not worth remembering
-    const DeltaBounds<double>& steps = after(many, 31, 1000);
-    CHECK(steps.sifts());
-    CHECK_EQ(steps.from() + 1, steps.version());
-    for (Size j = 0; j < k; ++j) CHECK_EQ(steps.moved(j), j < near);
-    CHECK_EQ(steps.table().size(), std::size_t(d));
-    CHECK(!after(many, 32, 600).sifts());  // too many labels change
-    CHECK(after(many, 31, 1000).sifts());
-    CHECK(after(many, 31, 600).sifts());
-    // What leaves most rows open is not tried again for a pass, and then for two.
-    CHECK(!after(many, 10, 601).sifts());
-    CHECK(!after(many, 10, 1000).sifts());
-    CHECK(after(many, 10, 1000).sifts());
-    CHECK(!after(many, 10, 1000).sifts());
-    CHECK(!after(many, 10, 1000).sifts());
-    CHECK(!after(many, 10, 1000).sifts());
-    CHECK(after(many, 10, 1000).sifts());
-    CHECK(!after(many - 1, 10, 10).sifts());  // centres are long beside all rows
-    CHECK(!after(many, 10, 10).sifts());      // and were not remembered
-    CHECK_EQ(steps.from(), Size(-1));
-    CHECK(after(many, 10, 10).sifts());
-}
-
-TEST(a_table_is_not_longer_than_what_looks_at_it) {
-    const Threads threads{1};
-    for (const Size more : {0, 1}) {
-        const Size columns = 2000 + more;
-        std::vector<SparseVector<double>> centres(static_cast<std::size_t>(k));
-        for (Size j = 0; j < k; ++j) centres[std::size_t(j)].push(j, 1.0);
-        Centres<double> now(centres, columns, Frame<double>{}, threads);
-        for (int pass = 0; pass < 2; ++pass) {
-            now.laid_out<DeltaBounds<double>>(false, threads)->record({1000, 500, 10, 10});
-            centres[0].value[0] += 0.5;
-            now.move(centres, threads);
-        }
-        CHECK_EQ(now.laid_out<DeltaBounds<double>>(false, threads)->sifts(), more == 0);
-    }
+    CHECK(after(many).plan().prune == Prune::nothing);  // the first pass remembered none
+    const Size before_move = now.version();
+    const TabulatedCentres<double>& table = after(many);
+    CHECK(table.plan().prune == Prune::by_table);
+    CHECK_EQ(table.history().from(), before_move);
+    CHECK_EQ(table.history().version(), now.version());
+    for (Size j = 0; j < k; ++j) CHECK_EQ(table.history().moved(j), j < near);
+    CHECK_EQ(table.table().table().size(), std::size_t(d));
+    CHECK(after(many - 1).plan().prune == Prune::nothing);
+    CHECK(after(many).plan().prune == Prune::nothing);
+    CHECK_EQ(table.history().from(), Size(-1));
+    CHECK(after(many).plan().prune == Prune::by_table);
 }

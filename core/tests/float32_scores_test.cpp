@@ -58,12 +58,13 @@ void check_labels(bool signs, double scale, bool with_ids) {
     const Threads threads{2};
     const Matrix<double> centres = centres_of<double>(random, signs, scale);
     const Matrix<double> x = rows_of(random, centres, signs, scale);
-    Centres<double> centroids(sparse_of(centres), d, Frame<double>{}, threads);
-    centroids.set_rare_below(5);
+    SharedCentres<double> shared(Centres<double>(sparse_of(centres), d, Frame<double>{}, threads));
+    const Centres<double>& centroids = shared.centres;
+    shared.layouts.set_rare_below(5);
     const Csr<double, I> csr(x);
     const auto rows = csr.rows();
     RowSlacks<double> slacks;
-    Work<CsrRows<double, I>> work(rows, centroids, nullptr, slacks);
+    Work<CsrRows<double, I>> work(rows, shared, nullptr, slacks);
     CHECK(work.pack_float32(threads));
     std::vector<Size> ids;
     for (Size i = 0; i < n; ++i) ids.push_back(n - 1 - i);
@@ -103,13 +104,13 @@ bool is_taken(double scale, bool sparse, Metric metric, int exponent) {
     Frame<R> frame;
     frame.metric = metric;
     frame.exponent = exponent;
-    Centres<R> centroids = sparse ? Centres<R>(sparse_of(centres), d, frame, threads)
-                                  : Centres<R>(centres.values.data(), k, d, frame, threads);
-    centroids.set_rare_below(5);
+    SharedCentres<R> shared(sparse ? Centres<R>(sparse_of(centres), d, frame, threads)
+                                   : Centres<R>(centres.values.data(), k, d, frame, threads));
+    shared.layouts.set_rare_below(5);
     const Csr<R, std::int32_t> csr(centres);
     const auto rows = csr.rows();
     RowSlacks<R> slacks;
-    Work<CsrRows<R, std::int32_t>> work(rows, centroids, nullptr, slacks);
+    Work<CsrRows<R, std::int32_t>> work(rows, shared, nullptr, slacks);
     return work.pack_float32(threads);
 }
 

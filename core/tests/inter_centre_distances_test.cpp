@@ -40,13 +40,14 @@ bool nearest_in_group(const Grouping& groups, const Centres<R>& centroids, Size 
 
 template <class Grouping, class R>
 void check_distances(const Matrix<R>& centres, Frame<R> frame, double unit, double tight) {
-    const Centres<R> centroids(centres.row(0), centres.n, centres.d, frame, Threads{});
-    const auto held = Grouping::of(centroids, true, Threads{});
+    SharedCentres<R> shared(Centres<R>(centres.row(0), centres.n, centres.d, frame, Threads{}));
+    const Centres<R>& centroids = shared.centres;
+    const auto held = shared.layouts.template get<Grouping>(centroids, true, Threads{});
     const Grouping& groups = *held;
     InterCentreDistances<R> distances(centres.n, padded<float>(groups.count()));
-    distances.update(groups, centroids, unit, Threads{2});
+    distances.update(groups, shared, unit, Threads{2});
     std::vector<float> nearest_alone(static_cast<std::size_t>(centres.n));
-    nearest_centre_distances(centroids, unit, nearest_alone, Threads{2});
+    nearest_centre_distances(shared, unit, nearest_alone, Threads{2});
     for (Size j = 0; j < centres.n; ++j) {
         long double nearest = 0;
         bool any = false;

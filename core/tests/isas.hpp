@@ -18,6 +18,7 @@ inline std::vector<const exactmeans::Isa*> isas() {
 #if defined(__x86_64__)
              &exactmeans::isa_avx2,
              &exactmeans::isa_avx512,
+             &exactmeans::isa_avx512vnni,
 #elif defined(__aarch64__)
              &exactmeans::isa_neon,
 #endif

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "check.hpp"
-#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/layout_cache.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
 #include "isas.hpp"
 #include "samples.hpp"
@@ -116,7 +116,7 @@ std::string name_of(const char* kernel, const char* isa, const char* type, Size 
 template <class R>
 void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
     const Centres<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
-    const Panels<R> layout = centroids.panels(true, Threads{});
+    const HeldPanels<R> layout = LayoutCache<R>().panels(centroids, true, Threads{});
     // Each row has its own allocation, so that AddressSanitizer detects reads past it.
     std::vector<Entries<R, std::int32_t>> rows(static_cast<std::size_t>(x.n));
     std::vector<const R*> pointers;
@@ -158,8 +158,9 @@ void check_shifted(const Matrix<R>& x, const Matrix<R>& centres, Random& random)
         for (const Size n : row_counts(x.n, x.d))
             check_run(name_of("shifted", table->name, "row", x.d, centres.n).c_str(), n, wanted,
                       [&](const Nearest<R>& out) {
-                          table->scores<R>().nearest_dense(pointers.data(), n, shift.row(0),
-                                                           centroids.panels(true, Threads{}), out);
+                          table->scores<R>().nearest_dense(
+                              pointers.data(), n, shift.row(0),
+                              LayoutCache<R>().panels(centroids, true, Threads{}), out);
                       });
 }
 
@@ -169,8 +170,9 @@ void check_csr_of(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered)
     Centres<R> centroids(centres.values.data(), centres.n, centres.d, {}, Threads{});
     std::vector<std::uint32_t> packed_columns(static_cast<std::size_t>(x.d));
     for (Size f = 0; f < x.d; ++f) packed_columns[f] = std::uint32_t(renumbered ? x.d - 1 - f : f);
-    if (renumbered) centroids.set_packed_columns(packed_columns);
-    const Panels<R> layout = centroids.panels(false, Threads{});
+    LayoutCache<R> layouts;
+    if (renumbered) layouts.set_packed_columns(packed_columns);
+    const HeldPanels<R> layout = layouts.panels(centroids, false, Threads{});
     std::vector<Entries<R, std::uint32_t>> rows(static_cast<std::size_t>(x.n));
     for (Size i = 0; i < x.n; ++i) {
         for (Size f = 0; f < x.d; ++f) {
@@ -259,7 +261,8 @@ void check_ties() {
             std::int32_t label = -1;
             R score = 0, second = 0;
             const R* row = x.row(3);
-            table->scores<R>().nearest_dense(&row, 1, nullptr, centroids.panels(true, Threads{}),
+            table->scores<R>().nearest_dense(&row, 1, nullptr,
+                                             LayoutCache<R>().panels(centroids, true, Threads{}),
                                              {&label, &score, &second});
             CHECK_EQ(label, 0);
             CHECK_EQ(second, k > 1 ? score : std::numeric_limits<R>::infinity());
@@ -311,12 +314,12 @@ void check_overflow() {
                     for (const R own : score) CHECK_EQ(std::isfinite(own), only < k);
                     std::fill(label.begin(), label.end(), -1);
                 };
-                table->scores<R>().nearest_dense(rows.data(), x.n, nullptr,
-                                                 centroids.panels(true, Threads{}),
-                                                 {label.data(), score.data(), nullptr});
+                table->scores<R>().nearest_dense(
+                    rows.data(), x.n, nullptr, LayoutCache<R>().panels(centroids, true, Threads{}),
+                    {label.data(), score.data(), nullptr});
                 check();
                 PackedCsrRows<R> packed_columns;
-                const Panels<R> panels = centroids.panels(false, Threads{});
+                const HeldPanels<R> panels = LayoutCache<R>().panels(centroids, false, Threads{});
                 table->scores<R>().nearest_csr(
                     packed_columns.load(csr.rows(), panels, 0, nullptr, x.n), x.n, panels,
                     {label.data(), score.data(), nullptr});
@@ -572,9 +575,11 @@ TEST(no_rows_at_all) {
     const Matrix<float> centres(3, 2);
     const Centres<float> centroids(centres.values.data(), 3, 2, {}, Threads{});
     for (const Isa* table : isas()) {
-        table->scores<float>().nearest_dense(nullptr, 0, nullptr, centroids.panels(true, Threads{}),
-                                             {nullptr, nullptr, nullptr});
-        table->scores<float>().nearest_csr(nullptr, 0, centroids.panels(false, Threads{}),
+        table->scores<float>().nearest_dense(
+            nullptr, 0, nullptr, LayoutCache<float>().panels(centroids, true, Threads{}),
+            {nullptr, nullptr, nullptr});
+        table->scores<float>().nearest_csr(nullptr, 0,
+                                           LayoutCache<float>().panels(centroids, false, Threads{}),
                                            {nullptr, nullptr, nullptr});
     }
 }

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "check.hpp"
-#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/layout_cache.hpp"
 #include "exactmeans/evaluate/distances.hpp"
 #include "isas.hpp"
 #include "samples.hpp"
@@ -86,7 +86,7 @@ void check_run(const Wanted<R>& wanted, Size n, Size k, Nearby nearby, Scores sc
 template <class R>
 void check_dense(const Matrix<R>& x, const Matrix<R>& centres) {
     const Centres<R> centroids = centroids_of(centres);
-    const Panels<R> layout = centroids.panels(true, Threads{});
+    const HeldPanels<R> layout = LayoutCache<R>().panels(centroids, true, Threads{});
     const Wanted<R> wanted(x, centres, false);
     std::vector<const R*> rows;
     for (Size i = 0; i < x.n; ++i) rows.push_back(x.row(i));
@@ -105,8 +105,9 @@ void check_csr(const Matrix<R>& x, const Matrix<R>& centres, bool renumbered) {
     Centres<R> centroids = centroids_of(centres);
     std::vector<std::uint32_t> packed_columns(static_cast<std::size_t>(x.d));
     for (Size f = 0; f < x.d; ++f) packed_columns[f] = std::uint32_t(renumbered ? x.d - 1 - f : f);
-    if (renumbered) centroids.set_packed_columns(packed_columns);
-    const Panels<R> layout = centroids.panels(false, Threads{});
+    LayoutCache<R> layouts;
+    if (renumbered) layouts.set_packed_columns(packed_columns);
+    const HeldPanels<R> layout = layouts.panels(centroids, false, Threads{});
     const Wanted<R> wanted(x, centres, true);
     const Csr<R, std::int32_t> sparse(x);
     std::vector<std::uint32_t> places;

@@ -75,15 +75,16 @@ Counts count_axes(Size d, Size rank, double noise) {
 // Bounds between rows and groups of centres, in units.
 template <class R>
 void check_bounds(const Matrix<R>& x, const Matrix<R>& centres, Frame<R> frame, double tight) {
-    const Centres<R> centroids(centres.row(0), centres.n, centres.d, frame, Threads{});
-    const auto held = Groups<R>::of(centroids, true, Threads{});
+    SharedCentres<R> shared(Centres<R>(centres.row(0), centres.n, centres.d, frame, Threads{}));
+    const Centres<R>& centroids = shared.centres;
+    const auto held = shared.layouts.template get<Groups<R>>(centroids, true, Threads{});
     const Groups<R>& groups = *held;
     const DenseRows<R> rows = x.rows();
     RowSlacks<R> slacks;
-    Work<DenseRows<R>> work(rows, centroids, nullptr, slacks);
+    Work<DenseRows<R>> work(rows, shared, nullptr, slacks);
     work.measure_rows(Threads{});
     Projections<R> projections(work, slacks.unit(), Threads{2});
-    projections.update(held, centroids, Threads{2});
+    projections.update(*held, centroids, Threads{2});
     typename Projections<R>::Buffers found;
     std::vector<Size> ids;
     for (Size i = x.n - 1; i >= 0; i -= 2) ids.push_back(i);

@@ -34,11 +34,12 @@ struct CandidateEvaluation {
     CandidateEvaluation(const Matrix<R>& x, const Matrix<R>& centres, const Frame<R>& frame) {
         // One centre at a time, so that the kernel returns every score.
         for (Size j = 0; j < centres.n; ++j) {
-            const Centres<R> one(centres.row(j), 1, centres.d, frame, Threads{});
+            SharedCentres<R> shared(Centres<R>(centres.row(j), 1, centres.d, frame, Threads{}));
+            const Centres<R>& one = shared.centres;
             std::int32_t label = 0;
             const DenseRows<R> rows = x.rows();
             RowSlacks<R> slacks;
-            Work<DenseRows<R>> work(rows, one, &label, slacks);
+            Work<DenseRows<R>> work(rows, shared, &label, slacks);
             work.pack_centres(Threads{});
             Scan<DenseRows<R>> scan;
             scan.nearest(work, 0, nullptr, 1, false);

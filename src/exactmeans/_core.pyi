@@ -82,6 +82,24 @@ class Rows:
         out: Real,
         n_jobs: int,
     ) -> None: ...
+    def add_distances(
+        self,
+        members: Real | SparseCentres,
+        labels: Labels,
+        shift: Real | None,
+        exponent: int,
+        out: Double,
+        n_jobs: int,
+    ) -> None: ...
+    def nearest(
+        self,
+        centroids: Centroids,
+        centres: Real | SparseCentres,
+        exponent: int,
+        labels: Labels,
+        distances: Real,
+        n_jobs: int,
+    ) -> None: ...
 
 class Sums:
     def __init__(
@@ -126,7 +144,7 @@ class Centroids:
     def set_rare_below(self, centres: int) -> None: ...
     def set_room(self, bytes: int) -> None: ...
     def has_lists(self) -> bool: ...
-    def first_look(self) -> bool: ...
+    def fits_filter(self) -> bool: ...
     def set_norms(self, norms2: Double, terms: int) -> None: ...
     @property
     def centres(self) -> Real | Csr: ...

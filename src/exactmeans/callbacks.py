@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from exactmeans.data.centres import for_users
@@ -34,6 +34,18 @@ class Iteration(NamedTuple):
 Callback = Callable[[Iteration], Any]
 
 
+def check_callbacks(given: Any) -> list[Callback]:
+    """`callbacks` of an estimator as a list."""
+    if given is None:
+        return []
+    if callable(given):
+        given = [given]
+    callbacks: list[Callback] = list(given) if isinstance(given, Sequence) else []
+    if not isinstance(given, Sequence) or not all(map(callable, callbacks)):
+        raise ValueError("callbacks must be a callable or a sequence of callables.")
+    return callbacks
+
+
 _LOGGER = logging.getLogger("exactmeans")
 
 
@@ -53,6 +65,10 @@ class Progress:
         self._task: Any = None
         self._run, self._before = -1, 0  # which is shown, and its iterations that are not
         self._last = 0.0  # seconds of the run before
+
+    def expect(self, *, rows: int, iterations: int, runs: int = 1, relabels: bool = True) -> None:
+        """What is to come: rows per iteration, the most iterations of a run, runs."""
+        self.rows, self.most, self.runs, self.relabels = rows, iterations, runs, relabels
 
     @property
     def callbacks(self) -> list[Callback]:

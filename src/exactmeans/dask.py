@@ -9,35 +9,34 @@ import contextlib
 import math
 import numbers
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import dask
 import dask.array as da
 import distributed
 import numpy as np
-from dask.base import is_dask_collection, tokenize
+from dask.base import tokenize
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from exactmeans import _core, kmeans
 from exactmeans.callbacks import Callback, Progress
+from exactmeans.data.dask_blocks import DaskBlocks, DaskSource, client_of, is_lazy
 from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import Stream
 from exactmeans.data.weights import check_weights
 from exactmeans.engine.cluster.engine import DaskEngine, Labelling
-from exactmeans.engine.frame import Frame
+from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
-from exactmeans.fit.loop import Run
-from exactmeans.fit.policy import AlgorithmName, Choice
+from exactmeans.estimators.base import FitParameters
+from exactmeans.fit.policy import AlgorithmName
 from exactmeans.fit.problem import unscaled
 from exactmeans.io import model_file
-from exactmeans.metrics import Metric, MetricName, ZeroRows
-from exactmeans.parameters import check_dtype, check_n_jobs
+from exactmeans.metrics import MetricName, ZeroRows
+from exactmeans.parameters import check_n_jobs
 from exactmeans.seeding.init import InitName
 
 __all__ = ["KMeans"]
@@ -124,7 +123,7 @@ class KMeans(kmeans.KMeans):
         Parameters
         ----------
         X : Dask array or dataframe, or list of delayed objects or futures
-            Blocks of rows. They are computed once, on the workers, and stay there meanwhile.
+            DaskBlocks of rows. They are computed once, on the workers, and stay there meanwhile.
         y : Ignored
         sample_weight : Dask array or series, list of delayed, array-like or float, default=None
             How much each row counts; not used by a given `init`.
@@ -138,11 +137,11 @@ class KMeans(kmeans.KMeans):
 
     def predict(self, X: Any) -> Any:
         """The nearest centre of each row: a lazy Dask array if X is a Dask collection."""
-        return self._lazily(X, _predict, (), np.int32) if _is_lazy(X) else super().predict(X)
+        return self._lazily(X, _predict, (), np.int32) if is_lazy(X) else super().predict(X)
 
     def transform(self, X: Any) -> Any:
         """Distances of each row to each centre: lazy if X is a Dask collection."""
-        if not _is_lazy(X):
+        if not is_lazy(X):
             return super().transform(X)
         check_is_fitted(self)
         return self._lazily(X, _transform, (self._n_features_out,), self.cluster_centers_.dtype)
@@ -162,10 +161,10 @@ class KMeans(kmeans.KMeans):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the inertia of X at the fitted centres; computed at once."""
-        if not _is_lazy(X):
+        if not is_lazy(X):
             return super().score(X, sample_weight=sample_weight)
         check_is_fitted(self)
-        blocks = Blocks.of(self, X, reset=False)
+        blocks = DaskBlocks.of(self, X, reset=False)
         weights = blocks.weights(sample_weight) or [None] * len(blocks.pieces)
         work, model = dask.delayed(_cost), self._on_workers()
         costs = [work(model, piece, own) for piece, own in zip(blocks.pieces, weights, strict=True)]
@@ -178,89 +177,68 @@ class KMeans(kmeans.KMeans):
     # -- parts of fit --------------------------------------------------------------------------
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
-        try:
-            with _aside() if _is_lazy(X) else contextlib.nullcontext():
-                super()._fit(X, y, sample_weight, progress)
-        finally:  # after Ctrl-C, too, when somebody may still look at this frame
-            engine = self.__dict__.pop("_engine_in_use", None)
-            if engine is not None:
-                engine.close()
+        with _aside() if is_lazy(X) else contextlib.nullcontext():
+            super()._fit(X, y, sample_weight, progress)
 
-    def _engine_to_fit(
-        self, X: Any, sample_weight: Any, k: int, metric: Metric, scratch_limit: int | None
-    ) -> Engine:
-        if not _is_lazy(X):
-            return super()._engine_to_fit(X, sample_weight, k, metric, scratch_limit)
-        metric.refuse_blocks()
+    def _open_engine(self, X: Any, sample_weight: Any, parameters: FitParameters) -> Engine:
+        if not is_lazy(X):
+            return super()._open_engine(X, sample_weight, parameters)
+        parameters.metric.refuse_blocks()
         if callable(self.init):
             raise ValueError("init must not be a callable when X comes in blocks.")
         if self.checkpoint is not None:
             raise ValueError("checkpoint must be None for Dask collections.")
-        blocks = Blocks.of(self, X, reset=True)
-        dtype = check_dtype(self.dtype)
+        blocks = DaskBlocks.of(self, X, reset=True)
         check_n_jobs(self.n_jobs)
         client = client_of(X)
         if client is None:
-            engine: LocalEngine | DaskEngine = self._engine_here(
-                blocks, sample_weight, dtype, metric, scratch_limit
-            )
+            engine: LocalEngine | DaskEngine = self._engine_here(blocks, sample_weight, parameters)
         else:
             engine = DaskEngine(
                 client,
                 blocks.pieces,
                 blocks.weights(sample_weight),
-                dtype=dtype,
+                dtype=parameters.dtype,
                 n_jobs=self.n_jobs,
-                metric=metric,
+                metric=parameters.metric,
                 zero_rows=self.zero_rows,
-                scratch_limit=scratch_limit,
+                scratch_limit=parameters.scratch_limit,
             )
-            self._engine_in_use = engine
-        refuse_few_rows(engine.n, k)
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(engine.close)
+            refuse_few_rows(engine.n, parameters.k)
+            on_error.pop_all()
         self.n_features_in_ = engine.d
         return engine
 
     def _engine_here(
-        self,
-        blocks: Blocks,
-        sample_weight: Any,
-        dtype: Any,
-        metric: Metric,
-        scratch_limit: int | None,
-    ) -> LocalEngine:
+        self, blocks: DaskBlocks, sample_weight: Any, parameters: FitParameters
+    ) -> _EngineHere:
         """Without a cluster, blocks are computed when they are needed, and kept while they fit."""
-        source = _Source(blocks)
-        self._lengths = source.lengths
+        source = DaskSource(blocks)
         # Names were checked with the collection: its blocks are arrays, which have none.
         nameless = kmeans.KMeans()
-        stream = Stream(nameless, source, reset=True, dtype=dtype)
+        stream = Stream(nameless, source, reset=True, dtype=parameters.dtype)
         weights = blocks.weights(sample_weight)
         if weights is not None and not isinstance(sample_weight, numbers.Real):
             sample_weight = np.concatenate(dask.compute(*weights))
-        weights_here = check_weights(sample_weight, stream.n)
-        n_jobs = check_n_jobs(self.n_jobs)
-        return LocalEngine(
-            stream, weights_here, n_jobs, metric, self.zero_rows, scratch_limit=scratch_limit
+        return _EngineHere(
+            source.lengths,
+            stream,
+            check_weights(sample_weight, stream.n),
+            check_n_jobs(self.n_jobs),
+            parameters.metric,
+            self.zero_rows,
+            scratch_limit=parameters.scratch_limit,
         )
 
-    @staticmethod
-    def _same_clustering(a: Any, b: Any, k: int) -> bool:
-        if isinstance(a, Labelling):
-            return a.same_clustering(b, k)
-        return kmeans.KMeans._same_clustering(a, b, k)
-
-    @staticmethod
-    def _distinct(labels: Any) -> int:
-        return labels.distinct if isinstance(labels, Labelling) else kmeans.KMeans._distinct(labels)
-
-    def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Engine) -> None:
-        super()._keep(best, frame, choice, engine)
-        if isinstance(best.labels, Labelling):
-            futures, lengths = best.labels.blocks, best.labels.lengths
-            self.labels_ = _joined(futures, lengths, (), np.int32)
-        elif hasattr(self, "_lengths"):
-            self.labels_ = da.from_array(best.labels, chunks=(tuple(self._lengths),))
-            del self._lengths
+    def _labels_for_users(self, labels: FinalLabels, engine: Engine) -> Any:
+        """A Dask array with a chunk for each block of X."""
+        if isinstance(labels, Labelling):
+            return _joined(labels.blocks, labels.lengths, (), np.int32)
+        if isinstance(engine, _EngineHere):
+            return da.from_array(labels, chunks=(tuple(engine.lengths),))
+        return labels
 
     # -- using a fitted model ------------------------------------------------------------------
 
@@ -276,7 +254,7 @@ class KMeans(kmeans.KMeans):
 
     def _lazily(self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: Any) -> Any:
         check_is_fitted(self)
-        blocks, model = Blocks.of(self, X, reset=False), self._on_workers()
+        blocks, model = DaskBlocks.of(self, X, reset=False), self._on_workers()
         if blocks.array is None:
             each = dask.delayed(work, pure=True)
             pieces = [each(piece, model) for piece in blocks.pieces]
@@ -289,6 +267,14 @@ class KMeans(kmeans.KMeans):
             chunks=(blocks.array.chunks[0], *((n,) for n in beside)),
             meta=np.empty((0,) * (1 + len(beside)), dtype=dtype),
         )
+
+
+class _EngineHere(LocalEngine):
+    """Blocks of a Dask collection in this process; `lengths` are those of all its blocks."""
+
+    def __init__(self, lengths: list[int], *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.lengths = lengths
 
 
 # What is done to blocks, wherever they are --------------------------------------------------------
@@ -314,7 +300,7 @@ def _cost(model: kmeans.KMeans, block: Any, weights: Any) -> _core.ExactSum:
 def _joined(
     pieces: list[Any], lengths: Sequence[float], beside: tuple[int, ...], dtype: Any
 ) -> Any:
-    """Blocks as the chunks of one Dask array, those without rows too."""
+    """DaskBlocks as the chunks of one Dask array, those without rows too."""
     lazy = [piece if isinstance(piece, Delayed) else dask.delayed(piece) for piece in pieces]
     name = f"exactmeans-{tokenize([piece.key for piece in lazy])}"
     zeros = (0,) * len(beside)
@@ -322,33 +308,6 @@ def _joined(
     graph = HighLevelGraph.from_collections(name, layer, dependencies=lazy)
     rows = tuple(n if math.isnan(n) else int(n) for n in lengths)
     return da.Array(graph, name, (rows, *((n,) for n in beside)), dtype=dtype)
-
-
-# From collections to blocks -----------------------------------------------------------------------
-
-
-def _is_lazy(X: Any) -> bool:
-    if isinstance(X, (list, tuple)):
-        return len(X) > 0 and all(isinstance(x, (Delayed, distributed.Future)) for x in X)
-    return bool(is_dask_collection(X))
-
-
-def client_of(X: Any) -> Any:
-    """The cluster that holds X, or the one that is in use; None for other schedulers."""
-    futures = [x for x in X if isinstance(x, distributed.Future)] if isinstance(X, list) else []
-    futures = futures or distributed.futures_of(X)
-    if futures:
-        client = futures[0].client
-    elif dask.config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
-        return None
-    else:
-        try:
-            client = distributed.get_client()
-        except ValueError:
-            return None
-    if client.asynchronous:
-        raise ValueError("X must not belong to an asynchronous client: a fit cannot be awaited.")
-    return client
 
 
 @contextlib.contextmanager
@@ -361,107 +320,3 @@ def _aside() -> Iterator[None]:
         return
     with distributed.worker_client():
         yield
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """A collection as its blocks of rows, delayed or futures; lengths are NaN if not known."""
-
-    pieces: list[Any]
-    lengths: Sequence[float]
-    array: Any = None  # if it is one
-
-    @staticmethod
-    def of(estimator: Any, X: Any, *, reset: bool) -> Blocks:
-        if isinstance(X, (list, tuple)):
-            return Blocks(list(X), [math.nan] * len(X))
-        if not isinstance(X, Delayed) and hasattr(X, "to_dask_array"):  # a dataframe
-            if not hasattr(X, "columns"):
-                raise ValueError("X must be two-dimensional, but it is a series.")
-            validate_data(estimator, X._meta, reset=reset, skip_check_array=True)
-            X = X.to_dask_array()
-        elif not isinstance(X, da.Array):
-            raise ValueError(
-                "X must be a Dask array, a Dask dataframe, or a list of delayed objects or "
-                f"futures, but it is a {type(X).__name__}."
-            )
-        elif X.ndim == 2 and not math.isnan(X.shape[1]):
-            validate_data(estimator, X, reset=reset, skip_check_array=True)
-        if X.ndim != 2:
-            raise ValueError(
-                f"X must be two-dimensional, but it has shape {X.shape}: Reshape your data with "
-                "X.reshape(-1, 1) if it has one feature, or X.reshape(1, -1) if it is one row."
-            )
-        if X.numblocks[1] > 1:
-            warnings.warn(
-                f"X has {X.numblocks[1]} chunks of columns, which are put together: rechunk it "
-                "with X.rechunk({1: -1}) to do that once.",
-                UserWarning,
-                stacklevel=6,
-            )
-            X = X.rechunk({1: -1})
-        return Blocks(X.to_delayed().ravel().tolist(), X.chunks[0], X)
-
-    def weights(self, given: Any) -> list[Any] | None:
-        """Cut as the rows are; what they hold is checked where they are used."""
-        if given is None:
-            return None
-        if isinstance(given, numbers.Real):
-            return [dask.delayed(float(given))] * len(self.pieces)
-        known = not any(map(math.isnan, self.lengths))
-        if hasattr(given, "to_dask_array"):
-            given = given.to_dask_array()
-        if _is_lazy(given) and not isinstance(given, da.Array):
-            pieces = list(given)
-        else:
-            if not isinstance(given, da.Array):
-                given = np.asarray(given)
-            if given.ndim != 1:
-                raise ValueError(
-                    "Sample weights must be 1D array or scalar: sample_weight has more axes."
-                )
-            lengths = self.lengths if known else _lengths(self.pieces)
-            n = int(sum(lengths))
-            if not math.isnan(given.shape[0]) and given.shape[0] != n:
-                raise ValueError(f"sample_weight.shape == {given.shape}, expected {(n,)}!")
-            chunks = tuple(int(length) for length in lengths)
-            if isinstance(given, np.ndarray):
-                return np.split(given, np.cumsum(chunks)[:-1])
-            if not math.isnan(given.shape[0]):
-                given = given.rechunk((chunks,))
-            pieces = given.to_delayed().tolist()
-        if len(pieces) != len(self.pieces):
-            raise ValueError(
-                f"sample_weight must have as many blocks as X, which has {len(self.pieces)}, but "
-                f"it has {len(pieces)}."
-            )
-        return pieces
-
-
-def _rows(block: Any) -> int:
-    return int(block.shape[0])
-
-
-def _lengths(pieces: list[Any]) -> list[int]:
-    counts = [dask.delayed(_rows)(piece) for piece in pieces]
-    client = client_of(pieces)
-    found: Any = client.gather(client.compute(counts)) if client else dask.compute(*counts)
-    return list(found)
-
-
-class _Source:
-    """Blocks that Dask computes in this process; those without rows are left out."""
-
-    def __init__(self, blocks: Blocks) -> None:
-        known = not any(map(math.isnan, blocks.lengths))
-        self.lengths = [int(n) for n in (blocks.lengths if known else _lengths(blocks.pieces))]
-        self._pieces = [piece for piece, n in zip(blocks.pieces, self.lengths, strict=True) if n]
-        if not self._pieces:
-            raise ValueError("X must have rows, but Found array with 0 sample(s).")
-        self.edges = np.concatenate([[0], np.cumsum([n for n in self.lengths if n])]).tolist()
-
-    def __len__(self) -> int:
-        return len(self._pieces)
-
-    def read(self, b: int) -> Any:
-        return dask.compute(self._pieces[b])[0]

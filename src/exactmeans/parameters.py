@@ -6,6 +6,8 @@ import math
 import multiprocessing
 import numbers
 import os
+import sys
+import warnings
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,6 +26,7 @@ __all__ = [
     "check_real",
     "check_verbose",
     "refuse",
+    "warn",
 ]
 
 REALS = (np.dtype(np.float64), np.dtype(np.float32))
@@ -137,3 +140,14 @@ def refuse(name: str, value: Any, allowed: str) -> NoReturn:
     if len(shown) > 80:
         shown = shown[:77] + "..."
     raise ValueError(f"{name} must be {allowed}, but it is {shown}.")
+
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called this package, however deep the call is by now."""
+    level, frame = 1, sys._getframe()
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

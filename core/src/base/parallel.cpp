@@ -29,7 +29,7 @@ namespace exactmeans {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto poll_period = std::chrono::milliseconds(50);
+std::atomic<int> poll_period = 50;  // milliseconds
 
 // Per thread, not per call, so that a loop of calls shorter than the period can be interrupted too.
 thread_local Clock::time_point next_poll{};
@@ -90,7 +90,7 @@ public:
             interruption_ = std::current_exception();
             cancel();
         }
-        next_poll = Clock::now() + poll_period;
+        next_poll = Clock::now() + std::chrono::milliseconds(poll_period.load());
     }
 
     bool polls() const noexcept { return poll_ && !interruption_; }
@@ -348,6 +348,11 @@ int detail::quota_cores([[maybe_unused]] const std::string& prefix) {
     }
 #endif
     return static_cast<int>(std::min<long long>(cores, max_jobs));
+}
+
+void detail::set_poll_period(int milliseconds) {
+    poll_period = milliseconds;
+    next_poll = {};
 }
 
 int usable_cores() {

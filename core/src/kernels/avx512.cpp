@@ -43,6 +43,9 @@ struct Float16 {
         return {_mm512_cvtepi32_ps(
             _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))))};
     }
+    static Float16 load(const std::int32_t* from) {
+        return {_mm512_cvtepi32_ps(_mm512_loadu_si512(from))};
+    }
     // One unit, filled up with `rest`.
     static Float16 load_half(const float* from, float rest) {
         return {_mm512_mask_loadu_ps(_mm512_set1_ps(rest), 0x00ff, from)};
@@ -56,6 +59,10 @@ struct Float16 {
     void store_rounded(std::int16_t* to) const {
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                             _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(v)));
+    }
+    void store_rounded(std::int8_t* to) const {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                         _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
     }
     static Float16 gather(const float* from, const std::uint32_t* at) {
         return {_mm512_i32gather_ps(_mm512_loadu_si512(at), from, 4)};
@@ -173,6 +180,10 @@ struct Double8 {
         return Double4::lowest(
             {_mm256_min_pd(_mm512_castpd512_pd256(a.v), _mm512_extractf64x4_pd(a.v, 1))});
     }
+    static double total(Double8 a) {
+        return Double4::total(
+            {_mm256_add_pd(_mm512_castpd512_pd256(a.v), _mm512_extractf64x4_pd(a.v, 1))});
+    }
     static Double8 lowest_of(const Double8* a) {
         const auto two = [](Double8 b, Double8 c) {
             return _mm512_min_pd(_mm512_unpacklo_pd(b.v, c.v), _mm512_unpackhi_pd(b.v, c.v));
@@ -192,6 +203,8 @@ constexpr SeedKernels seeds = seed_table<Float8, Double4, Pairs8>();
 }  // namespace
 
 constinit const Isa isa_avx512 = isa_of<Float16, Double8>("avx512", bounds, seeds);
+constinit const Isa isa_avx512vnni =
+    isa_of<Float16, Double8>("avx512vnni", bounds, seeds, products_avx512vnni);
 
 }  // namespace exactmeans
 

@@ -83,6 +83,9 @@ struct Lanes {
     void store_rounded(std::int16_t* to) const {
         for (int l = 0; l < lanes; ++l) to[l] = std::int16_t(std::lrint(v[l]));
     }
+    void store_rounded(std::int8_t* to) const {
+        for (int l = 0; l < lanes; ++l) to[l] = std::int8_t(std::lrint(v[l]));
+    }
     static Lanes gather(const R* from, const std::uint32_t* at) {
         return each([&](int l) { return from[at[l]]; });
     }

@@ -8,6 +8,14 @@
 namespace exactmeans {
 namespace {
 
+#if defined(__x86_64__)
+bool has_avx512() {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
 struct Compiled {
     const Isa* isa;
     bool (*usable)();
@@ -16,12 +24,8 @@ struct Compiled {
 // Best first.
 const Compiled compiled[] = {
 #if defined(__x86_64__)
-    {&isa_avx512,
-     [] {
-         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-     }},
+    {&isa_avx512vnni, [] { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }},
+    {&isa_avx512, [] { return has_avx512(); }},
     {&isa_avx2, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
 #elif defined(__aarch64__)
     {&isa_neon, [] { return true; }},
@@ -67,6 +71,8 @@ const VectorKernels<double>& vector_kernels<double>() {
 const QuantizedKernels& quantized_kernels() { return active().quantized; }
 const BoundKernels& bound_kernels() { return active().bounds; }
 const SeedKernels& seed_kernels() { return active().seeds; }
+const FilterKernels& filter_kernels() { return active().filter; }
+const IntegerProducts& integer_products() { return active().products; }
 
 std::vector<std::string> usable_isas() {
     std::vector<std::string> names;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exactmeans/kernels/bounds.hpp"
+#include "exactmeans/kernels/integer_products.hpp"
 #include "exactmeans/kernels/quantized.hpp"
 #include "exactmeans/kernels/scores.hpp"
 #include "exactmeans/kernels/seeding.hpp"
@@ -19,6 +20,8 @@ struct Isa {
     const QuantizedKernels& quantized;
     const BoundKernels& bounds;
     const SeedKernels& seeds;
+    const FilterKernels& filter;
+    const IntegerProducts& products;
 
     template <class R>
     const ScoreKernels<R>& scores() const {
@@ -38,7 +41,8 @@ struct Isa {
 
 extern const Isa isa_baseline;
 #if defined(__x86_64__)
-extern const Isa isa_avx512, isa_avx2;
+extern const Isa isa_avx512vnni, isa_avx512, isa_avx2;
+extern const IntegerProducts products_avx512vnni;
 #elif defined(__aarch64__)
 extern const Isa isa_neon;
 #endif

@@ -127,6 +127,10 @@ struct StoredAbsoluteDifference {
 template <class V, int Units>
 inline void store_scores(const V* score, Size first, Size k, typename V::Real* row) {
     using Own = PanelVectors<V, Units>;
+    if (Own::width == Own::vectors * V::lanes && first + Own::width <= k) {
+        for (int v = 0; v < Own::vectors; ++v) score[v].store(row + first + v * V::lanes);
+        return;
+    }
     typename V::Real lanes[Own::vectors * V::lanes];
     for (int v = 0; v < Own::vectors; ++v) score[v].store(lanes + v * V::lanes);
     for (Size l = 0; l < Own::width && first + l < k; ++l) row[first + l] = lanes[l];

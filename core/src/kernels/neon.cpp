@@ -50,6 +50,7 @@ struct Float4 {
     static Float4 load(const std::int16_t* from) {
         return {vcvtq_f32_s32(vmovl_s16(vld1_s16(from)))};
     }
+    static Float4 load(const std::int32_t* from) { return {vcvtq_f32_s32(vld1q_s32(from))}; }
     // Expands upper halves of float32 values.
     static Float4 load_halves(const std::uint16_t* from) {
         return {vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(from), 16))};
@@ -58,6 +59,11 @@ struct Float4 {
     void store(float* to) const { vst1q_f32(to, v); }
     // Rounds to the nearest integers.
     void store_rounded(std::int16_t* to) const { vst1_s16(to, vmovn_s32(vcvtnq_s32_f32(v))); }
+    void store_rounded(std::int8_t* to) const {
+        std::int16_t numbers[lanes];
+        store_rounded(numbers);
+        for (int l = 0; l < lanes; ++l) to[l] = std::int8_t(numbers[l]);
+    }
     static Float4 gather(const float* from, const std::uint32_t* at) {
         const float values[lanes] = {from[at[0]], from[at[1]], from[at[2]], from[at[3]]};
         return load(values);

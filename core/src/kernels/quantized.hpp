@@ -219,7 +219,7 @@ inline void for_stripes(const PackedCsrRow<float>& row, Visit visit) {
 }
 
 template <class V>
-void quantize_rows(const PackedCsrRow<float>* rows, Size n, const float* step, float* sized,
+void quantize_rows(const PackedCsrRow<float>* rows, Size n, const float* scale, float* scaled,
                    QuantizedRow* out) {
     const V zero = V::splat(0);
     for (Size i = 0; i < n; ++i) {
@@ -227,25 +227,25 @@ void quantize_rows(const PackedCsrRow<float>* rows, Size n, const float* step, f
         const Size m = own.nonzeros;
         Stripes<V> size, sum;
         for_stripes<V>(rows[i], [&](Size t, int v, V x) {
-            const V one = V::mul(x, V::gather(step, rows[i].index + t));
+            const V one = V::mul(x, V::gather(scale, rows[i].index + t));
             size.add(v, magnitude(one));
             sum.add(v, one);
-            one.store(sized + t);
+            one.store(scaled + t);
         });
         own.size = size.total();
         own.sum = sum.total();
         const bool small = own.size < QuantizedRow::largest && m <= QuantizedRow::longest;
-        const float scale =
+        const float per =
             small ? float(32766 - m) / (own.size > 0x1p-90f ? own.size : 0x1p-90f) : 0.0f;
-        own.unit = small ? 128 / scale : 0;
-        const V by = V::splat(scale);
+        own.unit = small ? 128 / per : 0;
+        const V by = V::splat(per);
         for (Size t = 0; t < m; t += V::lanes)
-            V::mul(small ? V::load(sized + t) : zero, by).store_rounded(own.value + t);
+            V::mul(small ? V::load(scaled + t) : zero, by).store_rounded(own.value + t);
     }
 }
 
 template <class V>
-void sum_reach(const PackedCsrRow<float>* rows, Size n, const float* table, DeltaSums* out) {
+void sum_deltas(const PackedCsrRow<float>* rows, Size n, const float* table, DeltaSums* out) {
     for (Size i = 0; i < n; ++i) {
         Stripes<V> fall, rise;
         for_stripes<V>(rows[i], [&](Size t, int v, V x) {
@@ -279,11 +279,11 @@ inline void add_group_deltas(const PackedCsrRow<float>& row, const GroupDeltaTab
             const V one = V::splat(x[s]), above = Signed ? V::max(one, V::splat(0)) : one;
 #pragma GCC unroll 32
             for (int v = 0; v < vectors; ++v) {
-                const V step = V::load_halves(table[index[t + s]].half + v * V::lanes);
-                sum[v][s] = V::add(sum[v][s], V::mul(above, step));
+                const V delta = V::load_halves(table[index[t + s]].half + v * V::lanes);
+                sum[v][s] = V::add(sum[v][s], V::mul(above, delta));
                 if constexpr (Signed)
                     sum[vectors + v][s] =
-                        V::add(sum[vectors + v][s], V::mul(V::sub(above, one), step));
+                        V::add(sum[vectors + v][s], V::mul(V::sub(above, one), delta));
             }
         }
     };
@@ -301,7 +301,7 @@ inline void add_group_deltas(const PackedCsrRow<float>& row, const GroupDeltaTab
 
 template <class V, bool Signed>
 Size update_row_bounds(const PackedCsrRow<float>* rows, Size n, const GroupDeltas& deltas,
-                       const std::int32_t* labels, RowBounds* bounds, std::int32_t* left) {
+                       const std::int32_t* labels, RowBounds* bounds, std::int32_t* crossed) {
     constexpr int groups = int(QuantizedPanels::most_groups);
     const auto size = [](float x) { return __builtin_fabsf(x); };
     Size count = 0;
@@ -338,18 +338,18 @@ Size update_row_bounds(const PackedCsrRow<float>* rows, Size n, const GroupDelta
         // Compared one by one, because a NaN bound must not hide another.
         bool certain = true;
         for (int g = 0; g < groups; ++g) certain &= own.high < low[g];
-        left[count] = std::int32_t(i);
+        crossed[count] = std::int32_t(i);
         count += !certain;
     }
     return count;
 }
 
 template <class V>
-Size update_bounds(const PackedCsrRow<float>* rows, Size n, bool any_below,
+Size update_bounds(const PackedCsrRow<float>* rows, Size n, bool any_negative,
                    const GroupDeltas& deltas, const std::int32_t* labels, RowBounds* bounds,
-                   std::int32_t* left) {
-    return any_below ? update_row_bounds<V, true>(rows, n, deltas, labels, bounds, left)
-                     : update_row_bounds<V, false>(rows, n, deltas, labels, bounds, left);
+                   std::int32_t* crossed) {
+    return any_negative ? update_row_bounds<V, true>(rows, n, deltas, labels, bounds, crossed)
+                        : update_row_bounds<V, false>(rows, n, deltas, labels, bounds, crossed);
 }
 
 template <class V>
@@ -369,7 +369,7 @@ constexpr QuantizedKernels quantized_table() {
     return {.quantize_rows = &quantize_rows<V>,
             .nearest = &nearest_quantized<V>,
             .places_below = &places_below<V>,
-            .reach = &sum_reach<V>,
+            .sum_deltas = &sum_deltas<V>,
             .update_bounds = &update_bounds<typename V::UpTo8Lanes>,
             .reordered_products = &reordered_products<V>};
 }

@@ -6,6 +6,8 @@
 #include "centre.hpp"
 #include "csr.hpp"
 #include "dense.hpp"
+#include "dense_filter.hpp"
+#include "integer_products.hpp"
 #include "isa.hpp"
 #include "quantized.hpp"
 #include "short_rows.hpp"
@@ -21,8 +23,10 @@ constexpr ScoreKernels<typename V::Real> score_table() {
             .panel_dense = &panel_dense<V>,
             .panel_csr = &panel_csr<V>,
             .centre_dense = &centre_dense<V>,
+            .pairs_dense = &pairs_dense<V>,
             .centre_csr = &centre_csr<V>,
             .nearest_in_list = &nearest_in_list<V>,
+            .listed_scores = &listed_scores<V>,
             .scores_dense = &scores_dense<V, Product<V>>,
             .scores_csr = &scores_csr<V, Product<V>>,
             .lowest_two = &lowest_two<V>,
@@ -53,6 +57,7 @@ constexpr VectorKernels<typename V::Real> vector_table() {
             .add_row = &add_row<V>,
             .add_row2 = &add_row2<V>,
             .to_float32 = &to_float32<V>,
+            .centred = &centred<V>,
             .mean = &mean<V>};
 }
 
@@ -64,10 +69,12 @@ struct Tables {
     static constexpr VectorKernels<float> single_vectors = vector_table<Single>();
     static constexpr VectorKernels<double> double_vectors = vector_table<Double>();
     static constexpr QuantizedKernels quantized = quantized_table<Single>();
+    static constexpr FilterKernels filter = filter_table<Single>();
 };
 
 template <class Single, class Double>
-constexpr Isa isa_of(const char* name, const BoundKernels& bounds, const SeedKernels& seeds) {
+constexpr Isa isa_of(const char* name, const BoundKernels& bounds, const SeedKernels& seeds,
+                     const IntegerProducts& products = plain_products) {
     using Own = Tables<Single, Double>;
     return {.name = name,
             .single_scores = Own::single_scores,
@@ -76,7 +83,9 @@ constexpr Isa isa_of(const char* name, const BoundKernels& bounds, const SeedKer
             .double_vectors = Own::double_vectors,
             .quantized = Own::quantized,
             .bounds = bounds,
-            .seeds = seeds};
+            .seeds = seeds,
+            .filter = Own::filter,
+            .products = products};
 }
 
 }  // namespace exactmeans

@@ -245,6 +245,11 @@ void to_float32(const typename V::Real* x, Size n, float* out) {
     for (Size t = 0; t < n; ++t) out[t] = float(x[t]);
 }
 
+template <class V>
+void centred(const typename V::Real* x, const typename V::Real* origin, Size d, float* out) {
+    for (Size f = 0; f < d; ++f) out[f] = float(x[f] - origin[f]);
+}
+
 // (high + low) / (weight + weight_error), then times `back` (a power of two): a quotient and one
 // correction by its remainder. Correctly rounded, except for exact means within 2^-100 of a
 // rounding boundary.

@@ -50,6 +50,9 @@ struct Float8 {
         return {_mm256_cvtepi32_ps(
             _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))))};
     }
+    static Float8 load(const std::int32_t* from) {
+        return {_mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
+    }
     // Expands upper halves of float32 values.
     static Float8 load_halves(const std::uint16_t* from) {
         return {_mm256_castsi256_ps(_mm256_slli_epi32(
@@ -63,6 +66,12 @@ struct Float8 {
         _mm_storeu_si128(
             reinterpret_cast<__m128i*>(to),
             _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1)));
+    }
+    void store_rounded(std::int8_t* to) const {
+        std::int16_t numbers[lanes];
+        store_rounded(numbers);
+        const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(numbers));
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(all, all));
     }
     // Single loads, because the gather instruction of AMD CPUs is slower.
     static Float8 gather(const float* from, const std::uint32_t* at) {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from exactmeans.data.source import Allocator, CutRows, choose_columns, even_edges
 
 
-def _pyarrow() -> Any:
+def pyarrow_or_refuse() -> Any:
     try:
         import pyarrow
         import pyarrow.dataset
@@ -25,7 +25,7 @@ def _pyarrow() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise ImportError(
-            "Parquet and Arrow files need the pyarrow package: pip install exactmeans[io]."
+            "Arrow data and Parquet files need the pyarrow package: pip install exactmeans[io]."
         ) from None
     return pyarrow
 
@@ -56,7 +56,7 @@ class _ArrowRows(CutRows):
         columns: Any,
         block_rows: int | None,
     ) -> None:
-        pa = _pyarrow()
+        pa = pyarrow_or_refuse()
         chosen = choose_columns(columns, schema.names, len(schema.names), name)
         picked = range(len(schema.names)) if chosen is None else chosen.tolist()
         self._fields = [schema.field(f) for f in picked]
@@ -103,7 +103,7 @@ class _ArrowRows(CutRows):
 
     def _fill(self, out: NDArray[Any], block: int) -> None:
         """Blocks come in order, as a rule, so the batches are kept open from one to the next."""
-        pool = _pyarrow().default_memory_pool()
+        pool = pyarrow_or_refuse().default_memory_pool()
         path, piece, first = self._runs[block]
         if self._place != (path, piece, first):
             self._close()
@@ -141,7 +141,7 @@ class _ArrowRows(CutRows):
         return done
 
     def _convert(self, batch: Any, path: Path, out: NDArray[Any]) -> None:
-        pa, partition, at = _pyarrow(), self._partition.get(path, {}), 0
+        pa, partition, at = pyarrow_or_refuse(), self._partition.get(path, {}), 0
         for field in self._fields:
             if field.name in partition:
                 value = partition[field.name]
@@ -179,7 +179,7 @@ class ParquetRows(_ArrowRows):
     """
 
     def __init__(self, paths: Sequence[Path], columns: Any, block_rows: int | None) -> None:
-        pa = _pyarrow()
+        pa = pyarrow_or_refuse()
         files = [file for path in paths for file in _parquet_files(path)]
         pieces, schema = [], None
         for file in files:
@@ -204,7 +204,7 @@ class ParquetRows(_ArrowRows):
         self, name: str, schema: Any, files: list[Path], paths: Sequence[Path]
     ) -> Any:
         """The schema with a column for each key of the folders, whose values are kept by file."""
-        pa = _pyarrow()
+        pa = pyarrow_or_refuse()
         single = len(paths) == 1 and paths[0].is_dir()
         base = paths[0] if single else Path(os.path.commonpath([file.parent for file in files]))
         folders = {part for file in files for part in file.relative_to(base).parts[:-1]}
@@ -233,7 +233,7 @@ class ParquetRows(_ArrowRows):
         return schema
 
     def _open(self, path: Path, piece: int) -> Iterator[Any]:
-        pa = _pyarrow()
+        pa = pyarrow_or_refuse()
         own = self._partition.get(path, {})
         names = [field.name for field in self._fields if field.name not in own]
         rows = int(np.diff(self.edges).max())
@@ -277,7 +277,7 @@ class IpcRows(_ArrowRows):
     """An Arrow IPC file, which is what Feather files are."""
 
     def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
-        pa = _pyarrow()
+        pa = pyarrow_or_refuse()
         try:
             with pa.OSFile(str(path)) as raw, pa.ipc.open_file(raw) as file:
                 schema = file.schema
@@ -291,6 +291,6 @@ class IpcRows(_ArrowRows):
         super().__init__(str(path), schema, pieces, columns, block_rows)
 
     def _open(self, path: Path, piece: int) -> Iterator[Any]:
-        pa = _pyarrow()
+        pa = pyarrow_or_refuse()
         with pa.OSFile(str(path)) as raw, pa.ipc.open_file(raw) as file:
             yield file.get_batch(piece)

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from exactmeans.data.arrow import IpcRows, ParquetRows
+from exactmeans.data.arrow_stream import is_arrow_stream, open_stream
 from exactmeans.data.binary import NpyRows, NpzRows
+from exactmeans.data.derived import CompleteRows
 from exactmeans.data.memory import ArrayBlocks, SlicedRows
-from exactmeans.data.source import BlockSource, CutRows, JoinedRows
+from exactmeans.data.source import BlockSource, CutRows, JoinedRows, check_block_rows
 from exactmeans.data.svmlight import SvmlightRows
 from exactmeans.data.text import CsvRows, MtxRows
+from exactmeans.parameters import check_choice
 
 __all__ = ["BlockSource", "open_blocks"]
 
@@ -45,19 +48,22 @@ def open_blocks(
     block_rows: int | None = None,
     header: bool | str = "auto",
     zero_based: bool | str = "auto",
+    delimiter: str = "auto",
+    na: str = "error",
 ) -> BlockSource:
     """Make a source of row blocks from a file, a folder, arrays, or what can be sliced by rows.
 
     Parameters
     ----------
-    source : path, list of paths or arrays, or object with `shape` and row slicing
+    source : path, list of paths or arrays, object with `shape` and row slicing, or Arrow stream
         A file: .npy; .npz of a CSR matrix (scipy.sparse.save_npz); svmlight (.svm, .svmlight,
         .libsvm); Matrix Market (.mtx) listed by rows; .csv or .tsv; .parquet; Arrow IPC (.arrow,
         .feather); text files also compressed (.csv.gz). A folder of .parquet files, whose hive
         partitions (year=2024/...) are columns. A list of files of one kind, or a pattern such as
         "part-*.csv", whose files come in the order of their names. A list of arrays or sparse
         matrices of one width, which are the blocks. Or an object such as an array, a memory map,
-        an h5py or zarr dataset, or AnnData, also backed.
+        an h5py or zarr dataset, or AnnData, also backed. Or what offers an Arrow stream, such as a
+        DuckDB relation, a pyarrow reader or a table with a column of lists, which is read once.
     columns : names or numbers, default=None
         The columns to use, in this order; None means all.
     block_rows : int, default=None
@@ -70,7 +76,15 @@ def open_blocks(
     zero_based : True, False or 'auto', default='auto'
         Whether indices of an svmlight file begin at 0. 'auto' takes them to begin at 1 unless the
         file has an index 0 or the header of the extreme classification data sets. Where `columns`
-        are chosen from a file without either, it must be True or False.
+        are chosen from a file without either, it must be True or False. A model that was fitted on
+        such a file remembers where its indices begin.
+    delimiter : str, default='auto'
+        The character between the cells of a .csv or .tsv file. 'auto' takes the most frequent of
+        comma, semicolon and tab in the first row.
+    na : {'error', 'drop'}, default='error'
+        What to do with rows of a dense file that have a missing value: refuse the file, or leave
+        those rows out, with one more pass over the file. `kept` of the source has the numbers of
+        the rows that stay. Missing are NaN, and in .csv and .tsv files empty cells, NA, null and ?.
 
     Returns
     -------
@@ -89,17 +103,23 @@ def open_blocks(
     >>> KMeans(2, random_state=0).fit(blocks).labels_
     array([1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], dtype=int32)
     """
-    if block_rows is not None and (
-        isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1
-    ):
-        raise ValueError(f"block_rows must be None or an int of at least 1, not {block_rows!r}.")
+    check_block_rows(block_rows)
     options = {"header": header, "zero_based": zero_based}
     _check_options(options)
+    if not isinstance(delimiter, str) or (delimiter != "auto" and len(delimiter) != 1):
+        raise ValueError(f"delimiter must be 'auto' or one character, not {delimiter!r}.")
+    check_choice("na", na, ("error", "drop"))
+    options |= {"delimiter": delimiter}
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
-        return _open_files(_files(source), columns, block_rows, options)
+        opened = _open_files(_files(source), columns, block_rows, options, na)
+        return CompleteRows(opened) if na == "drop" else opened
+    if na == "drop":
+        raise ValueError("na must be 'error', not 'drop': source is no file.")
     _refuse_options(options, (), "source is no file")
+    if is_arrow_stream(source):
+        return open_stream(source, columns, block_rows)
     if hasattr(source, "shape") and hasattr(source, "__getitem__"):
         return SlicedRows(source, columns, block_rows)
     if isinstance(source, BlockSource):
@@ -117,7 +137,10 @@ def open_blocks(
 
 
 #: Options that only some kinds of files have.
-_OPTIONS: dict[Any, tuple[str, ...]] = {CsvRows: ("header",), SvmlightRows: ("zero_based",)}
+_OPTIONS: dict[Any, tuple[str, ...]] = {
+    CsvRows: ("header", "delimiter"),
+    SvmlightRows: ("zero_based",),
+}
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -168,7 +191,7 @@ def _kind_of(path: Path) -> Any:
 
 
 def _open_files(
-    paths: list[Path], columns: Any, block_rows: int | None, options: dict[str, Any]
+    paths: list[Path], columns: Any, block_rows: int | None, options: dict[str, Any], na: str
 ) -> CutRows:
     for path in paths:
         if _kind_of(path) is None:
@@ -184,6 +207,8 @@ def _open_files(
     taken = _OPTIONS.get(kind, ())
     _refuse_options(options, taken, f"{paths[0]} has no such choice")
     own = {name: options[name] for name in taken}
+    if kind is CsvRows:
+        own["na"] = na
     if kind in (ParquetRows, SvmlightRows):  # which look at all files before the first row
         opened: CutRows = kind(paths, columns, block_rows, **own)
         return opened

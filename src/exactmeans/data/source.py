@@ -74,6 +74,10 @@ class CutRows(ABC):
     """
 
     names: list[str] | None = None  # of all columns, where they have names
+    #: What the source had to guess, as clauses for a note: "the first row of a.csv is names".
+    guesses: tuple[str, ...] = ()
+    #: Weights of all rows, where the source has them: estimators use them unless others are given.
+    sample_weight: NDArray[np.float64] | None = None
     #: The most bytes that a reader held beside the block it was reading, as far as is known.
     held_bytes = 0
 
@@ -151,12 +155,20 @@ class JoinedRows(CutRows):
         name = f"{first.name} and {len(parts) - 1} more"
         super().__init__(name, edges, first.shape[1], dtype, sparse=first.sparse)
         self.names = first.feature_names
+        self.guesses = tuple(guess for part in parts for guess in part.guesses)
 
     def _rows(self, block: int, begin: int, end: int, allocator: Allocator) -> Any:
         p, b = self._places[block]
         rows = self._parts[p].read(b, allocator)
         self.held_bytes = max(self.held_bytes, self._parts[p].held_bytes)
         return rows
+
+
+def check_block_rows(block_rows: Any) -> None:
+    if block_rows is not None and (
+        isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1
+    ):
+        raise ValueError(f"block_rows must be None or an int of at least 1, not {block_rows!r}.")
 
 
 def even_edges(n: int, row_bytes: float, block_rows: int | None) -> Edges:

@@ -11,23 +11,31 @@ import numpy as np
 import scipy.sparse as sp
 
 from exactmeans.data.arrays import Matrix, as_matrix
+from exactmeans.data.arrow_stream import is_arrow_stream
 from exactmeans.data.open import BlockSource, names_files, open_blocks
 from exactmeans.data.source import BufferPool, CutRows
+from exactmeans.data.svmlight import SvmlightRows
 
 
 def is_source(X: Any) -> bool:
     """Whether X comes in blocks. Tests arrays first, because a protocol check is slow."""
     if isinstance(X, np.ndarray) or sp.issparse(X):
         return False
-    return isinstance(X, BlockSource) or names_files(X)
+    return isinstance(X, BlockSource) or names_files(X) or is_arrow_stream(X)
 
 
 def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix] | Stream:
     """The blocks of a source; an array is one block."""
+    if reset:
+        vars(estimator).pop("_zero_based", None)  # of a fit before
     if not is_source(X):
         return [as_matrix(estimator, X, reset=reset, dtype=dtype)]
     if names_files(X):
+        X = _opened(estimator, X, reset=reset)
+    elif is_arrow_stream(X):
         X = open_blocks(X)
+    if isinstance(X, SvmlightRows):
+        _check_base(estimator, X, reset=reset)
     _check_names(estimator, getattr(X, "feature_names", None), reset=reset)
     if not getattr(X, "in_memory", False):
         return Stream(estimator, X, reset=reset, dtype=dtype)
@@ -38,6 +46,38 @@ def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list
         estimator.n_features_in_ = bare.n_features_in_
     common = np.result_type(*(block.dtype for block in blocks))
     return [block if block.dtype == common else block.astype(common) for block in blocks]
+
+
+def _opened(estimator: Any, X: Any, *, reset: bool) -> BlockSource:
+    """The files, svmlight ones with the indices and the width that the fitted model has."""
+    opened = open_blocks(X)
+    if reset or not isinstance(opened, SvmlightRows):
+        return opened
+    known = getattr(estimator, "_zero_based", None)
+    if known is False and opened.zero_based:
+        raise ValueError(
+            f"X must have indices from 1 on, as those of fit, but {opened.name} has an index 0: "
+            "pass open_blocks(path, zero_based=True) if it counts from 0."
+        )
+    if known and opened.zero_based is None:
+        opened = open_blocks(X, zero_based=True)
+    assert isinstance(opened, SvmlightRows)
+    opened.widen(getattr(estimator, "n_features_in_", 0))
+    return opened
+
+
+def _check_base(estimator: Any, source: SvmlightRows, *, reset: bool) -> None:
+    """Remembers where indices begin; refuses a source that guessed something else."""
+    base = bool(source.zero_based)
+    if reset:
+        estimator._zero_based = base
+        return
+    known = getattr(estimator, "_zero_based", None)
+    if source.zero_based is None and known is not None and known != base:
+        raise ValueError(
+            f"zero_based must be {known} for {source.name}: nothing in it says whether indices "
+            f"begin at 0 or 1, and those of fit began at {0 if known else 1}."
+        )
 
 
 def _check_names(estimator: Any, names: Any, *, reset: bool) -> None:

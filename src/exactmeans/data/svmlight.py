@@ -183,7 +183,13 @@ class SvmlightRows(CutRows):
         self._places = [(file, b) for file in files for b in range(len(file.spans))]
         name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
         extremes = [file.extremes() for file in files]
-        self._base = base_of(zero_based, min(least for least, _ in extremes), files)
+        least = min(least for least, _ in extremes)
+        self._base = base_of(zero_based, least, files)
+        #: True, False, or None where nothing in the files says where indices begin.
+        self.zero_based: bool | None = self._base == 0
+        if zero_based == "auto" and self._base == 1:
+            self.zero_based = None
+            self.guesses = (f"indices of {name} begin at 1, since it has no index 0",)
         self._refuse_beyond_header([most for _, most in extremes])
         d = max(most for _, most in extremes) + 1 - self._base
         d = max([d, *(file.sizes[1] for file in files if file.sizes)])
@@ -202,6 +208,11 @@ class SvmlightRows(CutRows):
                 )
             self._d = max(self._d, int(chosen.max()) + 1)
         self.select(chosen)
+
+    def widen(self, d: int) -> None:
+        """Have at least d columns: rows of a file may end before the last feature of a model."""
+        if self._columns is None:
+            self._d = max(self._d, d)
 
     def _refuse_beyond_header(self, largest: list[int]) -> None:
         for file, most in zip(self._files, largest, strict=True):

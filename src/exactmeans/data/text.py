@@ -21,18 +21,28 @@ from exactmeans.data.source import BLOCK_BYTES, Allocator, CutRows, Edges, choos
 _CSV_ROW = re.compile(rb"^[^\r\n]+", re.MULTILINE)
 _WHOLE = re.compile(r"[+-]?\d+")
 _SAMPLE = 2**16  # bytes below the first row that header="auto" looks at
+#: What files write for a missing value, in lower case.
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 
 
 class CsvRows(CutRows):
     """Numbers separated by commas, semicolons or tabs, with or without a first line of names.
 
     `header="auto"` decides by the first row and refuses what it cannot tell (see `_has_names`).
+    With `na="drop"`, missing cells are NaN.
     """
 
     def __init__(
-        self, path: Path, columns: Any, block_rows: int | None, header: bool | str = "auto"
+        self,
+        path: Path,
+        columns: Any,
+        block_rows: int | None,
+        header: bool | str = "auto",
+        delimiter: str = "auto",
+        na: str = "error",
     ) -> None:
         self._file = TextFile(path)
+        self._missing = na == "drop"
         with self._file.checked(), self._file.open() as file:
             first = file.readline()
             while first and not first.strip():
@@ -42,7 +52,7 @@ class CsvRows(CutRows):
             if file.read(1):
                 below = below[:-1]  # the last line is not whole
         text = first.decode("utf-8-sig", errors="replace").strip("\r\n")
-        self._delimiter = max(",;\t", key=text.count)
+        self.delimiter = max(",;\t", key=text.count) if delimiter == "auto" else delimiter
         cells = self._cells(text)
         named = bool(cells) and (
             self._has_names(text, cells, [line for line in below if line])
@@ -50,11 +60,13 @@ class CsvRows(CutRows):
             else bool(header)
         )
         self.names = [cell.strip() for cell in cells] if named else None
+        if header == "auto":
+            self.guesses = (f"the first row of {path} is {'names' if named else 'data'}",)
         skip = after if named else after - len(first)
         self._chosen = choose_columns(columns, self.names, len(cells), str(path))
-        self._all = len(cells)
-        d = self._all if self._chosen is None else len(self._chosen)
-        rows = block_rows or max(1, BLOCK_BYTES // (8 * max(1, self._all)))
+        self.width = len(cells)
+        d = self.width if self._chosen is None else len(self._chosen)
+        rows = block_rows or max(1, BLOCK_BYTES // (8 * max(1, self.width)))
         self._spans = self._file.spans(skip, rows, _CSV_ROW)
         if not self._spans:
             raise ValueError(f"{path} has no rows.")
@@ -67,7 +79,7 @@ class CsvRows(CutRows):
         return [self.names[f] for f in self._chosen]
 
     def _cells(self, line: str) -> list[str]:
-        return next(csv.reader([line], delimiter=self._delimiter), [])
+        return next(csv.reader([line], delimiter=self.delimiter), [])
 
     def _has_names(self, text: str, cells: list[str], below: list[str]) -> bool:
         """Is the first row a header? Text alone is, numbers alone are not; refuses all else.
@@ -97,21 +109,22 @@ class CsvRows(CutRows):
         span = self._spans[block]
         raw = self._file.read(span.offset, span.size)
         text = raw.decode("utf-8-sig", errors="replace")
-        if self._all == 1:
+        if self.width == 1 and not self._missing:
             self._refuse_blank(text, block, begin)
         try:
             rows = np.loadtxt(
                 io.StringIO(text),
-                delimiter=self._delimiter,
+                delimiter=self.delimiter,
                 quotechar='"',
                 comments=None,
                 ndmin=2,
                 usecols=None if self._chosen is None else self._chosen.tolist(),
+                converters=_number_or_nan if self._missing else None,
             )
         except ValueError as error:
             raise ValueError(self._wrong(text, begin) or f"{self.name}: {error}.") from None
         # Cells that are not chosen are not looked at, but they must be there, and no others.
-        as_many = text.count(self._delimiter) == (self._all - 1) * len(rows)
+        as_many = text.count(self.delimiter) == (self.width - 1) * len(rows)
         if rows.shape != (end - begin, self._d) or (self._chosen is not None and not as_many):
             wrong = self._wrong(text, begin)
             if wrong or rows.shape != (end - begin, self._d):
@@ -133,19 +146,25 @@ class CsvRows(CutRows):
 
     def _wrong(self, text: str, begin: int) -> str | None:
         """The first row that is not numbers, one per column, in words."""
-        chosen = range(self._all) if self._chosen is None else self._chosen.tolist()
+        chosen = range(self.width) if self._chosen is None else self._chosen.tolist()
         lines = (line for line in text.splitlines() if line)
         for row, line in enumerate(lines, start=begin):
             cells = self._cells(line)
-            if len(cells) != self._all:
-                return f"{self.name}: row {row} has {len(cells)} columns, not {self._all}."
+            if len(cells) != self.width:
+                return f"{self.name}: row {row} has {len(cells)} columns, not {self.width}."
             for f in chosen:
+                if self._missing and cells[f].strip().lower() in MISSING:
+                    continue
                 if not cells[f].strip():
                     return f"{self.name}: row {row}, column {self._column(f)} is empty."
                 if not is_number(cells[f]):
                     where = f"row {row}, column {self._column(f)}"
                     return f"{self.name}: {where}: {cells[f]!r} is not a number."
         return None
+
+
+def _number_or_nan(cell: str) -> float:
+    return np.nan if cell.strip().lower() in MISSING else float(cell)
 
 
 def _like_names(first: list[int], below: list[list[str]]) -> str:

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from exactmeans.data.arrays import Double, reals_of
-from exactmeans.data.source import refuse_masked
+from exactmeans.data.source import CutRows, refuse_masked
+
+
+def weights_of(X: Any, sample_weight: Any) -> Any:
+    """The weights that the user gave, or else those that a source of blocks brings along."""
+    if sample_weight is None and isinstance(X, CutRows):
+        return X.sample_weight
+    return sample_weight
 
 
 def check_weights(sample_weight: Any, n: int, *, part: bool = False) -> Double | None:

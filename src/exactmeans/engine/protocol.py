@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans.data.arrays import Double, Labels, Matrix
+from exactmeans.engine.labels import FinalLabels
 from exactmeans.metrics import Metric
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ class FarRow(NamedTuple):
     row: int
     label: int
     value: bytes  # the same for equal rows
+
+
+class Grids(NamedTuple):
+    """The grids of exact sums of rows and of weights."""
+
+    rows: _core.Grid
+    weights: _core.Grid
 
 
 class Engine(Protocol):
@@ -73,7 +81,7 @@ class Engine(Protocol):
 
     @property
     def nonzeros(self) -> int:
-        """Stored values of all rows; of streamed rows known after `survey`."""
+        """Stored values of all rows; the first use may take a pass over them."""
 
     @property
     def scratch_limit(self) -> int | None:
@@ -103,7 +111,7 @@ class Engine(Protocol):
     # before the first iteration
 
     def examine(self) -> _core.Survey:
-        """The first pass: refuses values that the metric cannot take."""
+        """Refuse values that the metric cannot take; returns the survey without weights."""
 
     def survey(self, *, weighted: bool) -> _core.Survey:
         """Largest values and the first row that is not finite."""
@@ -153,28 +161,25 @@ class Engine(Protocol):
     def deduplicate(self) -> int | None:
         """Compare one row for all its duplicates; returns the rows compared, or None if all are."""
 
-    def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
-        """Publish the frame and the grids, which follow from all rows, to the workers."""
-
     # an iteration
 
-    def start(self, algorithm: str, k: int) -> None:
-        """Forget labels and bounds."""
+    def start(self, algorithm: str, k: int, frame: Frame, grids: Grids) -> None:
+        """Forget labels and bounds. Everything below needs it, and raises RuntimeError without.
 
-    def follow(self, sums: _core.Sums | None) -> None:
-        """Let `assign` update these sums while it has the rows in memory; None ends that."""
+        Engines that compute elsewhere publish the frame and the grids, which follow from all rows.
+        """
 
     def use(self, algorithm: str) -> None:
         """Switch to another algorithm, which begins without bounds."""
 
-    def assign(self, centroids: _core.Centroids) -> AssignStats:
-        """Label every row."""
+    def assign(self, centroids: _core.Centroids, sums: _core.Sums | None = None) -> AssignStats:
+        """Label every row, and bring the sums up to date with the labels.
+
+        From one call to the next the sums must be the same object: they get the changes.
+        """
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
         """Label every row; returns (distances computed, objective at `points`)."""
-
-    def sum_up(self, sums: _core.Sums, changed: int) -> None:
-        """Bring the sums up to date with the labels."""
 
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
         """Move a row from the sums of one cluster to those of another."""
@@ -197,8 +202,11 @@ class Engine(Protocol):
     def one_block(self) -> OneBlock:
         """The same rows with operations that need all of them in one block."""
 
-    def final_labels(self) -> Any:
-        """The labels that users get: -1 for rows without a direction, which are in no cluster."""
+    def final_labels(self) -> FinalLabels:
+        """The labels that users get."""
+
+    def close(self) -> None:
+        """Release what the engine holds elsewhere."""
 
 
 class OneBlock(Protocol):
@@ -254,7 +262,7 @@ class Seeding(ABC):
         """Greedy k-means++: per step draw candidates and accept the best; returns the rows."""
 
     @abstractmethod
-    def absorb(self, rows: list[int]) -> None:
+    def add(self, rows: list[int]) -> None:
         """Make seeds of all these rows."""
 
     @abstractmethod
@@ -266,19 +274,19 @@ class Seeding(ABC):
         """Rows of independent Bernoulli draws by sampling weight, about `expected` of them."""
 
     @abstractmethod
-    def followers(self) -> Double:
+    def seed_weights(self) -> Double:
         """The exact total weight of the rows nearest to each seed."""
 
     # Rejection sampling: deferred seeds change the stored sampling weight of a row only at
-    # `refresh` of that row or at `catch_up`, so stored weights are upper bounds.
+    # `refresh` of that row or at `add_deferred`, so stored weights are upper bounds.
 
     @property
     @abstractmethod
-    def pending(self) -> int:
+    def deferred(self) -> int:
         """The number of deferred seeds."""
 
     @abstractmethod
-    def put_off(self, row: int) -> None:
+    def defer(self, row: int) -> None:
         """Make this row a deferred seed."""
 
     @abstractmethod
@@ -286,5 +294,5 @@ class Seeding(ABC):
         """The stored and the current sampling weight of a row; stores the current one."""
 
     @abstractmethod
-    def catch_up(self) -> None:
+    def add_deferred(self) -> None:
         """Make plain seeds of the deferred ones."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from exactmeans import _core
-from exactmeans.engine.protocol import AssignStats
+from exactmeans.engine.protocol import AssignStats, Engine
 from exactmeans.metrics import METRICS
 
 # Costs are in multiply-adds of a plain Lloyd pass.
@@ -47,6 +47,20 @@ class Workload:
     metric: str = "euclidean"
     overlap: float = math.inf  # entries of other rows in a row's features, on average; inf: unknown
     distinct_rows: int | None = None  # if duplicates are not compared
+
+    @classmethod
+    def of(cls, engine: Engine, k: int) -> Workload:
+        """The work of k clusters of these rows."""
+        return cls(
+            engine.n,
+            engine.d,
+            k,
+            engine.sparse,
+            engine.dtype.itemsize,
+            engine.nonzeros / engine.n,
+            engine.reading_bytes,
+            engine.metric.name,
+        )
 
     @property
     def compared(self) -> int:

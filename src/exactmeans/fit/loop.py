@@ -13,6 +13,7 @@ from exactmeans import _core
 from exactmeans.callbacks import Callback, Iteration, Tasks
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.centres import from_core
+from exactmeans.engine.labels import FinalLabels
 from exactmeans.fit.norms import einsum_norms2
 from exactmeans.fit.policy import Policy
 from exactmeans.fit.problem import Problem, unscaled
@@ -35,7 +36,7 @@ class Run:
     """The outcome of the loop from one set of initial centres."""
 
     centres: Matrix  # CSR for sparse rows
-    labels: Any  # the result of engine.final_labels()
+    labels: FinalLabels
     inertia: float
     history: list[Iteration]
     stopped: str
@@ -73,7 +74,7 @@ def lloyd_loop(
         return from_core(centroids.centres, (k, d))
 
     policy.begin(engine, centroids)
-    engine.start(policy.algorithm, k)
+    problem.start(policy.algorithm, k)
     update = update_of(problem, k)
     history = list(done[:-1])
     stopped, algorithm = "max_iter reached", policy.algorithm
@@ -90,7 +91,7 @@ def lloyd_loop(
             tasks.begin(problem.frame, now)
         due = checkpoint is not None and iteration != len(done) and checkpoint.due
         begun_with = now() if due else None
-        stats = engine.assign(centroids)
+        stats = engine.assign(centroids, update.sums)
         changed, distances, skipped, unread = stats
         converged = converged or iteration == max_iter
         movement = update.run(centroids, changed, converged=converged)
@@ -117,7 +118,7 @@ def lloyd_loop(
             if tasks is not None and tasks.end(problem.frame, now):
                 stop_requested = True
         history.append(record)
-        policy.after(iteration, stats, filtered=centroids.first_look())
+        policy.after(iteration, stats, filtered=centroids.fits_filter())
         if checkpoint is not None and begun_with is not None:
             checkpoint.keep(begun_with, history, stop=stop_requested)
         stationary = changed == 0 or movement.shift2 <= problem.tolerance
@@ -132,7 +133,6 @@ def lloyd_loop(
         changed = engine.assign(centroids).changed
         movement = update.run(centroids, changed, converged=True)
         engine.moved(movement)
-    engine.follow(None)
     again = bool(changed or movement.moved)
     stages = [stage for stage in policy.stages if stage[0] <= len(history)]
     return finished_run(problem, centroids, k, history, stopped, stages, again=again)

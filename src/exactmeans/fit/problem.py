@@ -14,7 +14,7 @@ from exactmeans import _core
 from exactmeans.data.arrays import Double, Matrix
 from exactmeans.data.centres import from_core, like_rows, normalise
 from exactmeans.engine.frame import Frame
-from exactmeans.engine.protocol import Engine
+from exactmeans.engine.protocol import Engine, Grids
 
 # The length below which a mean of unit rows is rounding error; unit_vectors.hpp has the same value.
 FAINT = 2.0**-44
@@ -29,14 +29,17 @@ class Problem:
 
     engine: Engine
     frame: Frame
-    grid: _core.Grid
-    weight_grid: _core.Grid
+    grids: Grids
     origin: Double  # the history's inertia is measured against the scatter about it; CSR: about 0
     scatter: float
     tolerance: float
 
     def sums(self, k: int) -> _core.Sums:
-        return _core.Sums(k, self.engine.d, self.grid, self.weight_grid, sparse=self.engine.sparse)
+        return _core.Sums(k, self.engine.d, *self.grids, sparse=self.engine.sparse)
+
+    def start(self, algorithm: str, k: int) -> None:
+        """Begin a run with k centres."""
+        self.engine.start(algorithm, k, self.frame, self.grids)
 
     def unscaled(self, squared: float) -> float:
         """A squared quantity in the data's own units."""
@@ -66,7 +69,7 @@ def analyse(engine: Engine, tol: float) -> Problem:
     exponent = _core.safe_exponent(plain.largest, engine.dtype == np.float32)
     if engine.metric.directed:
         return _analyse_directions(engine, tol, plain, exponent)
-    grid, weight_grid = _grids(engine, plain)
+    grids = _grids(engine, plain)
     if engine.sparse:
         # Scatter about 0, which needs only the stored values of the rows.
         origin, shift = np.empty(0), None
@@ -74,23 +77,21 @@ def analyse(engine: Engine, tol: float) -> Problem:
         scatter, plain_scatter = engine.squares(zero, exponent)
         variance = 0.0
         if tol > 0:
-            mean = _mean(engine, plain, grid)
+            mean = _mean(engine, plain, grids.rows)
             variance = _variance_about(mean, plain_scatter, engine, exponent)
         else:
-            grid.words = engine.words_needed(grid, weighted=True)
+            grids.rows.words = engine.words_needed(grids.rows, weighted=True)
     else:
-        mean = _mean(engine, plain, grid)
+        mean = _mean(engine, plain, grids.rows)
         origin = mean[0]
         scatter, plain_scatter = engine.squares(mean, exponent)
         variance = plain_scatter / engine.n
         shift = _shift(origin, exponent, variance, engine.dtype)
     frame = Frame(exponent, None if engine.metric.l1 else shift, engine.metric.name)
-    engine.agree(frame, grid, weight_grid)
     return Problem(
         engine=engine,
         frame=frame,
-        grid=grid,
-        weight_grid=weight_grid,
+        grids=grids,
         origin=origin,
         scatter=scatter,
         tolerance=tol * variance / engine.d,
@@ -99,22 +100,20 @@ def analyse(engine: Engine, tol: float) -> Problem:
 
 def _analyse_directions(engine: Engine, tol: float, plain: _core.Survey, packing: int) -> Problem:
     """Rows count as unit vectors, whose lengths and scatter about 0 are known."""
-    grid, weight_grid = _grids(engine, plain)
+    grids = _grids(engine, plain)
     variance = 0.0
     if tol > 0:
-        mean = _mean(engine, plain, grid)
+        mean = _mean(engine, plain, grids.rows)
         values = mean.data if engine.sparse else mean[0]
         share = engine.directions() / engine.n
         variance = max(0.0, share - math.fsum(values * values))
     else:
-        grid.words = engine.words_needed(grid, weighted=True)
+        grids.rows.words = engine.words_needed(grids.rows, weighted=True)
     frame = Frame(0, None, engine.metric.name, packing)
-    engine.agree(frame, grid, weight_grid)
     return Problem(
         engine=engine,
         frame=frame,
-        grid=grid,
-        weight_grid=weight_grid,
+        grids=grids,
         origin=np.zeros(0 if engine.sparse else engine.d),
         scatter=engine.total_weight(),
         tolerance=tol * variance / engine.d,
@@ -152,20 +151,20 @@ def _weighted_mean(engine: Engine) -> Double:
 
 def sums_of(engine: Engine, k: int) -> _core.Sums:
     """Exact sums for clusters of these rows, if nothing else of the problem is needed."""
-    grid, weight_grid = _grids(engine, engine.survey(weighted=False))
-    grid.words = engine.words_needed(grid, weighted=True)
-    return _core.Sums(k, engine.d, grid, weight_grid, sparse=engine.sparse)
+    grids = _grids(engine, engine.survey(weighted=False))
+    grids.rows.words = engine.words_needed(grids.rows, weighted=True)
+    return _core.Sums(k, engine.d, *grids, sparse=engine.sparse)
 
 
-def _grids(engine: Engine, plain: _core.Survey) -> tuple[_core.Grid, _core.Grid]:
-    """The grids of exact sums of rows and of weights; the first lacks its number of words."""
+def _grids(engine: Engine, plain: _core.Survey) -> Grids:
+    """The grids of exact sums; that of the rows lacks its number of words."""
     survey = plain
     if engine.weighted:
         survey = engine.survey(weighted=True)
         largest = max(survey.bounds.max(), survey.largest_weight) * engine.n
         if not largest < 2.0**1000:
             raise ValueError("sample_weight must leave sums within float64, but it is too large.")
-    return _core.Grid(survey.bounds, engine.n), engine.weight_grid()
+    return Grids(_core.Grid(survey.bounds, engine.n), engine.weight_grid())
 
 
 def _mean(engine: Engine, plain: _core.Survey, grid: _core.Grid) -> Matrix:

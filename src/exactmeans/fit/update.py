@@ -18,10 +18,14 @@ from exactmeans.fit.problem import Problem
 
 
 class Update(Protocol):
-    """`approximate`: `run` gives exact centres only with `converged=True`."""
+    """`approximate`: `run` gives exact centres only with `converged=True`.
+
+    `sums`: the exact sums that assignment passes keep up to date for it, if any.
+    """
 
     inertia: float
     approximate: bool
+    sums: _core.Sums | None
 
     def run(
         self, centroids: _core.Centroids, changed: int, *, converged: bool
@@ -45,11 +49,10 @@ class Means:
         self.problem = problem
         self.inertia = 0.0
         self._sums, self._advance = problem.sums(k), problem.advance(k)
-        problem.engine.follow(self._sums)
+        self.sums: _core.Sums | None = self._sums
 
     def run(self, centroids: _core.Centroids, changed: int, *, converged: bool) -> _core.Movement:
         problem, engine, sums = self.problem, self.problem.engine, self._sums
-        engine.sum_up(sums, changed)
         relocated: list[tuple[int, int, int]] = []
         if sums.any_empty:
             self._advance.observe(sums, centroids)
@@ -66,6 +69,7 @@ class Medians:
     """Weighted lower medians by feature; values of rows, so never rounded."""
 
     approximate = False
+    sums: _core.Sums | None = None
 
     def __init__(self, problem: Problem, k: int) -> None:
         self.problem = problem
@@ -84,6 +88,7 @@ class KarcherMeans:
     """Geodesic (Karcher) means: two steps per iteration, iterated to convergence at the end."""
 
     approximate = True
+    sums: _core.Sums | None = None
 
     def __init__(self, problem: Problem, k: int) -> None:
         self.problem = problem

@@ -1,8 +1,7 @@
 """Models in files: `save` and `load`, through safetensors, never pickle.
 
-A file holds arrays and JSON and nothing that could run. It is written under a name of its own in
-the same folder and renamed, so that a kill leaves the old file or the new one, and writers of one
-path do not disturb each other. A digest over everything tells a file that was cut short or altered.
+A file holds arrays and JSON and nothing that could run. It is replaced at once or not at all
+(`files.py`). A digest over everything tells a file that was cut short or altered.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,6 +21,7 @@ from exactmeans.callbacks import Iteration
 from exactmeans.data.arrays import refuse_malformed
 from exactmeans.engine.frame import Frame
 from exactmeans.fit.policy import Choice
+from exactmeans.io.files import replace_file
 
 if TYPE_CHECKING:
     from exactmeans.kmeans import KMeans
@@ -77,7 +75,11 @@ def load(path: str | os.PathLike[str]) -> KMeans:
     >>> exactmeans.load(path).predict(X)
     array([1, 1, 1, 0, 0, 0], dtype=int32)
     """
-    content, tensors = read(path, "model")
+    return model_of(*read(path, "model"), os.fspath(path))
+
+
+def model_of(content: Any, tensors: Tensors, where: str) -> KMeans:
+    """The model that `content_of` took apart; `where` it was found."""
     try:
         kind = _ESTIMATORS[content["class"]]
         params = {name: decode(value, tensors) for name, value in content["params"].items()}
@@ -86,12 +88,17 @@ def load(path: str | os.PathLike[str]) -> KMeans:
         model.__dict__.update(fitted)
         _check(model)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{os.fspath(path)} is not a model that can be read: {error!r}.") from None
+        raise ValueError(f"{where} is not a model that can be read: {error!r}.") from None
     return model
 
 
 def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = ()) -> None:
     """Write a fitted model, `without` some of its attributes; `load` reads it."""
+    write(path, "model", *content_of(model, without))
+
+
+def content_of(model: Any, without: Sequence[str] = ()) -> tuple[dict[str, Any], Tensors]:
+    """A fitted model as JSON and tensors."""
     kind = vars(type(model)).get("_saved_as")  # its own: subclasses do not inherit it
     if kind is None:
         raise TypeError(
@@ -114,7 +121,7 @@ def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = (
             if name not in params and name not in (*_NOT_KEPT, *without)
         },
     }
-    write(path, "model", content, tensors)
+    return content, tensors
 
 
 def _check(model: Any) -> None:
@@ -231,33 +238,7 @@ def write(path: str | os.PathLike[str], kind: str, content: Any, tensors: Tensor
         "kind": kind,
         "digest": _digest(stored),
     }
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"path must lie in a folder that exists, but {str(target.parent)!r} does not: make it "
-            "first."
-        )
-    if target.is_dir():
-        raise ValueError(f"path must name a file, but {str(target)!r} is a folder.")
-    whole = library.numpy.save(stored, about)
-    beside = target.with_name(f"{target.name}.{secrets.token_hex(8)}.tmp")
-    # "x" makes a new file or fails: it follows no link and shares no file with other writers.
-    file = open(beside, "xb")  # noqa: SIM115
-    try:
-        with file:
-            file.write(whole)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    except BaseException:  # Ctrl-C too
-        beside.unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # so that the new name, too, outlives a power cut
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    replace_file(path, library.numpy.save(stored, about))
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, Tensors]:

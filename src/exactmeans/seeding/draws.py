@@ -50,16 +50,16 @@ def parallel(
     for key in keys.tolist():
         if seeding.potential > 0:
             kept = seeding.sample_bernoulli(key, expected)
-            seeding.absorb(kept)
+            seeding.add(kept)
             chosen += kept
     # Duplicates of a candidate represent no row. Rows drawn here differ from all candidates.
-    distinct = np.count_nonzero(seeding.followers())
+    distinct = np.count_nonzero(seeding.seed_weights())
     while distinct < k and seeding.potential > 0:
         (row,) = seeding.draw(rng.random_sample(1))
-        seeding.absorb([row])
+        seeding.add([row])
         chosen.append(row)
         distinct += 1
-    weights = seeding.followers()
+    weights = seeding.seed_weights()
     stand = np.flatnonzero(weights)
     rows = np.array(chosen, dtype=np.intp)[stand]
     if len(rows) < k:
@@ -96,7 +96,7 @@ def d_alpha(
         chosen = [first]
         while len(chosen) < k and seeding.potential > 0:
             (row,) = seeding.draw(rng.random_sample(1))
-            seeding.absorb([row])
+            seeding.add([row])
             chosen.append(row)
     return filled_up(engine, chosen, k)
 
@@ -115,20 +115,20 @@ def _by_rejection(
     while len(chosen) < k and seeding.potential > 0:
         (row,) = seeding.draw(rng.random_sample(1))
         before, now = seeding.refresh(row)
-        spent += 1 + seeding.pending * seeding.width / 16_000
+        spent += 1 + seeding.deferred * seeding.width / 16_000
         if rng.random_sample() * before < now:
-            seeding.put_off(row)
+            seeding.defer(row)
             seeding.refresh(row)
             chosen.append(row)
-        elif seeding.pending and spent > 2 + seeding.n * seeding.pending * seeding.width / 80_000:
-            seeding.catch_up()
+        elif seeding.deferred and spent > 2 + seeding.n * seeding.deferred * seeding.width / 80_000:
+            seeding.add_deferred()
             spent = 0.0
     return chosen
 
 
 def _by_distance(seeding: Seeding, chosen: list[int], k: int) -> list[int]:
     while len(chosen) < k and (row := seeding.farthest()) >= 0:
-        seeding.absorb([row])
+        seeding.add([row])
         chosen.append(row)
     return chosen
 

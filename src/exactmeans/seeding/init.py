@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,12 +12,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.centres import as_directions, call_init, check_centres
 from exactmeans.engine.protocol import Engine
-from exactmeans.fit.problem import centre_of_all
+from exactmeans.fit.problem import Problem, centre_of_all
 from exactmeans.parameters import (
     check_choice,
     check_int,
     check_real,
+    warn,
 )
 from exactmeans.seeding.draws import d_alpha, farthest_rows, parallel, plus_plus, random_rows
 
@@ -68,6 +71,58 @@ def check_alpha(name: str, alpha: Any) -> float:
     if not real or not float(alpha) >= 0:
         raise ValueError(f"{name} must be a number from 0 to infinity, but it is {alpha!r}.")
     return float(alpha)
+
+
+@dataclass(frozen=True)
+class Init:
+    """`init`, `n_init` and `init_options` of an estimator, checked against the rows."""
+
+    method: str | tuple[str, float] | Callable[..., Any] | Matrix
+    n_init: int
+    options: Mapping[str, Any]
+
+    @classmethod
+    def check(cls, estimator: Any, k: int, engine: Engine, *, auto: int, in_blocks: bool) -> Init:
+        """`auto`: what n_init='auto' means for random and callable `init`."""
+        init: Any = estimator.init
+        named = isinstance(init, str) or (
+            isinstance(init, tuple) and len(init) > 0 and isinstance(init[0], str)
+        )
+        given = not named and not callable(init)
+        if given:
+            init = check_centres(init, k, engine.d, engine.dtype, sparse=engine.sparse)
+            init = as_directions(init, engine.metric, "init")
+        elif named:
+            init = check_init(init)
+        elif in_blocks:
+            raise ValueError("init must not be a callable when X comes in blocks.")
+        options = check_options(estimator.init_options, init)
+        n_init = estimator.n_init
+        if isinstance(n_init, str):
+            check_choice("n_init", n_init, ("auto",), "an int of at least 1")
+            n_init = auto if callable(init) or (named and init == "random") else 1
+        n_init = check_int("n_init", n_init, 1)
+        if given and n_init != 1:
+            warn(
+                "Explicit initial center position passed: performing only one init in "
+                f"{type(estimator).__name__} instead of n_init={n_init}.",
+                RuntimeWarning,
+            )
+            n_init = 1
+        return cls(init, n_init, options)
+
+    def centres(self, problem: Problem, k: int, rng: np.random.RandomState) -> Matrix:
+        """Initial centres for one run."""
+        engine, method = problem.engine, self.method
+        if callable(method):
+            centres = call_init(method, engine.one_block().whole(), k, rng)
+            what = "what init returned"
+            given = check_centres(centres, k, engine.d, engine.dtype, what, sparse=engine.sparse)
+            return as_directions(given, engine.metric, what)
+        if not isinstance(method, (str, tuple)):
+            return method
+        exponent = problem.frame.cost_exponent
+        return choose_seeds(engine, method, k, rng, exponent, self.options)[0]
 
 
 def choose_seeds(

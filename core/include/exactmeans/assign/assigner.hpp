@@ -16,7 +16,7 @@
 //     void moved(const Movement&)
 //         adjusts bounds; runs once between two passes, after the update of the centres
 // and, if it keeps bounds,
-//     bool labels_certain(const Centres&, const RowSlacks&, labels, const Threads&)
+//     bool labels_certain(SharedCentres&, const RowSlacks&, labels, const Threads&)
 //         true if no label can change; the pass then skips the block without reading it
 //
 // A pass with centres out of range, or too far beyond the rows for float32 bounds, does not run the
@@ -33,7 +33,7 @@
 #include <variant>
 #include <vector>
 
-#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/scan/scan.hpp"
 
 namespace exactmeans {
@@ -61,16 +61,23 @@ struct Traits {
     const char* metrics = "euclidean";  // supported metrics, separated by spaces
 };
 
+// What is computed once per block of rows and shared by all algorithms.
+template <class R>
+struct RowState {
+    std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>();
+    std::shared_ptr<DenseCodes<R>> codes = std::make_shared<DenseCodes<R>>();
+};
+
 // One algorithm on one block, independent of the type of its rows.
 template <class R>
 class Assigner {
 public:
     virtual ~Assigner() = default;
-    virtual AssignStats assign(const AnyRows& rows, const Centres<R>& centroids,
-                               std::int32_t* labels, const Threads& threads) = 0;
+    virtual AssignStats assign(const AnyRows& rows, SharedCentres<R>& shared, std::int32_t* labels,
+                               const Threads& threads) = 0;
     virtual void moved(const Movement& movement) = 0;
     // Do the bounds prove, without reading the rows, that no label changes?
-    virtual bool labels_certain(const Centres<R>& centroids, const std::int32_t* labels,
+    virtual bool labels_certain(SharedCentres<R>& shared, const std::int32_t* labels,
                                 const Threads& threads) = 0;
 };
 
@@ -80,12 +87,16 @@ class AlgorithmAssigner final : public Assigner<typename A::Real> {
 public:
     using R = typename A::Real;
 
-    AlgorithmAssigner(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks)
-        : n_(n), k_(k), algorithm_(std::in_place, n, k), slacks_(std::move(slacks)) {}
+    AlgorithmAssigner(Size n, Size k, const RowState<R>& state)
+        : n_(n),
+          k_(k),
+          algorithm_(std::in_place, n, k),
+          slacks_(state.slacks),
+          codes_(state.codes) {}
 
-    AssignStats assign(const AnyRows& rows, const Centres<R>& centroids, std::int32_t* labels,
+    AssignStats assign(const AnyRows& rows, SharedCentres<R>& shared, std::int32_t* labels,
                        const Threads& threads) override {
-        return std::visit([&](const auto& x) { return assign_rows(x, centroids, labels, threads); },
+        return std::visit([&](const auto& x) { return assign_rows(x, shared, labels, threads); },
                           rows);
     }
     void moved(const Movement& movement) override {
@@ -96,13 +107,14 @@ public:
         else
             algorithm_->moved(movement);
     }
-    bool labels_certain(const Centres<R>& centroids, const std::int32_t* labels,
+    bool labels_certain(SharedCentres<R>& shared, const std::int32_t* labels,
                         const Threads& threads) override {
         if constexpr (keeps_bounds) {
-            if (!algorithm_ || !slacks_->valid_for(centroids) || !allows_bounds(centroids))
+            if (!algorithm_ || !slacks_->valid_for(shared.centres) ||
+                !allows_bounds(shared.centres))
                 return false;
             return reset_on_exception(
-                [&] { return algorithm_->labels_certain(centroids, *slacks_, labels, threads); });
+                [&] { return algorithm_->labels_certain(shared, *slacks_, labels, threads); });
         } else {
             return false;
         }
@@ -110,9 +122,9 @@ public:
 
 private:
     static constexpr bool keeps_bounds =
-        requires(A& algorithm, const Centres<R>& centroids, const RowSlacks<R>& slacks,
+        requires(A& algorithm, SharedCentres<R>& shared, const RowSlacks<R>& slacks,
                  const std::int32_t* labels, const Threads& threads) {
-            algorithm.labels_certain(centroids, slacks, labels, threads);
+            algorithm.labels_certain(shared, slacks, labels, threads);
         };
 
     // Are the centres near enough to the rows for bounds in float32? Needs measured rows.
@@ -132,7 +144,7 @@ private:
     }
 
     template <class Rows>
-    AssignStats assign_rows(const Rows& x, const Centres<R>& centroids, std::int32_t* labels,
+    AssignStats assign_rows(const Rows& x, SharedCentres<R>& shared, std::int32_t* labels,
                             const Threads& threads) {
         if constexpr (!std::is_same_v<typename Rows::Real, R>) {
             throw std::invalid_argument("rows and centres must have the same dtype");
@@ -140,9 +152,9 @@ private:
             throw std::invalid_argument(std::string(A::traits.name) +
                                         " cannot work on rows of this kind");
         } else {
-            if (x.n != n_ || centroids.k() != k_)
+            if (x.n != n_ || shared.centres.k() != k_)
                 throw std::invalid_argument("the assigner is for other rows or centres");
-            Work<Rows> work(x, centroids, labels, *slacks_);
+            Work<Rows> work(x, shared, labels, *slacks_, codes_.get());
             if (!x.norms) return assign_all(work, threads);
             // A row of norm 0 has no direction and gets label 0, whatever rounding makes of its
             // scores. Bounds never prune such rows, so resetting the label breaks no bound.
@@ -200,7 +212,7 @@ private:
     template <class Rows, class Fn>
     static AssignStats for_ranges(const Work<Rows>& work, Size step, const Threads& threads,
                                   Fn fn) {
-        BufferPool& buffers = work.centroids.buffers();
+        BufferPool& buffers = work.shared.buffers;
         auto scans = buffers.template take<std::vector<Scan<Rows>>>();
         scans.resize(static_cast<std::size_t>(threads.n_jobs));
         std::vector<AssignStats> worker_stats(scans.size());
@@ -224,6 +236,7 @@ private:
     Size n_, k_;
     std::optional<A> algorithm_;  // empty: no bounds
     std::shared_ptr<RowSlacks<R>> slacks_;
+    std::shared_ptr<DenseCodes<R>> codes_;
 };
 
 }  // namespace exactmeans

@@ -34,21 +34,21 @@ public:
                          (Grouping::always_gaps || bounds_.empty() || saved >= k_ * k_);
         // Before the first pass without them, store the bounds that they give.
         const bool last = distances_pay_ && !pay && !bounds_.empty();
-        bounds_.update(work.centroids, unit_, dense_, pay || last, threads);
+        bounds_.update(work.shared, unit_, dense_, pay || last, threads);
         if (last) bounds_.store_centre_distances(work.labels, threads);
         distances_pay_ = pay;
         if constexpr (Projected) {
             if (!projections_)
                 projections_ = std::make_unique<Projections<R>>(work, unit_, threads);
-            projections_->update(bounds_.shared_groups(), work.centroids, threads);
+            projections_->update(bounds_.groups(), work.centroids, threads);
         }
     }
 
     // Reads bounds only, not the rows.
-    bool labels_certain(const Centres<R>& centroids, const RowSlacks<R>& slacks,
+    bool labels_certain(SharedCentres<R>& shared, const RowSlacks<R>& slacks,
                         const std::int32_t* labels, const Threads& threads) {
         if (bounds_.empty()) return false;
-        bounds_.update(centroids, unit_, dense_, distances_pay_, threads);
+        bounds_.update(shared, unit_, dense_, distances_pay_, threads);
         Workspace<R> workspace;
         Survivors<R, Grouping> survivors{bounds_, labels, slacks.margins(), workspace};
         for (Size begin = 0; begin < bounds_.rows(); begin += 4096) {

@@ -4,8 +4,8 @@
 // row writes nothing. Inter-centre distances (scan/inter_centre_distances.hpp) bound the same
 // distances without memory per row.
 //
-// A Grouping<R> is Groups or SingleCentres. It offers count, group, size, centre and copy; `of`,
-// which returns the grouping of the current centres; `panels`, for which rows are loaded;
+// A Grouping<R> is Groups or SingleCentres, layouts of the cache. It offers count, group, size,
+// centre and copy; `partition`, to which bounds belong; `panels`, for which rows are loaded;
 // `compare`, which compares loaded rows with a group, with second scores; and `always_gaps`:
 // whether inter-centre distances pay in every pass.
 #pragma once
@@ -39,23 +39,23 @@ public:
     // Entries per row: the groups, padded to whole SIMD vectors.
     Size pitch() const { return pitch_; }
     const Grouping& groups() const { return *groups_; }
-    const std::shared_ptr<const Grouping>& shared_groups() const { return groups_; }
     const InterCentreDistances<R>& centre_distances() const { return *centre_distances_; }
     static Size bytes_per_row(Size groups) { return 4 * padded<float>(groups) + 8; }
 
-    void update(const Centres<R>& centroids, double unit, bool dense, bool with_distances,
+    void update(SharedCentres<R>& shared, double unit, bool dense, bool with_distances,
                 const Threads& threads) {
-        std::shared_ptr<const Grouping> groups = Grouping::of(centroids, dense, threads);
-        // Bounds belong to one grouping: a new grouping drops them.
-        fresh_ = empty() || groups != groups_;
-        groups_ = std::move(groups);
+        groups_ = nullptr;  // let go of it, so that the cache updates it in place
+        groups_ = shared.layouts.template get<Grouping>(shared.centres, dense, threads);
+        // Bounds belong to one partition: a new one drops them.
+        fresh_ = empty() || groups_->partition() != partition_;
+        partition_ = groups_->partition();
         if (fresh_)
             reset();
         else
             reset_former_copies(threads);
         for (Size j = 0; j < k_; ++j) copy_[std::size_t(j)] = groups_->copy(j);
         if (with_distances)
-            centre_distances_->update(*groups_, centroids, unit, threads);
+            centre_distances_->update(*groups_, shared, unit, threads);
         else
             centre_distances_->forget();
     }
@@ -76,17 +76,20 @@ public:
     }
 
     void moved(const Movement& movement, double unit) {
-        std::vector<double> farthest(static_cast<std::size_t>(groups_->count()));
+        groups_ = nullptr;
+        if (empty()) return;
+        const Size count = partition_->count();
+        std::vector<double> farthest(static_cast<std::size_t>(count));
         TwoFarthest any;
         for (Size j = 0; j < k_; ++j) {
             const double distance = movement.distance[std::size_t(j)] * unit;
             if (distance > 0) own_drift_.add(j, distance);
             if (copy_[std::size_t(j)]) continue;
-            double& most = farthest[std::size_t(groups_->group(j))];
+            double& most = farthest[std::size_t(partition_->group(j))];
             most = std::max(most, distance);
             any.add(j, distance);
         }
-        for (Size g = 0; g < groups_->count(); ++g) group_drift_.add(g, farthest[std::size_t(g)]);
+        for (Size g = 0; g < count; ++g) group_drift_.add(g, farthest[std::size_t(g)]);
         for (Size j = 0; j < k_; ++j) others_drift_.add(j, any.of_others(j));
     }
 
@@ -156,7 +159,8 @@ private:
 
     Size n_, k_, pitch_ = 0;
     bool fresh_ = true;
-    std::shared_ptr<const Grouping> groups_;
+    std::shared_ptr<const Grouping> groups_;  // during a pass
+    std::shared_ptr<const typename Grouping::Partition> partition_;
     std::vector<float> lower_, upper_, least_;
     Drift own_drift_, others_drift_, group_drift_{0};
     std::unique_ptr<InterCentreDistances<R>> centre_distances_;

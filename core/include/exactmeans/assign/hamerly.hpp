@@ -48,7 +48,7 @@ public:
         work.measure_rows(threads);
         unit_ = work.slacks.unit();
         distances_pay_ = centre_distances_pay(work.x, Size(nearest_distance_.size()));
-        update_centre_distances(work.centroids, threads);
+        update_centre_distances(work.shared, threads);
     }
 
     template <class Rows>
@@ -84,9 +84,9 @@ public:
     }
 
     // Reads bounds only, not the rows.
-    bool labels_certain(const Centres<R>& centroids, const RowSlacks<R>& slacks,
+    bool labels_certain(SharedCentres<R>& shared, const RowSlacks<R>& slacks,
                         const std::int32_t* labels, const Threads& threads) {
-        update_centre_distances(centroids, threads);
+        update_centre_distances(shared, threads);
         constexpr Size batch = 4096;
         const Size n = Size(upper_.size());
         const BoundRows rows{labels,
@@ -112,10 +112,12 @@ public:
     }
 
 private:
-    void update_centre_distances(const Centres<R>& centroids, const Threads& threads) {
-        if (!distances_pay_ || distances_version_ == centroids.version()) return;
-        nearest_centre_distances(centroids, unit_, nearest_distance_, threads);
-        distances_version_ = centroids.version();
+    void update_centre_distances(SharedCentres<R>& shared, const Threads& threads) {
+        const Size version = shared.centres.version();
+        if (!distances_pay_ || distances_version_ == version) return;
+        distances_version_ = -1;
+        nearest_centre_distances(shared, unit_, nearest_distance_, threads);
+        distances_version_ = version;
     }
 
     // Tightens the upper bounds by the distances to the own centres, and drops the survivors that

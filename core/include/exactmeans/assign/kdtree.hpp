@@ -63,7 +63,7 @@ public:
                 const R value = centroids.derived(j, f);
                 position_[std::size_t(j * d + f)] = double(value) * centroids.frame().scale();
                 packed_[std::size_t(j * (d + 1) + f)] =
-                    Layout<R>::packed(centroids.frame(), f, centroids.master(j)[f]);
+                    centroids.frame().packed(f, centroids.master(j)[f]);
             }
             packed_[std::size_t(j * (d + 1) + d)] = centroids.score_offset()[j];
         }

@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
-#include "exactmeans/filter/quantized_filter.hpp"
+#include "exactmeans/filter/dense_filter_pass.hpp"
+#include "exactmeans/filter/filter_probe.hpp"
 
 namespace exactmeans {
 
@@ -31,18 +32,20 @@ public:
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
-        coarse_ = nullptr;
+        quantized_ = nullptr;
         if constexpr (!is_dense<Rows>) {
-            if (look_.possible(work.centroids)) {
-                std::shared_ptr<const QuantizedCentres<R>> coarse =
-                    QuantizedCentres<R>::of(work.centroids, threads);
-                if (look_.pays(work.x, work.centroids, *coarse)) {
-                    coarse_ = std::move(coarse);
+            if (probe_.due(work.centroids, work.layouts.settings())) {
+                auto quantized =
+                    work.layouts.template get<QuantizedCentres<R>>(work.centroids, false, threads);
+                if (probe_.pays(work.x, work.centroids, *quantized)) {
+                    quantized_ = std::move(quantized);
                     return;
                 }
             }
         }
         float32_scores_.pack(work, threads);
+        if constexpr (is_dense<Rows>)
+            filters_ = filter_.start(work.x, work.centroids, *work.codes, work.labels, threads);
     }
 
     template <class Rows>
@@ -57,34 +60,74 @@ public:
             stats.changed += changed;
         };
         if constexpr (!is_dense<Rows>) {
-            if (coarse_) {
-                const Size batch = coarse_->batch(end - begin);
+            if (quantized_) {
+                QuantizedFilter<R>& filter = scan.filter;
+                const Size batch = quantized_->rows_per_call(end - begin);
                 for (Size first = begin; first < end; first += batch) {
                     const auto row_of = [&](Size t) { return first + t; };
                     const Size past = std::min(end, first + batch);
-                    scan.coarse.take(work.x, first, past);
-                    scan.coarse.expect(work.x, past, std::min(end, past + batch));
-                    scan.coarse.get_ready(*coarse_);
-                    scan.coarse.nearest(work.x, work.centroids, *coarse_, row_of);
-                    take(scan.coarse.label, first);
+                    filter.load(work.x, first, past);
+                    filter.prefetch_next(work.x, past, std::min(end, past + batch));
+                    filter.quantize(*quantized_);
+                    filter.label_rows(work.x, work.centroids, *quantized_, row_of);
+                    take(filter.label, first);
                 }
                 return stats;
             }
         }
+        if constexpr (is_dense<Rows>) {
+            if (filters_) {
+                filter_range(work, scan, begin, end, stats);
+                take(scan.dense_filter.label, begin);
+                return stats;
+            }
+        }
         scan.nearest(work, begin, nullptr, end - begin, false);
-        if constexpr (is_dense<Rows>)
-            for (const R score : scan.score)
-                stats.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
+        if constexpr (is_dense<Rows>) count_doubtful(scan, stats);
         take(scan.label, begin);
         return stats;
     }
 
-    void moved(const Movement&) {}
+    void moved(const Movement&) { quantized_ = nullptr; }
+
+    // Whole blocks of the filter, and more of them if tasks would be short.
+    template <class Rows>
+    Size range_rows(const Rows& x, Size k, int n_jobs) const {
+        return filters_ ? std::clamp<Size>(x.n / (16 * n_jobs) / 96 * 96, 96, 960)
+                        : chunk_rows(x, k, n_jobs);
+    }
 
 private:
-    std::shared_ptr<const QuantizedCentres<R>> coarse_;  // null: this pass does not use the filter
-    FirstLook<R> look_;
+    template <class Rows>
+    static void count_doubtful(const Scan<Rows>& scan, AssignStats& stats) {
+        for (const R score : scan.score)
+            stats.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
+    }
+
+    // Labels by the filter, and by canonical scores where it leaves all centres.
+    template <class Rows>
+    void filter_range(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end,
+                      AssignStats& stats) {
+        DenseFilter<R>& filter = scan.dense_filter;
+        const FilterStats filtered =
+            filter.nearest({work.x, work.centroids, *work.codes, filter_.centres()}, begin, nullptr,
+                           end - begin, work.labels);
+        filter_.record(filtered);
+        if (filter.open.empty()) return;
+        std::vector<Size> ids;
+        for (const Size t : filter.open) ids.push_back(begin + t);
+        scan.nearest(work, 0, ids.data(), Size(ids.size()), false);
+        count_doubtful(scan, stats);
+        for (std::size_t o = 0; o < ids.size(); ++o)
+            filter.label[std::size_t(filter.open[o])] = scan.label[o];
+    }
+
+    // Null: this pass does not use the filter.
+    std::shared_ptr<const QuantizedCentres<R>> quantized_;
+    FilterProbe<R> probe_;
     Float32Scores float32_scores_;
+    DenseFilterPass<R> filter_;
+    bool filters_ = false;  // this pass uses the filter for dense rows
 };
 
 }  // namespace exactmeans

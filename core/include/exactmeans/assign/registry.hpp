@@ -23,17 +23,16 @@ template <class R>
 struct Registered {
     Traits traits;
     Size (*bytes_per_row)(Size k, Size d, bool dense);
-    std::unique_ptr<Assigner<R>> (*make)(Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks);
+    std::unique_ptr<Assigner<R>> (*make)(Size n, Size k, const RowState<R>& state);
 };
 
 template <class A>
 constexpr Registered<typename A::Real> registered() {
     using R = typename A::Real;
-    return {
-        A::traits, &A::bytes_per_row,
-        [](Size n, Size k, std::shared_ptr<RowSlacks<R>> slacks) -> std::unique_ptr<Assigner<R>> {
-            return std::make_unique<AlgorithmAssigner<A>>(n, k, std::move(slacks));
-        }};
+    return {A::traits, &A::bytes_per_row,
+            [](Size n, Size k, const RowState<R>& state) -> std::unique_ptr<Assigner<R>> {
+                return std::make_unique<AlgorithmAssigner<A>>(n, k, state);
+            }};
 }
 
 template <class R>
@@ -50,12 +49,11 @@ const Registered<R>& find_algorithm(std::string_view name) {
     throw std::invalid_argument("unknown algorithm " + std::string(name));
 }
 
-// Pass the slacks of a previous assigner of the same rows to avoid computing them again.
+// Pass the state of a previous assigner of the same rows to avoid computing it again.
 template <class R>
-std::unique_ptr<Assigner<R>> make_assigner(
-    std::string_view name, Size n, Size k,
-    std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>()) {
-    return find_algorithm<R>(name).make(n, k, std::move(slacks));
+std::unique_ptr<Assigner<R>> make_assigner(std::string_view name, Size n, Size k,
+                                           const RowState<R>& state = {}) {
+    return find_algorithm<R>(name).make(n, k, state);
 }
 
 }  // namespace exactmeans

@@ -120,6 +120,10 @@ namespace detail {
 // a prefix that is put before /proc and /sys.
 int quota_cores(const std::string& prefix = "");
 
+// How often to poll; the next poll of this thread is due now. With 0, tests interrupt a loop before
+// a chunk of their choice.
+void set_poll_period(int milliseconds);
+
 }  // namespace detail
 
 }  // namespace exactmeans

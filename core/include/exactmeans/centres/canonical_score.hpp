@@ -1,5 +1,5 @@
-// The canonical score of one CSR row and one centre, from the master copy of the centre: for the
-// few pairs that bounds do not decide, packing a layout does not pay.
+// The canonical score of one row and one centre, from the master copy of the centre: for the few
+// pairs that bounds do not decide, packing a layout does not pay.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,33 @@ namespace exactmeans {
 template <class R>
 class CanonicalScore {
 public:
-    // The score of a row of CsrRows and centre j.
-    template <class Row>
-    R operator()(const Centres<R>& centroids, const Row& row, Size j) {
+    // The score of a CSR row and centre j.
+    template <class I>
+    R operator()(const Centres<R>& centroids, const SparseRow<R, I>& row, Size j) {
         const std::size_t count = std::size_t(row.nonzeros);
         master_.resize(count);
         packed_.resize(count);
         for (std::size_t t = entry_.size(); t < count; ++t) entry_.push_back(std::uint32_t(t));
         centroids.values_at(j, row.index, row.nonzeros, master_.data());
         for (std::size_t t = 0; t < count; ++t)
-            packed_[t] = Layout<R>::packed(centroids.frame(), Size(row.index[t]), R(master_[t]));
+            packed_[t] = centroids.frame().packed(Size(row.index[t]), R(master_[t]));
         const PackedCsrRow<R> own{entry_.data(), row.value, row.nonzeros};
         R score;
         score_kernels<R>().centre_csr(&own, 1, packed_.data(), centroids.score_offset()[j], &score);
+        return score;
+    }
+
+    // The score of a dense row, contiguous and minus the shift of the frame, and centre j. The
+    // centres must be dense.
+    R operator()(const Centres<R>& centroids, const R* row, Size j) {
+        const Size d = centroids.d();
+        packed_.resize(std::size_t(d));
+        const R* const centre = centroids.master(j);
+        for (Size f = 0; f < d; ++f)
+            packed_[std::size_t(f)] = centroids.frame().packed(f, centre[f]);
+        R score;
+        score_kernels<R>().centre_dense(&row, 1, packed_.data(), centroids.score_offset()[j], d,
+                                        &score);
         return score;
     }
 

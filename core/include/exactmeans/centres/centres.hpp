@@ -1,21 +1,19 @@
-// The centres: one master copy, as the user sees it, and the layouts that the kernels read, derived
-// on demand.
+// The centres, a plain value: the master copy, as the user sees it, with norms, score offsets and
+// versions. Layouts for the kernels are derived from it (centres/layout_cache.hpp).
 #pragma once
 
 #include <algorithm>
-#include <any>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "exactmeans/base/buffer_pool.hpp"
 #include "exactmeans/base/parallel.hpp"
-#include "exactmeans/centres/layout.hpp"
 #include "exactmeans/centres/movement.hpp"
 #include "exactmeans/data/sparse_vector.hpp"
 #include "exactmeans/kernels/panels.hpp"
@@ -24,6 +22,12 @@
 #include "exactmeans/numerics/frame.hpp"
 
 namespace exactmeans {
+
+// A number that no other version in this process has.
+inline Size new_version() {
+    static std::atomic<Size> last = 0;
+    return 1 + last.fetch_add(1, std::memory_order_relaxed);
+}
 
 // The master copy is dense, k x d, or, for CSR rows, one sparse vector per centre.
 template <class R>
@@ -45,8 +49,6 @@ public:
     Size d() const { return d_; }
     bool sparse() const { return !sparse_.empty(); }
     const Frame<R>& frame() const { return frame_; }
-    // Buffers for repeated passes over rows with these centres.
-    BufferPool& buffers() const { return buffers_; }
     const R* master() const { return master_.data(); }
     const R* master(Size j) const { return master_.data() + j * d_; }
     const std::vector<SparseVector<R>>& sparse_master() const { return sparse_; }
@@ -62,12 +64,12 @@ public:
     // decides the labels of rows that share no feature with any centre. norm_terms is the number of
     // roundings in these norms (see numerics/slack.hpp).
     void set_norms(const double* norms2, Size norm_terms) {
+        version_ = new_version();
         for (Size j = 0; j < k_; ++j)
             if (std::isfinite(score_offset_[std::size_t(j)]))
                 score_offset_[std::size_t(j)] = R(0.5 * norms2[j]);
         norm_terms_ = norm_terms;
         norms_given_ = true;
-        ++version_;
     }
     bool norms_given() const { return norms_given_; }
     Size norm_terms() const { return norm_terms_; }
@@ -88,6 +90,7 @@ public:
     Movement move(Next next, const std::vector<Size>& followers, Size leader,
                   const Threads& threads) {
         MovementBuilder builder(k_);
+        const MoveGuard guard(*this);
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
             if constexpr (std::is_invocable_v<Next, Size, R*>) {
                 std::vector<R> buffer(static_cast<std::size_t>(d_));
@@ -105,6 +108,7 @@ public:
     Movement move_in_place(Go go, const std::vector<Size>& followers, Size leader,
                            const Threads& threads) {
         MovementBuilder builder(k_);
+        const MoveGuard guard(*this);
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int worker) {
             for (Size j = begin; j < end; ++j) {
                 const std::optional<Displacement> displacement =
@@ -126,62 +130,11 @@ public:
                     threads);
     }
 
-    // Settings of the layout for CSR rows (centres/layout.hpp).
-    void set_packed_columns(std::vector<std::uint32_t> packed_columns) {
-        layout_.set_packed_columns(std::move(packed_columns));
-    }
-    void set_rare_below(Size centres) {
-        layout_.set_rare_below(centres);
-        float32_layout_.set_rare_below(centres);
-    }
-    void set_room(Size bytes) {
-        layout_.set_room(bytes);
-        float32_layout_.set_room(bytes);
-    }
-    const std::uint32_t* packed_columns_or_null() const { return layout_.packed_columns_or_null(); }
-    const Layout<R>& layout() const { return layout_; }
-
-    // version() counts changes of anything that layouts depend on; moves(j) counts movements of
-    // centre j.
+    // version() identifies the state of the centres: it changes whenever a layout of them must
+    // change, and only copies of the same centres have the same version. moves(j) is the version
+    // in which centre j last moved.
     Size version() const { return version_; }
     Size moves(Size j) const { return moves_[std::size_t(j)]; }
-
-    // Another layout of the centres (for example centres/groups.hpp), created on first use, shared
-    // by all blocks and updated to the current version. One such layout is cached. A layout that is
-    // replaced lives as long as a caller holds it, but is no longer updated.
-    template <class L>
-    std::shared_ptr<const L> laid_out(bool dense, const Threads& threads) const {
-        const std::lock_guard lock(layout_mutex_);
-        const auto* cached = std::any_cast<std::shared_ptr<L>>(&other_layout_);
-        std::shared_ptr<L> own = cached ? *cached : nullptr;
-        if (!own || own->dense() != dense) {
-            own = std::make_shared<L>(*this, dense);
-            other_layout_ = own;
-        }
-        own->update(*this, threads);
-        return own;
-    }
-
-    // The panels for dense or CSR rows; moved centres are repacked.
-    Panels<R> panels(bool dense, const Threads& threads) const {
-        const std::lock_guard lock(layout_mutex_);
-        if (sparse() && dense) throw std::invalid_argument("sparse centres are for CSR rows");
-        return sparse()
-                   ? layout_.panels(sparse_, d_, frame_, score_offset_.data(), threads)
-                   : layout_.panels(master_, d_, frame_, score_offset_for(dense), dense, threads);
-    }
-
-    // float32 panels of sparse centres for CSR rows, whatever the dtype of the centres.
-    Panels<float> float32_panels(const Threads& threads) const {
-        const std::lock_guard lock(layout_mutex_);
-        if (float32_version_ != version_) {
-            float32_score_offset_.assign(std::size_t(padded<float>(k_)),
-                                         std::numeric_limits<float>::infinity());
-            std::copy_n(score_offset_.begin(), k_, float32_score_offset_.begin());
-            float32_version_ = version_;
-        }
-        return float32_layout_.panels(sparse_, d_, frame_, float32_score_offset_.data(), threads);
-    }
 
     // Calls visit(f, value) for every feature of a dense centre, or the stored features of a sparse
     // one.
@@ -236,15 +189,19 @@ private:
           frame_(std::move(frame)),
           score_offset_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
           norm2_(std::size_t(k)),
-          moves_(std::size_t(k), 0),
-          layout_(k),
-          float32_layout_(k) {
+          moves_(std::size_t(k), version_) {
         if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
-        if (frame_.metric == Metric::manhattan) {
-            dense_l1_score_offset_.assign(score_offset_.size(), std::numeric_limits<R>::infinity());
-            std::fill_n(dense_l1_score_offset_.begin(), k_, R(0));
-        }
     }
+
+    // A move in progress. The version changes before the first centre does, and the range is found
+    // again even if Ctrl-C or an exception ends the move: layouts made after it are right.
+    struct MoveGuard {
+        Centres& centres;
+
+        explicit MoveGuard(Centres& moved) : centres(moved) { centres.version_ = new_version(); }
+        MoveGuard(const MoveGuard&) = delete;
+        ~MoveGuard() { centres.find_range(); }
+    };
 
     // Small centres share a task, because a task has a fixed cost.
     Size centres_per_task() const {
@@ -270,8 +227,6 @@ private:
         for (Size j = 0; j < k_; ++j) builder.movement.add(j, builder.master2[std::size_t(j)]);
         norms_given_ = false;
         norm_terms_ = 1;
-        find_range();
-        ++version_;
         return std::move(builder.movement);
     }
 
@@ -303,9 +258,7 @@ private:
         builder.movement.distance[std::size_t(j)] = std::sqrt(step2 + double(d_) * 0x1p-1074) *
                                                     (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
         builder.master2[std::size_t(j)] = master2;
-        layout_.outdate(j);
-        float32_layout_.outdate(j);
-        ++moves_[std::size_t(j)];
+        moves_[std::size_t(j)] = version_;
         set_norm(j, norm2);
     }
     void record_unmoved(Size j) {
@@ -376,32 +329,18 @@ private:
                 return R(0);
         }
     }
-    // Dense rows sum |x - c| over all features, so their L1 score offset is 0.
-    const R* score_offset_for(bool dense) const {
-        return dense && frame_.metric == Metric::manhattan ? dense_l1_score_offset_.data()
-                                                           : score_offset_.data();
-    }
-
     Size k_, d_;
     Frame<R> frame_;
     std::vector<R> master_;
     std::vector<SparseVector<R>> sparse_;
     std::vector<R> score_offset_;
-    std::vector<R> dense_l1_score_offset_;  // constant, because several threads read it
     std::vector<double> norm2_;
     bool in_range_ = true;
     double longest_ = 0;
     Size norm_terms_ = 1;
     bool norms_given_ = false;
-    Size version_ = 0;
+    Size version_ = new_version();
     std::vector<Size> moves_;
-    mutable std::mutex layout_mutex_;
-    mutable Layout<R> layout_;
-    mutable Layout<float> float32_layout_;
-    mutable std::vector<float> float32_score_offset_;
-    mutable Size float32_version_ = -1;
-    mutable std::any other_layout_;
-    mutable BufferPool buffers_;
 };
 
 }  // namespace exactmeans

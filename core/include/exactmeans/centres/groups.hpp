@@ -1,7 +1,7 @@
 // Groups of neighbouring centres, one panel per group, so that a row can be compared with a few
 // groups instead of all centres.
 //
-// The grouping is made once, by balanced bisection coordinate the direction of largest variance of
+// The grouping is made once, by balanced bisection along the direction of largest variance of
 // the centres, and then kept, because bounds belong to groups. Within a group, centres are in
 // ascending order, so that the tie rule of the kernels (the first place wins) gives the lowest
 // centre. A duplicate of a lower centre can never be a label, but would weaken every bound, so its
@@ -10,11 +10,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
-#include "exactmeans/base/aligned_vector.hpp"
 #include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/layout_cache.hpp"
 
 namespace exactmeans {
 
@@ -50,23 +53,16 @@ std::vector<char> copies_of(const Centres<R>& centroids) {
     return copy;
 }
 
+// Which centres form a group.
 template <class R>
-class Groups {
+class Partition {
 public:
-    static constexpr bool always_gaps = false;
-
-    Groups(const Centres<R>& centroids, bool dense)
+    Partition(const Centres<R>& centroids, bool dense)
         : k_(centroids.k()),
           d_(centroids.d()),
           count_(group_count<R>(k_, dense)),
-          dense_(dense),
           centre_(std::size_t(padded<R>(k_)), 0),
-          group_(std::size_t(k_)),
-          copy_(std::size_t(k_), 0),
-          packed_(std::size_t(k_), -1),
-          score_offset_(std::size_t(padded<R>(k_)), std::numeric_limits<R>::infinity()),
-          values_(centroids.sparse() ? 0 : std::size_t(padded<R>(k_) * d_), R(0)),
-          layout_(k_) {
+          group_(std::size_t(k_)) {
         std::iota(centre_.begin(), centre_.begin() + k_, 0);
         sketch(centroids);
         bisect(0, count_);
@@ -74,69 +70,21 @@ public:
         for (Size p = 0; p < count_; ++p)
             for (Size place = first(p); place < last(p); ++place)
                 group_[std::size_t(centre_[std::size_t(place)])] = std::int32_t(p);
-        const std::uint32_t* packed_columns = dense_ ? nullptr : centroids.packed_columns_or_null();
-        view_ = {values_.data(), score_offset_.data(), k_, d_, count_, packed_columns, nullptr};
-        if (centroids.sparse()) layout_ = Layout<R>(centroids.layout(), centre_, count_);
-    }
-
-    static std::shared_ptr<const Groups> of(const Centres<R>& centroids, bool dense,
-                                            const Threads& threads) {
-        return centroids.template laid_out<Groups>(dense, threads);
-    }
-    template <class Scan>
-    void compare(Scan& scan, Size g, const std::int32_t* picks, Size count) const {
-        scan.in_panel(panels(), g, picks, count);
     }
 
     Size count() const { return count_; }
-    bool dense() const { return dense_; }
-    const Panels<R>& panels() const { return view_; }
-    // The centre at a place of the layout, the group of a centre, the number of centres of a group.
-    std::int32_t centre(Size place) const { return centre_[std::size_t(place)]; }
+    // The centre at each place of the layout, the group of a centre.
+    const std::vector<std::int32_t>& centres() const { return centre_; }
     std::int32_t group(Size j) const { return group_[std::size_t(j)]; }
-    Size size(Size group) const { return last(group) - first(group); }
-    Size first(Size group) const { return places().panel(group).first; }
-    // Is centre j left out as a duplicate of a lower one?
-    bool copy(Size j) const { return copy_[std::size_t(j)]; }
-
-    void update(const Centres<R>& centroids, const Threads& threads) {
-        if (version_ == centroids.version()) return;
-        copy_ = copies_of(centroids);
-        threads.ranges(count_, 1, [&](Size p, Size, int) { pack(centroids, p); });
-        if (centroids.sparse())
-            view_ = layout_.panels(centroids.sparse_master(), d_, centroids.frame(),
-                                   score_offset_.data(), threads);
-        for (Size j = 0; j < k_; ++j) packed_[std::size_t(j)] = centroids.moves(j);
-        version_ = centroids.version();
-    }
-
-private:
-    Panels<R> places() const { return {nullptr, nullptr, k_, d_, count_}; }
+    // The places of a group.
+    Size first(Size p) const { return places().panel(p).first; }
     Size last(Size p) const {
         const auto panel = places().panel(p);
         return std::min(k_, panel.first + panel.width());
     }
 
-    void pack(const Centres<R>& centroids, Size p) {
-        const auto panel = places().panel(p);
-        const std::uint32_t* packed_column = view_.packed_columns;
-        R* values = values_.data() + panel.first * d_;
-        for (Size place = panel.first; place < last(p); ++place) {
-            const Size j = centre(place);
-            score_offset_[std::size_t(place)] =
-                copy(j) ? std::numeric_limits<R>::infinity() : centroids.score_offset()[j];
-            if (packed_[std::size_t(j)] == centroids.moves(j)) continue;
-            if (centroids.sparse()) {
-                layout_.outdate(place);
-                continue;
-            }
-            R* lane = values + (place - panel.first);
-            centroids.for_values(j, [&](Size f, R c) {
-                lane[(packed_column ? Size(packed_column[f]) : f) * panel.width()] =
-                    Layout<R>::packed(centroids.frame(), f, c);
-            });
-        }
-    }
+private:
+    Panels<R> places() const { return {nullptr, nullptr, k_, d_, count_}; }
 
     // At most 64 coordinates per centre that approximate distances: the features themselves, or
     // sums of features with random signs (count sketch).
@@ -172,7 +120,7 @@ private:
         bisect(middle, end);
     }
 
-    // The coordinates of these centres coordinate their direction of largest variance (power
+    // The coordinates of these centres along their direction of largest variance (power
     // iteration).
     std::vector<double> principal_coordinates(const std::int32_t* from,
                                               const std::int32_t* to) const {
@@ -200,17 +148,66 @@ private:
     }
 
     Size k_, d_, count_;
-    bool dense_;
-    Size version_ = -1;
     std::vector<std::int32_t> centre_, group_;
-    std::vector<char> copy_;
-    std::vector<Size> packed_;  // per centre: moves(j) when it was packed
-    std::vector<R> score_offset_;
-    AlignedVector<R> values_;
-    Layout<R> layout_;  // used if the centres are sparse
-    Panels<R> view_;
     Size width_ = 0;
     std::vector<double> sketch_;
+};
+
+// The layout of centres by groups, and the copies among them.
+template <class R>
+class Groups {
+public:
+    static constexpr bool always_gaps = false;
+    using Partition = exactmeans::Partition<R>;
+
+    Groups(const Centres<R>& centroids, std::shared_ptr<const LayoutSettings> settings, bool dense)
+        : partition_(std::make_shared<Partition>(centroids, dense)),
+          layout_(centroids, std::move(settings), dense, partition_->centres(),
+                  partition_->count()),
+          copy_(std::size_t(centroids.k()), 0),
+          score_offset_(std::size_t(padded<R>(centroids.k())), std::numeric_limits<R>::infinity()) {
+    }
+
+    template <class Scan>
+    void compare(Scan& scan, Size g, const std::int32_t* picks, Size count) const {
+        scan.in_panel(panels(), g, picks, count);
+    }
+
+    Size count() const { return partition_->count(); }
+    Panels<R> panels() const {
+        Panels<R> view = layout_.panels();
+        view.score_offset = score_offset_.data();
+        return view;
+    }
+    // Bounds belong to a partition, which copies of this layout share.
+    const std::shared_ptr<const Partition>& partition() const { return partition_; }
+    // The centre at a place of the layout, the group of a centre, the number of centres of a group.
+    std::int32_t centre(Size place) const { return partition_->centres()[std::size_t(place)]; }
+    std::int32_t group(Size j) const { return partition_->group(j); }
+    Size size(Size g) const { return partition_->last(g) - partition_->first(g); }
+    Size first(Size g) const { return partition_->first(g); }
+    // Is centre j left out as a duplicate of a lower one?
+    bool copy(Size j) const { return copy_[std::size_t(j)]; }
+
+    Size version() const { return version_; }
+    void update(const Centres<R>& centroids, const Threads& threads) {
+        if (version_ == centroids.version()) return;
+        version_ = -1;
+        copy_ = copies_of(centroids);
+        for (Size place = 0; place < centroids.k(); ++place)
+            score_offset_[std::size_t(place)] = copy(centre(place))
+                                                    ? std::numeric_limits<R>::infinity()
+                                                    : centroids.score_offset()[centre(place)];
+        layout_.update(centroids, threads);
+        version_ = centroids.version();
+    }
+
+private:
+    std::shared_ptr<const Partition> partition_;
+    Layout<R> layout_;
+    std::vector<char> copy_;
+    std::vector<R> score_offset_;  // by place; infinite for copies
+    Size version_ = -1;
 };
 
 }  // namespace exactmeans

@@ -10,8 +10,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <mutex>
-#include <utility>
 #include <vector>
 
 #include "exactmeans/centres/centres.hpp"
@@ -22,71 +20,34 @@ namespace exactmeans {
 template <class R>
 class CentreHistory {
 public:
-    explicit CentreHistory(const Centres<R>& centroids)
-        : k_(centroids.k()),
-          moved_(std::size_t(k_)),
-          moves_(std::size_t(k_), -1),
-          previous_(std::size_t(k_)),
-          score_offset_(std::size_t(k_)) {}
-    bool dense() const { return false; }
+    explicit CentreHistory(Size k)
+        : k_(k),
+          is_moved_(std::size_t(k)),
+          moves_(std::size_t(k), -1),
+          previous_(std::size_t(k)),
+          score_offset_(std::size_t(k)) {}
 
-    // The versions of the centres between which the change is known; from() is -1 if there is no
-    // earlier one.
-    Size from() const { return from_; }
-    Size version() const { return version_; }
-    // Is there a table of changes, so that rows can be pruned?
-    bool sifts() const { return sifts_; }
-    bool moved(Size j) const { return moved_[std::size_t(j)]; }
-
-    // Statistics of a pass over one block: its rows, their nonzeros, rows whose label changed, and
-    // rows that were compared with all centres.
-    struct PassStats {
-        Size rows, nonzeros, changed, left;
-    };
-    void record(const PassStats& block) const {
-        const std::lock_guard lock(stats_mutex_);
-        stats_.rows += block.rows;
-        stats_.nonzeros += block.nonzeros;
-        stats_.changed += block.changed;
-        stats_.left += block.left;
-    }
-
-protected:
-    const Size k_;
-    bool sifts_ = false;
-
-    // The squared norms of the change of a centre: of the values that fell, and of those that rose.
-    struct ChangeNorms {
-        double fall2 = 0, rise2 = 0;
-    };
-
-    PassStats take_stats() { return std::exchange(stats_, {}); }
-
-    // Begins an update; returns false if there is nothing to do. Until finish() no version is
-    // known, so after an interrupted update every centre counts as moved.
+    // Begins a pass with these centres and finds those that moved; returns false if the pass before
+    // had the same centres. Until finish() no version is known, so after an interrupted pass every
+    // centre counts as moved.
     bool begin(const Centres<R>& centroids) {
         if (version_ == centroids.version()) return false;
         if (version_ < 0) std::fill(moves_.begin(), moves_.end(), Size(-1));
         from_ = version_ < 0 ? -1 : remembered_;
         version_ = remembered_ = -1;
+        moved_.clear();
+        for (Size j = 0; j < k_; ++j) {
+            const std::size_t c = std::size_t(j);
+            is_moved_[c] =
+                moves_[c] != centroids.moves(j) || score_offset_[c] != centroids.score_offset()[j];
+            if (is_moved_[c]) moved_.push_back(j);
+        }
         return true;
     }
-    void finish(const Centres<R>& centroids) { version_ = centroids.version(); }
-    std::vector<Size> moved_centres(const Centres<R>& centroids) {
-        std::vector<Size> moved;
-        for (Size j = 0; j < k_; ++j) {
-            moved_[std::size_t(j)] = moves_[std::size_t(j)] != centroids.moves(j) ||
-                                     score_offset_[std::size_t(j)] != centroids.score_offset()[j];
-            if (moved_[std::size_t(j)]) moved.push_back(j);
-        }
-        return moved;
-    }
-    // The centres at the last pass.
-    const std::vector<SparseVector<R>>& previous() const { return previous_; }
-    void remember(const Centres<R>& centroids, const std::vector<Size>& moved,
-                  const Threads& threads) {
-        threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
-            const Size j = moved[std::size_t(m)];
+    // Keeps these centres: changes of the next pass are relative to them.
+    void remember(const Centres<R>& centroids, const Threads& threads) {
+        threads.ranges(Size(moved_.size()), 1, [&](Size m, Size, int) {
+            const Size j = moved_[std::size_t(m)];
             if (moves_[std::size_t(j)] == centroids.moves(j)) return;
             if (centroids.sparse())
                 previous_[std::size_t(j)] = centroids.sparse_master(j);
@@ -97,17 +58,33 @@ protected:
         std::copy_n(centroids.score_offset(), k_, score_offset_.begin());
         remembered_ = centroids.version();
     }
-    // The rise of the score offset of centre j since the last pass.
+    void finish(const Centres<R>& centroids) { version_ = centroids.version(); }
+
+    // The versions of the centres between which the change is known. from() is -1 if the centres of
+    // the last pass were not remembered.
+    Size from() const { return from_; }
+    Size version() const { return version_; }
+    // The centres that moved between the two, ascending.
+    const std::vector<Size>& moved() const { return moved_; }
+    bool moved(Size j) const { return is_moved_[std::size_t(j)]; }
+
+    // The remembered centres.
+    const std::vector<SparseVector<R>>& previous() const { return previous_; }
+    // The rise of the score offset of centre j since then.
     double score_offset_rise(const Centres<R>& centroids, Size j) const {
         return double(centroids.score_offset()[j]) - double(score_offset_[std::size_t(j)]);
     }
 
-    // The change of each moved centre.
-    std::vector<ChangeNorms> compare(const Centres<R>& centroids, const std::vector<Size>& moved,
-                                     const Threads& threads) const {
-        std::vector<ChangeNorms> changes(moved.size());
-        threads.ranges(Size(moved.size()), 1, [&](Size m, Size, int) {
-            const Size j = moved[std::size_t(m)];
+    // The squared norms of the change of a centre: of the values that fell, and of those that rose.
+    struct ChangeNorms {
+        double fall2 = 0, rise2 = 0;
+    };
+    // Those of each moved centre.
+    std::vector<ChangeNorms> change_norms(const Centres<R>& centroids,
+                                          const Threads& threads) const {
+        std::vector<ChangeNorms> changes(moved_.size());
+        threads.ranges(Size(moved_.size()), 1, [&](Size m, Size, int) {
+            const Size j = moved_[std::size_t(m)];
             SparseVector<R> buffer;
             Position at;
             ChangeNorms change;
@@ -123,11 +100,11 @@ protected:
     }
     // Calls write(f, most) for each feature: most[g] is the largest fall of a value in group g
     // since the last pass, most[Groups + g] the largest rise, as upper halves of float32 values.
-    // group(m) is the group of moved[m]; centres with a negative group are left out. Returns the
+    // group(m) is the group of moved()[m]; centres with a negative group are left out. Returns the
     // underflow error per entry.
     template <int Groups, class Group, class Write>
-    double tabulate(const Centres<R>& centroids, const std::vector<Size>& moved, Group group,
-                    const Threads& threads, Write write) {
+    double tabulate(const Centres<R>& centroids, Group group, const Threads& threads, Write write) {
+        const std::vector<Size>& moved = moved_;
         constexpr std::size_t width = 2 * Groups;
         const Size d = centroids.d(), range = d / threads.n_jobs + 1;
         most_.resize(std::size_t(d) * width);
@@ -205,7 +182,7 @@ private:
                  [](Size, R value) { return -double(value); });
         else
             walk(previous_[std::size_t(j)], now, at, past, visit,
-                 [&](Size f, R value) { return double(Layout<R>::packed(frame, f, value)); });
+                 [&](Size f, R value) { return double(frame.packed(f, value)); });
     }
     template <class Visit, class Packed>
     static void walk(const SparseVector<R>& previous, const SparseVector<R>& now, Position& at,
@@ -235,14 +212,14 @@ private:
         at = {s, t};
     }
 
-    std::vector<char> moved_;                // per centre, since the last pass
+    Size k_;
+    std::vector<Size> moved_;
+    std::vector<char> is_moved_;             // per centre
     std::vector<Size> moves_;                // moves(j) at the last pass
     std::vector<SparseVector<R>> previous_;  // the centres at the last pass
     std::vector<R> score_offset_;            // their score offsets
     Size version_ = -1, remembered_ = -1, from_ = -1;
     std::vector<float> most_;  // per feature and group; a buffer of tabulate()
-    mutable std::mutex stats_mutex_;
-    mutable PassStats stats_{};
 };
 
 }  // namespace exactmeans

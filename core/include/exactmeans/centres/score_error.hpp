@@ -1,4 +1,4 @@
-// The error of scores that are not canonical (docs/numerics.md, "Centres that moved" and "Loose
+// The error of scores that are not canonical (docs/numerics.md, "Centres that moved" and "Reordered
 // scores").
 #pragma once
 

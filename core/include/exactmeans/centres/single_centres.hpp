@@ -1,12 +1,25 @@
 // Centres as single packed vectors: groups of one centre each (see centres/groups.hpp).
 #pragma once
 
+#include <algorithm>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "exactmeans/centres/groups.hpp"
 
 namespace exactmeans {
+
+// Each centre is a group.
+class Singletons {
+public:
+    explicit Singletons(Size k) : k_(k) {}
+    Size count() const { return k_; }
+    std::int32_t group(Size j) const { return std::int32_t(j); }
+
+private:
+    Size k_;
+};
 
 template <class R>
 class SingleCentres {
@@ -14,23 +27,20 @@ public:
     // Elkan's algorithm avoids as many distance computations as possible.
     static constexpr bool always_gaps = true;
 
-    SingleCentres(const Centres<R>& centroids, bool dense)
+    using Partition = Singletons;
+
+    SingleCentres(const Centres<R>& centroids, const std::shared_ptr<const LayoutSettings>&, bool)
         : k_(centroids.k()),
           d_(centroids.d()),
-          dense_(dense),
+          partition_(std::make_shared<Partition>(k_)),
           packed_(std::size_t(k_), -1),
           values_(std::size_t(k_ * d_)),
           score_offset_(std::size_t(k_)) {}
 
-    static std::shared_ptr<const SingleCentres> of(const Centres<R>& centroids, bool dense,
-                                                   const Threads& threads) {
-        return centroids.template laid_out<SingleCentres>(dense, threads);
-    }
-
     Size count() const { return k_; }
     // No panels: values are stored by feature.
     Panels<R> panels() const { return {nullptr, nullptr, k_, d_, 0}; }
-    bool dense() const { return dense_; }
+    const std::shared_ptr<const Partition>& partition() const { return partition_; }
     std::int32_t centre(Size place) const { return std::int32_t(place); }
     std::int32_t group(Size j) const { return std::int32_t(j); }
     Size size(Size) const { return 1; }
@@ -42,17 +52,19 @@ public:
         std::fill(scan.label.begin(), scan.label.end(), std::int32_t(j));
     }
 
+    Size version() const { return version_; }
     void update(const Centres<R>& centroids, const Threads& threads) {
         if (version_ == centroids.version()) return;
+        version_ = -1;
         copy_ = copies_of(centroids);
         threads.ranges(k_, 1, [&](Size j, Size, int) {
             score_offset_[std::size_t(j)] =
                 copy(j) ? std::numeric_limits<R>::infinity() : centroids.score_offset()[j];
             if (packed_[std::size_t(j)] == centroids.moves(j)) return;
+            packed_[std::size_t(j)] = -1;
             R* own = values_.data() + j * d_;
             std::fill(own, own + d_, R(0));
-            centroids.for_values(
-                j, [&](Size f, R c) { own[f] = Layout<R>::packed(centroids.frame(), f, c); });
+            centroids.for_values(j, [&](Size f, R c) { own[f] = centroids.frame().packed(f, c); });
             packed_[std::size_t(j)] = centroids.moves(j);
         });
         version_ = centroids.version();
@@ -60,7 +72,7 @@ public:
 
 private:
     Size k_, d_;
-    bool dense_;
+    std::shared_ptr<const Partition> partition_;
     Size version_ = -1;
     std::vector<char> copy_;
     std::vector<Size> packed_;  // per centre: moves(j) when it was packed

@@ -12,6 +12,7 @@
 
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/layout_cache.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/data/rows_by_label.hpp"
@@ -26,6 +27,8 @@ namespace exactmeans {
 
 inline constexpr Size distance_chunk = 256;  // rows per task
 inline constexpr Size transform_chunk = 96;
+// Below this share of its largest term, a distance from a score has lost too many bits.
+inline constexpr double cancellation_limit = 0x1p-6;
 
 // Points, usually centres, whose distances to rows are computed, and the power of two by which all
 // values are multiplied first.
@@ -258,8 +261,12 @@ public:
         for (Size t = 0; t < count; ++t) {
             double* row = values_.data() + t * x.d;
             rows_[std::size_t(t)] = row;
-            for (Size f = 0; f < x.d; ++f)
-                row[f] = double(x.at(begin + t, f)) * scale - (shift ? shift[f] : 0.0);
+            const R* const from = x.row(begin + t);
+            if (x.col_stride == 1)
+                for (Size f = 0; f < x.d; ++f) row[f] = double(from[f]) * scale;
+            else
+                for (Size f = 0; f < x.d; ++f) row[f] = double(from[f * x.col_stride]) * scale;
+            for (Size f = 0; shift && f < x.d; ++f) row[f] -= shift[f];
             norm2_[std::size_t(t)] = square_sum(row, x.d);
         }
     }
@@ -268,6 +275,11 @@ public:
               const Panels<double>& panels) {
         sparse_ = packed_rows_.load(x, panels, begin, nullptr, count,
                                     [&](R value) { return double(value) * scale; });
+        measure(x, begin, count, scale);
+    }
+    // Computes norms alone.
+    template <class R, class I>
+    void measure(const CsrRows<R, I>& x, Size begin, Size count, double scale) {
         norm2_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t) {
             const auto row = x.row(begin + t);
@@ -285,6 +297,8 @@ public:
         else
             (l1 ? by.scores_csr_l1 : by.scores_csr)(sparse_, count, panels, out);
     }
+    // The values of dense row t.
+    const double* row(Size t) const { return rows_[std::size_t(t)]; }
     // |x|^2 of row t.
     double norm2(Size t) const { return norm2_[std::size_t(t)]; }
 
@@ -327,31 +341,51 @@ inline double distance_of(Metric metric, double cost) {
 template <class Rows>
 double cost_by_score(const Rows& x, Size i, double norm2, const Centres<double>& centroids, Size j,
                      double score) {
-    constexpr double least = 0x1p-6;
-    const auto enough = [](double value, double of) { return value < least * of ? -1.0 : value; };
+    const auto enough = [](double value, double of) {
+        return value < cancellation_limit * of ? -1.0 : value;
+    };
     const Metric metric = centroids.frame().metric;
     if (metric == Metric::euclidean) return enough(norm2 + 2 * score, norm2 + centroids.norm2(j));
     if (metric == Metric::manhattan)
         return is_dense<Rows> ? score : enough(score, double(centroids.score_offset()[j]));
     if (!(x.norms[i] > 0)) return -1;
     const double apart = 1 + score / x.norms[i] / std::sqrt(centroids.norm2(j));
-    if (metric == Metric::cosine || apart < least) return enough(apart, 1);
+    if (metric == Metric::cosine || apart < cancellation_limit) return enough(apart, 1);
     return angle_of(apart) * angle_of(apart);
 }
 
-// out[i * k + j]: the distance of row i and point j in the units of the data, from float64 scores,
-// or by cost() where scores suffer from cancellation. The shift, that of the frame, makes this
-// rare; it is null for CSR.
-template <class Rows>
-void transform(const Rows& x, const Points<typename Rows::Real>& points,
-               const typename Rows::Real* shift, typename Rows::Real* out, const Threads& threads) {
-    const Size k = points.k, d = points.d;
+// The distance of row i and point j in the units of the data, from the float64 score of the pair,
+// or by cost() where the score suffers from cancellation.
+template <class Rows, class C>
+double distance_by_score(const Rows& x, Size i, double norm2, const Centres<double>& centroids,
+                         const Points<C>& points, Size j, double score) {
+    double term = cost_by_score(x, i, norm2, centroids, j, score);
+    if (!(term >= 0 && std::isfinite(term))) term = cost(x, i, points, j);
+    if (points.metric == Metric::euclidean && !std::isfinite(term))
+        return far_distance(x, i, points, j);
+    return distance_of(points.metric, term) / points.scale;
+}
+
+// The frame of the scores that distances come from. `shift` is null for CSR rows.
+template <class C>
+Frame<double> distance_frame(const Points<C>& points, const C* shift) {
     Frame<double> frame;
     frame.metric = points.metric;
     if (shift)
-        for (Size f = 0; f < d; ++f) frame.shift.push_back(double(shift[f]) * points.scale);
-    const Centres<double> centroids = scaled_centroids(points, std::move(frame), threads);
-    const Panels<double> panels = centroids.panels(is_dense<Rows>, threads);
+        for (Size f = 0; f < points.d; ++f) frame.shift.push_back(double(shift[f]) * points.scale);
+    return frame;
+}
+
+// out[i * k + j]: the distance of row i and point j. The shift, that of the frame, makes
+// cancellation rare.
+template <class Rows>
+void transform(const Rows& x, const Points<typename Rows::Real>& points,
+               const typename Rows::Real* shift, typename Rows::Real* out, const Threads& threads) {
+    const Size k = points.k;
+    const Centres<double> centroids =
+        scaled_centroids(points, distance_frame(points, shift), threads);
+    const HeldPanels<double> panels =
+        LayoutCache<double>().panels(centroids, is_dense<Rows>, threads);
     std::vector<DoubleRows> buffers(static_cast<std::size_t>(threads.n_jobs));
     std::vector<std::vector<double>> scores(buffers.size());
     threads.ranges(x.n, transform_chunk, [&](Size begin, Size end, int worker) {
@@ -361,18 +395,11 @@ void transform(const Rows& x, const Points<typename Rows::Real>& points,
         score.resize(std::size_t((end - begin) * k));
         rows.template scores<is_dense<Rows>>(end - begin, panels,
                                              points.metric == Metric::manhattan, score.data());
-        for (Size i = begin; i < end; ++i) {
-            const double norm2 = rows.norm2(i - begin);
-            for (Size j = 0; j < k; ++j) {
-                double term = cost_by_score(x, i, norm2, centroids, j,
-                                            score[std::size_t((i - begin) * k + j)]);
-                if (!(term >= 0 && std::isfinite(term))) term = cost(x, i, points, j);
-                double distance = distance_of(points.metric, term) / points.scale;
-                if (points.metric == Metric::euclidean && !std::isfinite(term))
-                    distance = far_distance(x, i, points, j);
-                out[i * k + j] = typename Rows::Real(distance);
-            }
-        }
+        for (Size i = begin; i < end; ++i)
+            for (Size j = 0; j < k; ++j)
+                out[i * k + j] = typename Rows::Real(
+                    distance_by_score(x, i, rows.norm2(i - begin), centroids, points, j,
+                                      score[std::size_t((i - begin) * k + j)]));
     });
 }
 

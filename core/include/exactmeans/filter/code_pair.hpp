@@ -1,28 +1,29 @@
-// Values of two centres in a word of 16 bits (filter/quantized_centres.hpp).
+// 8-bit codes of two centres in one 16-bit word (filter/quantized_centres.hpp).
 //
-// The low byte, moved up, is the value of one of them; the whole word is that of the other, whose
-// byte is chosen with the low one in mind. So neither has to be cut out.
+// A 16-bit code is 2^8 times the value in units of the scale. The low byte of the word is the
+// nearest 8-bit code of one centre. The high byte is chosen so that the whole word, with the low
+// byte in it, is as near as possible to the 16-bit code of the other centre: kernels multiply the
+// whole word and never mask the low byte out.
 #pragma once
 
 #include <cstdint>
 
 namespace exactmeans {
 
-// Values are counted in parts, 2^8 to a step, from -127 to 127 steps. What is seen of them is not
-// more than half a step off.
+// Both 8-bit readings of a word are at most half a unit of the scale off.
 struct CodePair {
-    // The value of the centre that has the low byte; the other's is `zero`.
-    static void put_low(std::int8_t* word, int value, int zero) {
-        word[0] = nearest(value);
+    // Stores the code of the first centre; the other one gets `zero`.
+    static void put_low(std::int8_t* word, int code16, int zero) {
+        word[0] = nearest(code16);
         put_high(word, zero);
     }
-    // That of the other.
-    static void put_high(std::int8_t* word, int value) {
-        word[1] = nearest(value - std::uint8_t(word[0]));
+    // Stores the code of the second centre.
+    static void put_high(std::int8_t* word, int code16) {
+        word[1] = nearest(code16 - std::uint8_t(word[0]));
     }
 
 private:
-    static std::int8_t nearest(int parts) { return std::int8_t((parts + 0x80) >> 8); }
+    static std::int8_t nearest(int code16) { return std::int8_t((code16 + 0x80) >> 8); }
 };
 
 }  // namespace exactmeans

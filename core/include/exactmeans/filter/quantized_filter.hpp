@@ -1,443 +1,331 @@
-// A first look at CSR rows by centres in 8 bits (filter/quantized_centres.hpp): which of them it
-// settles, and whether it is worth while.
+// The int8 filter for CSR rows: exact labels from 8-bit scores.
+//
+//   quantise    a row becomes 16-bit integers for the scales of the centres
+//   bound       integer scores of all centres, with a certified error, bound the exact scores
+//   candidates  the centres whose lower bound does not exceed the upper bound of the best one; rows
+//               with more than one refine them by 16-bit codes
+//   verify      canonical scores decide between the candidates that are still left
+//
+// Bounds are of exact scores and include the rounding of canonical ones: where two bounds do not
+// overlap, canonical scores have the same order. docs/numerics.md ("The int8 filter") derives them.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 #include <vector>
 
-#include "exactmeans/centres/canonical_score.hpp"
 #include "exactmeans/data/rows.hpp"
+#include "exactmeans/filter/float32_rows.hpp"
 #include "exactmeans/filter/quantized_centres.hpp"
+#include "exactmeans/filter/verify_candidates.hpp"
 
 namespace exactmeans {
 
-// One thread's buffers for labels by a first look. What it finds of the row at t stands at [t].
-// Bounds are of exact scores, and have room for the rounding of canonical ones: where they do not
-// meet, canonical scores do not.
+// The buffers of one thread. Results of row t are at [t].
 template <class R>
 class QuantizedFilter {
 public:
-    // Takes rows [begin, end).
+    // Loads rows [begin, end), or `count` rows of which row t is row_of(t).
     template <class I>
-    void take(const CsrRows<R, I>& x, Size begin, Size end) {
-        given_.clear();
-        make_room(x.offsets[end] - x.offsets[begin]);
-        Room to{features_.data(), floats_.data()};
-        add(x, begin, end, to);
-        to.end();
-        rows_.clear();
+    void load(const CsrRows<R, I>& x, Size begin, Size end) {
+        rows_.load(x, begin, end);
+        quantized_.clear();
     }
-    // Takes `count` rows from all over, of which row_of(t) is number t.
     template <class I, class RowOf>
-    void take_some(const CsrRows<R, I>& x, Size count, RowOf row_of) {
-        given_.clear();
-        Size total = 0;
-        for (Size t = 0; t < count; ++t) total += x.row(row_of(t)).nonzeros;
-        make_room(total);
-        Room to{features_.data(), floats_.data()};
-        for (Size t = 0; t < count; ++t) add(x, row_of(t), row_of(t) + 1, to);
-        to.end();
-        rows_.clear();
+    void load_some(const CsrRows<R, I>& x, Size count, RowOf row_of) {
+        rows_.load_some(x, count, row_of);
+        quantized_.clear();
     }
-    // Says that rows [begin, end) are taken next.
+    // The next call will load rows [begin, end): score() prefetches them.
     template <class I>
-    void expect(const CsrRows<R, I>& x, Size begin, Size end) {
+    void prefetch_next(const CsrRows<R, I>& x, Size begin, Size end) {
         const Size from = x.offsets[begin], entries = x.offsets[end] - from;
         next_ = {{{x.indices + from, entries * Size(sizeof(I))},
                   {x.data + from, entries * Size(sizeof(R))}}};
     }
-    // One of the rows taken.
-    const PackedCsrRow<float>& given(Size t) const { return given_[std::size_t(t)]; }
-    // Makes them ready for looks at centres that have the steps of `coarse`.
-    void get_ready(const QuantizedCentres<R>& coarse) {
-        Size total = 0, longest = 0;
-        for (const PackedCsrRow<float>& row : given_) {
-            total += row.nonzeros;
-            longest = std::max(longest, row.nonzeros);
-        }
-        rows_.resize(given_.size());
-        bounds_.resize(given_.size());
-        values_.resize(std::size_t(total + readable_past_row));
-        steps_.resize(std::size_t(longest + readable_past_row));
-        std::int16_t* to = values_.data();
-        for (std::size_t t = 0; t < given_.size(); ++t) {
-            rows_[t] = {given_[t].index, to, given_[t].nonzeros, 0, 0, 0};
-            to += given_[t].nonzeros;
-        }
-        quantized_kernels().quantize_rows(given_.data(), Size(given_.size()), coarse.steps().data(),
-                                          steps_.data(), rows_.data());
-        for (std::size_t t = 0; t < rows_.size(); ++t) bounds_[t] = bound_of(rows_[t], coarse);
-    }
-    const QuantizedRow& ready(Size t) const { return rows_[std::size_t(t)]; }
-    // Forgets all rows but these, ascending.
+    // Keeps only these rows, ascending.
     void keep(const std::vector<std::int32_t>& some) {
-        const auto only = [&](auto& all) {
-            for (std::size_t t = 0; t < some.size(); ++t) all[t] = all[std::size_t(some[t])];
-            all.resize(some.size());
-        };
-        only(given_);
-        if (rows_.empty()) return;  // not ready yet
-        only(rows_);
-        only(bounds_);
+        rows_.keep(some);
+        if (quantized_.empty()) return;
+        for (std::size_t t = 0; t < some.size(); ++t) {
+            quantized_[t] = quantized_[std::size_t(some[t])];
+            errors_[t] = errors_[std::size_t(some[t])];
+        }
+        quantized_.resize(some.size());
+        errors_.resize(some.size());
     }
+    const Float32Rows<R>& rows() const { return rows_; }
 
-    // What the rows see of how far centres moved, by a table.
-    void reach(const std::vector<float>& table) {
-        reached_.resize(given_.size());
-        quantized_kernels().reach(given_.data(), Size(given_.size()), table.data(),
-                                  reached_.data());
+    // Quantises the rows for centres with the scales of `centres`.
+    void quantize(const QuantizedCentres<R>& centres) {
+        Size total = 0, longest = 0;
+        for (Size t = 0; t < rows_.size(); ++t) {
+            total += rows_[t].nonzeros;
+            longest = std::max(longest, rows_[t].nonzeros);
+        }
+        quantized_.resize(std::size_t(rows_.size()));
+        errors_.resize(quantized_.size());
+        values_.resize(std::size_t(total + readable_past_row));
+        scaled_.resize(std::size_t(longest + readable_past_row));
+        std::int16_t* to = values_.data();
+        for (Size t = 0; t < rows_.size(); ++t) {
+            quantized_[std::size_t(t)] = {rows_[t].index, to, rows_[t].nonzeros, 0, 0, 0};
+            to += rows_[t].nonzeros;
+        }
+        quantized_kernels().quantize_rows(rows_.data(), rows_.size(), centres.scales().data(),
+                                          scaled_.data(), quantized_.data());
+        for (std::size_t t = 0; t < quantized_.size(); ++t)
+            errors_[t] = error_of(quantized_[t], centres);
     }
-    const DeltaSums& reached(Size t) const { return reached_[std::size_t(t)]; }
-    // Bounds of the rows, of which any may have entries below 0 or none has, follow the centres;
-    // lists those that they no longer tell the labels of.
-    void follow(bool any_below, const GroupDeltas& shifts, const std::int32_t* labels,
-                RowBounds* bounds, std::vector<std::int32_t>& left) const {
-        left.resize(given_.size());
-        left.resize(std::size_t(quantized_kernels().update_bounds(
-            given_.data(), Size(given_.size()), any_below, shifts, labels, bounds, left.data())));
-    }
+    const QuantizedRow& quantized(Size t) const { return quantized_[std::size_t(t)]; }
 
-    // A score is at least what is seen and `offset`, and at most `width` more; by all bits, it is
-    // seen to within `closer`.
-    struct Bound {
-        double offset, width, closer;
+    // An exact score lies between the 8-bit score plus `offset` and `width` more, and within
+    // `refined` of the 16-bit score.
+    struct Error {
+        double offset, width, refined;
     };
-    const Bound& bound(Size t) const { return bounds_[std::size_t(t)]; }
+    const Error& error(Size t) const { return errors_[std::size_t(t)]; }
 
-    // The lowest score of each group of centres.
-    void look(const QuantizedCentres<R>& coarse) {
-        const QuantizedPanels& panels = coarse.panels();
-        const std::size_t n = rows_.size(), seen = n * std::size_t(panels.groups());
-        score_.resize(seen);
-        second_.resize(seen);
-        place_.resize(seen);
+    // Computes 8-bit scores of the quantised rows: the lowest two of each group.
+    void score(const QuantizedCentres<R>& centres) {
+        const QuantizedPanels panels = centres.panels();
+        const std::size_t n = quantized_.size(), results = n * std::size_t(panels.groups());
+        score_.resize(results);
+        second_.resize(results);
+        place_.resize(results);
         lows_.resize(n * std::size_t(panels.count()));
-        quantized_kernels().nearest(rows_.data(), Size(n), panels,
+        quantized_kernels().nearest(quantized_.data(), Size(n), panels,
                                     {place_.data(), score_.data(), second_.data()}, lows_.data(),
                                     next_);
         next_ = {};
     }
-    // Scores of which no centre of a group is below its own.
-    struct Lows {
+    // Lower bounds of scores, per group.
+    struct GroupLows {
         double of[QuantizedPanels::most_groups];
         double lowest() const { return std::min(std::min(of[0], of[1]), std::min(of[2], of[3])); }
     };
-    // What a look tells of the row at t: which place may have the lowest score, and from where to
-    // where that may be; and what is below the scores of all other places.
-    struct Seen {
+    // The place with the lowest 8-bit score, and bounds of its exact score.
+    struct Best {
         Size place;
-        double lowest, highest;
+        double low, high;
     };
-    Seen seen(const QuantizedCentres<R>& coarse, std::size_t t, Lows& others) const {
-        const std::size_t n = rows_.size(), groups = std::size_t(coarse.panels().groups());
-        const Bound& own = bounds_[t];
-        std::size_t best = 0;
+    // The best place of row t; `others` become lower bounds of the scores of all other places.
+    Best best(const QuantizedCentres<R>& centres, Size t, GroupLows& others) const {
+        const std::size_t n = quantized_.size(), groups = std::size_t(centres.panels().groups()),
+                          r = std::size_t(t);
+        const Error& error = errors_[r];
+        std::size_t lowest = 0;
         for (std::size_t g = 1; g < groups; ++g)
-            if (score_[g * n + t] < score_[best * n + t]) best = g;
+            if (score_[g * n + r] < score_[lowest * n + r]) lowest = g;
         for (std::size_t g = 0; g < std::size(others.of); ++g)
             others.of[g] = g < groups
-                               ? double((g == best ? second_ : score_)[g * n + t]) + own.offset
+                               ? double((g == lowest ? second_ : score_)[g * n + r]) + error.offset
                                : std::numeric_limits<double>::infinity();
-        const Size place = place_[best * n + t];
-        const double lowest = double(score_[best * n + t]) + own.offset;
-        return {place, lowest, lowest + own.width + coarse.score_offset_slack(place)};
+        const Size place = place_[lowest * n + r];
+        const double low_score = double(score_[lowest * n + r]) + error.offset;
+        return {place, low_score, low_score + error.width + centres.score_offset_error(place)};
     }
 
-    // Bounds that a look gave, made closer by all bits of those centres that matter: the highest
-    // score of the centre at place `own`, if that is one, and the lowest of all others.
+    // Improves bounds of row t by 16-bit scores of the centres that matter: own_high bounds the
+    // score of the centre at place `own` (unless that is negative) from above, others_low those of
+    // all others from below.
     template <class Row>
-    void refine(const Row& row, Size t, const QuantizedCentres<R>& coarse, Size own,
+    void refine(const Row& row, Size t, const QuantizedCentres<R>& centres, Size own,
                 double& own_high, double& others_low) {
-        get_ready_closer(row, coarse, own, closer_);
-        if (own >= 0) own_high = look_closer(row, std::size_t(t), coarse, own).high;
-        others_low = list_below(coarse, std::size_t(t), own_high, own).lowest();
-        look_closer(row, std::size_t(t), coarse);
+        prepare_refinement(row, centres, own, current_);
+        if (own >= 0) own_high = refined(row, t, centres, own).high;
+        others_low = list_candidates(centres, t, own_high, own).lowest();
+        refine_candidates(row, t, centres);
         for (const Candidate& one : candidates_) others_low = std::min(others_low, one.low);
     }
 
-    // How many rows took more than a look: a closer one, and the centres as they are.
-    struct Open {
-        Size closer = 0, exact = 0;
+    // How many rows 8-bit scores did not decide: refined by 16 bits, and verified.
+    struct Undecided {
+        Size refined = 0, verified = 0;
     };
-    // The labels of the rows, of which row_of(t) is number t, by a look at all centres; and the
-    // highest score that the label may have, and the lowest that any other centre of each group
-    // may have.
+    // Labels the quantised rows, of which row t is row_of(t) of x. high[t] bounds the score of the
+    // label from above, low[t] the scores of all other centres of each group from below.
     template <class I, class RowOf>
-    Open nearest(const CsrRows<R, I>& x, const Centres<R>& centroids,
-                 const QuantizedCentres<R>& coarse, RowOf row_of) {
-        look(coarse);
-        label.resize(rows_.size());
-        high.resize(rows_.size());
-        low.resize(rows_.size());
-        open_.clear();
-        for (std::size_t t = 0; t < rows_.size(); ++t) {
-            const Seen own = seen(coarse, t, low[t]);
-            label[t] = std::int32_t(coarse.centre(own.place));
-            high[t] = own.highest;
-            if (!(high[t] < low[t].lowest())) open_.push_back({t, own.place});
+    Undecided label_rows(const CsrRows<R, I>& x, const Centres<R>& centroids,
+                         const QuantizedCentres<R>& centres, RowOf row_of) {
+        score(centres);
+        label.resize(quantized_.size());
+        high.resize(quantized_.size());
+        low.resize(quantized_.size());
+        undecided_.clear();
+        for (std::size_t t = 0; t < quantized_.size(); ++t) {
+            const Best own = best(centres, Size(t), low[t]);
+            label[t] = std::int32_t(centres.centre(own.place));
+            high[t] = own.high;
+            if (!(high[t] < low[t].lowest())) undecided_.push_back({Size(t), own.place});
         }
-        // What a closer look reads is on its way while the row before has its own.
-        const auto get_ready = [&](std::size_t o) {
-            if (o < open_.size())
-                get_ready_closer(x.row(row_of(Size(open_[o].at))), coarse, open_[o].nearest,
-                                 upcoming_);
+        // The codes of the next row are prefetched while a row is refined.
+        const auto prepare = [&](std::size_t u) {
+            if (u < undecided_.size())
+                prepare_refinement(x.row(row_of(undecided_[u].row)), centres, undecided_[u].best,
+                                   upcoming_);
         };
-        Open open{Size(open_.size()), 0};
-        get_ready(0);
-        for (std::size_t o = 0; o < open_.size(); ++o) {
-            std::swap(closer_, upcoming_);
-            get_ready(o + 1);
-            open.exact += decide(x.row(row_of(Size(open_[o].at))), open_[o].at, open_[o].nearest,
-                                 centroids, coarse);
+        Undecided count{Size(undecided_.size()), 0};
+        prepare(0);
+        for (std::size_t u = 0; u < undecided_.size(); ++u) {
+            std::swap(current_, upcoming_);
+            prepare(u + 1);
+            count.verified += decide(x.row(row_of(undecided_[u].row)), undecided_[u].row,
+                                     undecided_[u].best, centroids, centres);
         }
-        return open;
+        return count;
     }
 
     std::vector<std::int32_t> label;
     std::vector<double> high;
-    std::vector<Lows> low;
+    std::vector<GroupLows> low;
 
 private:
-    static constexpr bool is_single = std::is_same_v<R, float>;
-    // A score that none is below.
+    // Below every score.
     static constexpr double no_score = -0x1p1000;
 
+    // A place, and bounds of its exact score.
     struct Candidate {
         Size place;
-        double low = no_score, high = 0;  // scores
+        double low = no_score, high = 0;
     };
 
-    // Room for what cannot be used where it lies.
-    struct Room {
-        std::uint32_t* feature;
-        float* value;
-        bool used = false;
-        // Kernels may read on behind the last of them.
-        void end() const {
-            if (!used) return;
-            std::fill_n(feature, readable_past_row, 0u);
-            std::fill_n(value, readable_past_row, 0.0f);
-        }
-    };
-    void make_room(Size entries) {
-        const std::size_t size = std::size_t(entries + readable_past_row);
-        if (features_.size() < size) features_.resize(size);
-        if (floats_.size() < size) floats_.resize(size);
-    }
-    // Entries are used where they lie, if kernels may read on behind them.
-    template <class I>
-    void add(const CsrRows<R, I>& x, Size begin, Size end, Room& to) {
-        const Size from = x.offsets[begin], n = x.offsets[end] - from;
-        const bool stays = x.offsets[x.n] - x.offsets[end] >= readable_past_row;
-        PackedCsrRow<float> all{to.feature, to.value, n};
-        if constexpr (sizeof(I) == sizeof(std::uint32_t)) {
-            const void* const given = x.indices + from;
-            if (stays) all.index = static_cast<const std::uint32_t*>(given);
-        }
-        if constexpr (is_single)
-            if (stays) all.value = x.data + from;
-        if (all.index == to.feature) {
-            to.used = true;
-            to.feature = std::copy_n(x.indices + from, n, to.feature);
-        }
-        if (all.value == to.value) {
-            to.used = true;
-            vector_kernels<R>().to_float32(x.data + from, n, to.value);
-            to.value += n;
-        }
-        for (Size i = begin; i < end; ++i) {
-            const Size nonzeros = x.offsets[i + 1] - x.offsets[i];
-            given_.push_back({all.index, all.value, nonzeros});
-            all.index += nonzeros;
-            all.value += nonzeros;
-        }
-    }
-
-    static Bound bound_of(const QuantizedRow& row, const QuantizedCentres<R>& coarse) {
+    static Error error_of(const QuantizedRow& row, const QuantizedCentres<R>& centres) {
         const double infinite = std::numeric_limits<double>::infinity(),
                      unit = row.unit > 0 ? double(row.unit) : infinite, m = double(row.nonzeros),
-                     rounding = unit * (m + 2) * 0x1p-8 + coarse.largest_score_offset() * 0x1p-22 +
-                                (m + 1) * (1 + coarse.largest_step()) * 0x1p-120,
+                     rounding = unit * (m + 2) * 0x1p-8 + centres.largest_score_offset() * 0x1p-22 +
+                                (m + 1) * (1 + centres.largest_scale()) * 0x1p-120,
                      error = unit * (133 + m * (1 + 0x1p-5)) + rounding;
-        return {std::max(no_score, -double(row.sum) * coarse.zero() - error), 2 * error,
+        return {std::max(no_score, -double(row.sum) * centres.zero_point() - error), 2 * error,
                 4 * unit + rounding};
     }
 
-    // Lists places of centres, other than `own`, whose scores may be as low as `limit`; returns the
-    // lowest scores that those left out may have.
-    Lows list_below(const QuantizedCentres<R>& coarse, std::size_t t, double limit, Size own) {
-        const QuantizedPanels& panels = coarse.panels();
-        // Scores are seen without the offset, in float32: the limit must not be rounded down.
-        const double offset = bounds_[t].offset, seen = limit - offset;
-        const float most = float(seen + std::abs(seen) * 0x1p-22),
+    // Lists the places, other than `own`, whose scores may be as low as `limit`. Returns lower
+    // bounds of the scores of all places that are neither listed nor `own`.
+    GroupLows list_candidates(const QuantizedCentres<R>& centres, Size t, double limit, Size own) {
+        const QuantizedPanels panels = centres.panels();
+        // 8-bit scores are float32 and exclude the offset; the limit must not be rounded down.
+        const double offset = errors_[std::size_t(t)].offset, score_limit = limit - offset;
+        const float most = float(score_limit + std::abs(score_limit) * 0x1p-22),
                     inf = std::numeric_limits<float>::infinity();
         float others[] = {inf, inf, inf, inf};
         static_assert(std::size(others) == QuantizedPanels::most_groups);
         listed_.resize(std::size_t(panels.places()));
         Size count = 0;
         for (Size p = 0; p < panels.count(); ++p) {
-            const float lowest = lows_[std::size_t(p) * rows_.size() + t];
+            const float lowest = lows_[std::size_t(p) * quantized_.size() + std::size_t(t)];
             if (panels.count() > 1 && lowest > most)
                 others[0] = std::min(others[0], lowest);
             else
-                count += quantized_kernels().places_below(rows_[t], panels, p, most,
-                                                          listed_.data() + count, others);
+                count += quantized_kernels().places_below(quantized_[std::size_t(t)], panels, p,
+                                                          most, listed_.data() + count, others);
         }
         candidates_.clear();
         for (Size c = 0; c < count; ++c) {
             const Size place = Size(listed_[std::size_t(c)]);
-            if (place != own && coarse.centre(place) != QuantizedCentres<R>::none)
+            if (place != own && centres.centre(place) != QuantizedCentres<R>::none)
                 candidates_.push_back({place});
         }
-        Lows rest;
+        GroupLows rest;
         for (std::size_t g = 0; g < std::size(others); ++g) rest.of[g] = double(others[g]) + offset;
         return rest;
     }
 
-    // By a closer look at the centre that seems the nearest, then at all whose scores may be as
-    // low, and if need be by their canonical scores. Returns whether there was need.
+    // Decides row t: by the 16-bit score of the best place, then by those of all candidates, at
+    // last by canonical scores. Returns whether it needed the latter.
     template <class Row>
-    bool decide(const Row& row, std::size_t t, Size nearest, const Centres<R>& centroids,
-                const QuantizedCentres<R>& coarse) {
-        if (std::isfinite(bounds_[t].width)) {
-            const Candidate own = look_closer(row, t, coarse, nearest);
-            high[t] = own.high;
-            if (high[t] < low[t].lowest()) return false;
-            low[t] = list_below(coarse, t, high[t], nearest);
-            look_closer(row, t, coarse);
-            candidates_.push_back(own);
-            const Candidate* best = &candidates_[0];
+    bool decide(const Row& row, Size t, Size best, const Centres<R>& centroids,
+                const QuantizedCentres<R>& centres) {
+        double& own_high = high[std::size_t(t)];
+        GroupLows& others = low[std::size_t(t)];
+        std::int32_t& own_label = label[std::size_t(t)];
+        if (std::isfinite(errors_[std::size_t(t)].width)) {
+            const Candidate first = refined(row, t, centres, best);
+            own_high = first.high;
+            if (own_high < others.lowest()) return false;
+            others = list_candidates(centres, t, own_high, best);
+            refine_candidates(row, t, centres);
+            candidates_.push_back(first);
+            const Candidate* lowest = &candidates_[0];
             for (const Candidate& one : candidates_)
-                if (one.high < best->high) best = &one;
-            const auto lower = [&](const Candidate& one) {
-                double& lowest = low[t].of[coarse.group(one.place)];
-                lowest = std::min(lowest, one.low);
+                if (one.high < lowest->high) lowest = &one;
+            const auto include = [&](const Candidate& one) {
+                double& group_low = others.of[centres.group(one.place)];
+                group_low = std::min(group_low, one.low);
             };
             for (const Candidate& one : candidates_)
-                if (&one != best) lower(one);
-            high[t] = best->high;
-            label[t] = std::int32_t(coarse.centre(best->place));
-            if (high[t] < low[t].lowest()) return false;
-            lower(*best);  // it may not be the label
+                if (&one != lowest) include(one);
+            own_high = lowest->high;
+            own_label = std::int32_t(centres.centre(lowest->place));
+            if (own_high < others.lowest()) return false;
+            include(*lowest);  // it may not become the label
         } else {
-            low[t] = list_below(coarse, t, high[t], QuantizedCentres<R>::none);
+            others = list_candidates(centres, t, own_high, QuantizedCentres<R>::none);
         }
-        R least = std::numeric_limits<R>::infinity();
-        label[t] = 0;
-        for (const Candidate& one : candidates_) {
-            if (one.low > high[t]) continue;
-            const Size j = coarse.centre(one.place);
-            const R own = score_of_(centroids, row, j);
-            if (own < least || (own == least && j < Size(label[t]))) {
-                least = own;
-                label[t] = std::int32_t(j);
-            }
-        }
-        high[t] = std::numeric_limits<double>::infinity();
+        verified_.clear();
+        for (const Candidate& one : candidates_)
+            if (!(one.low > own_high)) verified_.push_back(std::int32_t(centres.centre(one.place)));
+        own_label = verify_candidates<R>(score_of_, centroids, row, verified_).label;
+        own_high = std::numeric_limits<double>::infinity();
         return true;
     }
 
-    // A row that is ready for closer looks: its entries times steps, and where these find them.
-    struct Closer {
-        std::vector<double> sized;
+    // A row for 16-bit scores: its entries times scales, and their packed columns.
+    struct ScaledRow {
+        std::vector<double> value;
         std::vector<std::uint32_t> packed_columns;
     };
-    // Makes a row ready, the first look being at the centre at `place`.
+    // Fills `out` and prefetches the codes of the centre at `place`, unless that is negative.
     template <class Row>
-    static void get_ready_closer(const Row& row, const QuantizedCentres<R>& coarse, Size place,
-                                 Closer& out) {
-        out.sized.resize(std::size_t(row.nonzeros));
+    static void prepare_refinement(const Row& row, const QuantizedCentres<R>& centres, Size place,
+                                   ScaledRow& out) {
+        out.value.resize(std::size_t(row.nonzeros));
         out.packed_columns.resize(std::size_t(row.nonzeros));
         for (Size e = 0; e < row.nonzeros; ++e) {
-            const Size f = Size(row.index[e]);
-            out.packed_columns[std::size_t(e)] = std::uint32_t(coarse.packed_column(f));
-            if (place >= 0) coarse.prefetch(place, coarse.packed_column(f));
-            out.sized[std::size_t(e)] =
-                double(row.value[e]) * double(coarse.steps()[std::size_t(f)]);
+            const Size f = Size(row.index[e]), packed_column = centres.packed_column(f);
+            out.packed_columns[std::size_t(e)] = std::uint32_t(packed_column);
+            if (place >= 0) centres.prefetch(place, packed_column);
+            out.value[std::size_t(e)] =
+                double(row.value[e]) * double(centres.scales()[std::size_t(f)]);
         }
     }
-    // Bounds of a candidate by all bits that it has; of all that are listed.
+    // Bounds by the 16-bit score of one place, and of all candidates. The row must be in current_.
     template <class Row>
-    Candidate look_closer(const Row& row, std::size_t t, const QuantizedCentres<R>& coarse,
-                          Size place) const {
-        const double error = bounds_[t].closer,
-                     low_score = coarse.closer(closer_.sized.data(), closer_.packed_columns.data(),
-                                               row.nonzeros, place) -
+    Candidate refined(const Row& row, Size t, const QuantizedCentres<R>& centres,
+                      Size place) const {
+        const double error = errors_[std::size_t(t)].refined,
+                     low_score = centres.refined_score(current_.value.data(),
+                                                       current_.packed_columns.data(), row.nonzeros,
+                                                       place) -
                                  error;
-        return {place, low_score, low_score + 2 * error + coarse.score_offset_slack(place)};
+        return {place, low_score, low_score + 2 * error + centres.score_offset_error(place)};
     }
     template <class Row>
-    void look_closer(const Row& row, std::size_t t, const QuantizedCentres<R>& coarse) {
-        for (const std::uint32_t packed_column : closer_.packed_columns)
+    void refine_candidates(const Row& row, Size t, const QuantizedCentres<R>& centres) {
+        for (const std::uint32_t packed_column : current_.packed_columns)
             for (const Candidate& one : candidates_)
-                coarse.prefetch(one.place, Size(packed_column));
-        for (Candidate& one : candidates_) one = look_closer(row, t, coarse, one.place);
+                centres.prefetch(one.place, Size(packed_column));
+        for (Candidate& one : candidates_) one = refined(row, t, centres, one.place);
     }
 
     PrefetchHint next_;
-    std::vector<PackedCsrRow<float>> given_;
-    std::vector<QuantizedRow> rows_;
-    std::vector<Bound> bounds_;
-    std::vector<std::uint32_t> features_;
-    std::vector<float> floats_;
-    std::vector<std::int16_t> values_;
-    std::vector<float> steps_;  // entries times steps
+    Float32Rows<R> rows_;
+    std::vector<QuantizedRow> quantized_;
+    std::vector<Error> errors_;
+    std::vector<std::int16_t> values_;  // of the quantised rows
+    std::vector<float> scaled_;         // a buffer of quantize_rows
     std::vector<std::int32_t> place_;
     std::vector<float> score_, second_, lows_;
-    Closer closer_, upcoming_;
-    // Rows that a look leaves open, and where their nearest centres seem to be.
-    struct OpenRow {
-        std::size_t at;
-        Size nearest;
+    ScaledRow current_, upcoming_;
+    struct UndecidedRow {
+        Size row, best;  // the place with the lowest 8-bit score
     };
-    std::vector<OpenRow> open_;
-    std::vector<std::int32_t> listed_;
-    std::vector<DeltaSums> reached_;
+    std::vector<UndecidedRow> undecided_;
+    std::vector<std::int32_t> listed_, verified_;
     std::vector<Candidate> candidates_;
     CanonicalScore<R> score_of_;
-};
-
-// Decides, pass by pass, whether rows are labelled by a first look, which pays while it settles
-// nearly all of them.
-template <class R>
-class FirstLook {
-public:
-    // Is it for centres like these?
-    static bool fits(const Centres<R>& centroids) {
-        return centroids.k() >= least_k && centroids.frame().metric != Metric::manhattan &&
-               QuantizedCentres<R>::fits(centroids);
-    }
-    // May there be one in this pass?
-    bool possible(const Centres<R>& centroids) {
-        if (!fits(centroids)) return false;
-        if (wait_ == 0) return true;
-        --wait_;
-        return false;
-    }
-    // A few rows are asked.
-    template <class I>
-    bool pays(const CsrRows<R, I>& x, const Centres<R>& centroids,
-              const QuantizedCentres<R>& coarse) {
-        const Size some = std::min(probed, x.n), stride = some ? x.n / some : 1;
-        const auto row_of = [&](Size t) { return t * stride; };
-        scan_.take_some(x, some, row_of);
-        scan_.get_ready(coarse);
-        const auto open = scan_.nearest(x, centroids, coarse, row_of);
-        if (open.closer * 2 <= some && open.exact * 16 <= some) return true;
-        wait_ = passes_without;
-        return false;
-    }
-
-private:
-    static constexpr Size least_k = 32, probed = 256;
-    static constexpr int passes_without = 16;
-
-    int wait_ = 0;
-    QuantizedFilter<R> scan_;
 };
 
 }  // namespace exactmeans

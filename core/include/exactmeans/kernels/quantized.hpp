@@ -98,9 +98,9 @@ struct PrefetchHint {
 struct QuantizedKernels {
     // Quantises rows for centres with these scales per feature. The caller sets all members of
     // `out` but the last three. If rows are contiguous, the kernel may write up to one vector past
-    // the last. `sized` is a buffer of the length of the longest row plus one vector.
-    void (*quantize_rows)(const PackedCsrRow<float>* rows, Size n, const float* scale, float* sized,
-                          QuantizedRow* out);
+    // the last. `scaled` is a buffer of the length of the longest row plus one vector.
+    void (*quantize_rows)(const PackedCsrRow<float>* rows, Size n, const float* scale,
+                          float* scaled, QuantizedRow* out);
     // Per group: the lowest score, its place, and the second lowest score; those of group g and row
     // i are at [g * n + i]. With several panels, lows[p * n + i] is the lowest score of panel p.
     void (*nearest)(const QuantizedRow* rows, Size n, const QuantizedPanels& centres,
@@ -112,7 +112,7 @@ struct QuantizedKernels {
                          float limit, std::int32_t* list, float* others);
     // Sums a table of centre changes over rows. Each 32-bit word of the table is a as a float32;
     // the low half of the word, shifted up, is b.
-    void (*reach)(const PackedCsrRow<float>* rows, Size n, const float* table, DeltaSums* out);
+    void (*sum_deltas)(const PackedCsrRow<float>* rows, Size n, const float* table, DeltaSums* out);
     // Updates the bounds of rows with these labels for the change of the centres. `any_negative`:
     // whether a row may have negative entries. Lists the rows whose bounds cross and returns their
     // number.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exactmeans/kernels/bounds.hpp"
+#include "exactmeans/kernels/integer_products.hpp"
 #include "exactmeans/kernels/panels.hpp"
 
 namespace exactmeans {
@@ -34,12 +35,19 @@ struct ScoreKernels {
     // Scores of rows and one centre, given as minus its values by feature or packed column.
     void (*centre_dense)(const R* const* rows, Size n, const R* centre, R score_offset, Size d,
                          R* out);
+    // Scores of row i and centre i, given likewise, for n pairs.
+    void (*pairs_dense)(const R* const* rows, const R* const* centres, const R* score_offset,
+                        Size n, Size d, R* out);
     void (*centre_csr)(const PackedCsrRow<R>* rows, Size n, const R* centre, R score_offset,
                        R* out);
     // Short rows, tile[f * n + i] with n a multiple of 32, against `count` centres, each stored as
     // its packed values and its score offset. Labels are positions in that list, the first on ties.
     void (*nearest_in_list)(const R* tile, Size n, Size d, const R* centres, Size count,
                             std::int32_t* label);
+    // Scores of a dense row and its candidates, with products added up in another order than the
+    // canonical one. `centres` has minus the values of all centres, centre by centre.
+    void (*listed_scores)(const R* row, const R* centres, const R* score_offset, Size d,
+                          const Candidate* list, Size count, R* out);
     // out[i * k + j] = the score of row i and centre j
     void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, R* out);

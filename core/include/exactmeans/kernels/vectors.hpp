@@ -63,6 +63,8 @@ struct VectorKernels {
     void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step,
                      double weight, double scale, Size d);
     void (*to_float32)(const R* x, Size n, float* out);
+    // x - origin, rounded to R and then to float32
+    void (*centred)(const R* x, const R* origin, Size d, float* out);
     // (high + low) / (weight + weight_error) * back; low may be null
     void (*mean)(const double* high, const double* low, double weight, double weight_error,
                  double back, Size d, R* out);

@@ -27,6 +27,14 @@ struct Frame {
     bool packs_as_is() const {
         return metric == Metric::manhattan || (shift.empty() && exponent == 0 && packing == 0);
     }
+    // Value c of feature f of a centre, as layouts store it. Multiplying the centre by the squared
+    // scale equals scaling both row and centre.
+    R packed(Size f, R c) const {
+        if (packs_as_is()) return -c;
+        if (!shift.empty()) c -= shift[std::size_t(f)];
+        const int by = 2 * exponent + packing;
+        return by ? R(-std::ldexp(double(c), by)) : -c;
+    }
 };
 
 // 0 if squares of values up to `largest`, and sums of many of them, can neither overflow nor

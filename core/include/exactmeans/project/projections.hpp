@@ -58,12 +58,12 @@ public:
     static Size bytes_per_row(Size d) { return 4 * (std::min(Axes::most, d) + 4); }
 
     // Projects the centres that moved since the last call, and arranges them by groups.
-    void update(const std::shared_ptr<const Groups<R>>& current, const Centres<R>& centroids,
-                const Threads& threads) {
-        if (version_ == centroids.version() && current == groups_) return;
-        const Groups<R>& groups = *current;
-        if (current != groups_) lay_out(groups, centroids.k());
-        groups_ = current;
+    void update(const Groups<R>& groups, const Centres<R>& centroids, const Threads& threads) {
+        const bool arranged = groups.partition() == partition_;
+        if (version_ == centroids.version() && arranged) return;
+        version_ = -1;
+        if (!arranged) lay_out(groups, centroids.k());
+        partition_ = groups.partition();
         threads.ranges(centroids.k(), 16, [&](Size begin, Size end, int) {
             for (Size j = begin; j < end; ++j) {
                 Place& place = places_[std::size_t(j)];
@@ -133,7 +133,7 @@ private:
 
     // Arranges the centres in one panel per group.
     void lay_out(const Groups<R>& groups, Size k) {
-        groups_ = nullptr;
+        partition_ = nullptr;
         panels_.clear();
         places_.resize(std::size_t(k));
         std::vector<Size> widths;
@@ -177,7 +177,7 @@ private:
     Size m_;
     std::vector<float> rows_, norm2_, norm_, gamma_;
     Size version_ = -1;
-    std::shared_ptr<const Groups<R>> groups_;  // of the current panels
+    std::shared_ptr<const Partition<R>> partition_;  // of the current panels
     std::vector<Place> places_;
     std::vector<Panels<float>> panels_;  // one per group
     std::vector<float> values_, score_offset_;

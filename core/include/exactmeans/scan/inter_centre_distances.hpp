@@ -25,10 +25,11 @@ bool centre_distances_pay(const Rows& x, Size k) {
 template <class R>
 class CentreRows {
 public:
-    CentreRows(const Centres<R>& centroids, double unit, const Threads& threads)
-        : rows_{centroids.master(), centroids.k(), centroids.d(), centroids.d()},
-          work_(rows_, centroids, nullptr, slacks_),
-          ids_(std::size_t(centroids.k())) {
+    CentreRows(SharedCentres<R>& shared, double unit, const Threads& threads)
+        : rows_{shared.centres.master(), shared.centres.k(), shared.centres.d(),
+                shared.centres.d()},
+          work_(rows_, shared, nullptr, slacks_),
+          ids_(std::size_t(shared.centres.k())) {
         work_.measure_rows(threads);
         units_ = unit / slacks_.unit();
         std::iota(ids_.begin(), ids_.end(), Size(0));
@@ -58,11 +59,11 @@ private:
 
 // A lower bound of the distance from each centre to the nearest other.
 template <class R>
-void nearest_centre_distances(const Centres<R>& centroids, double unit, std::vector<float>& out,
+void nearest_centre_distances(SharedCentres<R>& shared, double unit, std::vector<float>& out,
                               const Threads& threads) {
-    CentreRows<R> centres(centroids, unit, threads);
+    CentreRows<R> centres(shared, unit, threads);
     centres.work().pack_centres(threads);
-    threads.ranges(centroids.k(), 64, [&](Size begin, Size end, int) {
+    threads.ranges(shared.centres.k(), 64, [&](Size begin, Size end, int) {
         Scan<DenseRows<R>> scan;
         std::vector<float> far;
         scan.nearest(centres.work(), begin, nullptr, end - begin, true);
@@ -100,11 +101,12 @@ public:
     }
 
     template <class Grouping>
-    void update(const Grouping& groups, const Centres<R>& centroids, double unit,
+    void update(const Grouping& groups, SharedCentres<R>& shared, double unit,
                 const Threads& threads) {
-        if (version_ == centroids.version()) return;
+        if (version_ == shared.centres.version()) return;
+        version_ = -1;
         known_ = true;
-        CentreRows<R> centres(centroids, unit, threads);
+        CentreRows<R> centres(shared, unit, threads);
         std::vector<std::int32_t> all(static_cast<std::size_t>(k_));
         std::iota(all.begin(), all.end(), 0);
         const Size step = std::max<Size>(1, groups.count() / (4 * threads.n_jobs));
@@ -123,7 +125,7 @@ public:
         });
         for (Size j = 0; j < k_; ++j)
             nearest_[std::size_t(j)] = *std::min_element(of(j), of(j) + groups.count());
-        version_ = centroids.version();
+        version_ = shared.centres.version();
     }
 
 private:

@@ -9,12 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "exactmeans/centres/canonical_score.hpp"
+#include "exactmeans/base/backoff.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
 #include "exactmeans/centres/score_error.hpp"
+#include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
+#include "exactmeans/filter/dense_filter.hpp"
 #include "exactmeans/filter/quantized_filter.hpp"
+#include "exactmeans/filter/verify_candidates.hpp"
 #include "exactmeans/kernels/scores.hpp"
 #include "exactmeans/scan/row_slacks.hpp"
 
@@ -26,20 +29,24 @@ struct Work {
     using R = typename Rows::Real;
 
     const Rows& x;
-    const Centres<R>& centroids;
+    SharedCentres<R>& shared;
     std::int32_t* labels;
     RowSlacks<R>& slacks;
-    Panels<R> panels{};
-    Panels<float> float32_panels{};  // used instead of `panels` if it has posting lists
+    DenseCodes<R>* codes;  // null: the pass does without the 8-bit filter
+    HeldPanels<R> panels{};
+    HeldPanels<float> float32_panels{};  // used instead of `panels` if it has posting lists
     ScoreError float32_error{};
 
-    Work(const Rows& rows, const Centres<R>& centres, std::int32_t* row_labels,
-         RowSlacks<R>& row_slacks)
-        : x(rows), centroids(centres), labels(row_labels), slacks(row_slacks) {}
+    const Centres<R>& centroids = shared.centres;
+    LayoutCache<R>& layouts = shared.layouts;
+
+    Work(const Rows& rows, SharedCentres<R>& centres, std::int32_t* row_labels,
+         RowSlacks<R>& row_slacks, DenseCodes<R>* row_codes = nullptr)
+        : x(rows), shared(centres), labels(row_labels), slacks(row_slacks), codes(row_codes) {}
 
     // Lays out all centres. Required before Scan::nearest.
     void pack_centres(const Threads& threads) {
-        panels = centroids.panels(is_dense<Rows>, threads);
+        panels = layouts.panels(centroids, is_dense<Rows>, threads);
     }
     // Lays out all centres in float32, which takes half the memory. Enough for Scan::nearest
     // without second scores and for Scan::nearest_two. Returns false if these rows or centres do
@@ -53,7 +60,7 @@ struct Work {
                 return false;
             float32_error = ScoreError(centroids);
             if (!float32_error.is_usual()) return false;
-            float32_panels = centroids.float32_panels(threads);
+            float32_panels = layouts.float32_panels(centroids, threads);
             if (float32_panels.postings) measure_rows(threads);
             return float32_panels.postings != nullptr;
         }
@@ -75,6 +82,7 @@ struct Workspace {
     std::vector<float> bound, reach, near, far;
     std::vector<std::int32_t> survivors, label, own_group, remaining;
     std::vector<R> score, second, own_group_score;
+    std::vector<DeltaSums> delta_sums;
     std::vector<std::vector<std::int32_t>> picks;
 };
 
@@ -164,8 +172,7 @@ public:
                     far_[std::size_t(r)] > near_[std::size_t(r)])
                     continue;
                 ++uncertain;
-                verify_candidates(work, t + r, float32_scores_.data() + r * k,
-                                  error_[std::size_t(r)]);
+                verify(work, t + r, float32_scores_.data() + r * k, error_[std::size_t(r)]);
             }
         }
         return uncertain;
@@ -205,7 +212,8 @@ public:
     std::vector<std::int32_t> label;
     std::vector<R> score;
     std::vector<R> second;
-    QuantizedFilter<R> coarse;
+    QuantizedFilter<R> filter;
+    DenseFilter<R> dense_filter;
     Workspace<R> workspace;
 
 private:
@@ -239,7 +247,7 @@ private:
 
     // Labels from all scores of a row. If the centres have posting lists, the scores are summed in
     // another order, which is faster. Where that order could change the label, the row is compared
-    // again by canonical scores (docs/numerics.md, "Loose scores").
+    // again by canonical scores (docs/numerics.md, "Reordered scores").
     template <class OnScores>
     void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count,
                      OnScores on_scores) {
@@ -257,8 +265,9 @@ private:
             score_kernels<R>().lowest_two(scores_.data(), some, k,
                                           {label.data() + t, score.data() + t, second.data() + t});
             on_scores(t, some, static_cast<const R*>(scores_.data()));
+            if (work.reordered()) verify_reordered(work, t, some);
         }
-        if (work.reordered()) verify_reordered(work, count);
+        label_uncut(work);
     }
 
     void set_ids(Size begin, const Size* ids, Size count) {
@@ -283,42 +292,44 @@ private:
     }
 
     // The label of the row at t, by canonical scores of its candidates: the centres that these
-    // scores, which are off by at most `error`, do not rule out.
-    void verify_candidates(const Work<Rows>& work, Size t, const float* scores, double error) {
+    // scores, which are off by at most `error`, do not rule out against score[t].
+    template <class Score>
+    void verify(const Work<Rows>& work, Size t, const Score* scores, double error) {
         const Size i = id_[std::size_t(t)], k = work.centroids.k();
         const RowSlack slack = work.slack(i);
         const double near = slack.upper(double(score[std::size_t(t)]));
-        R least = std::numeric_limits<R>::infinity();
-        label[std::size_t(t)] = 0;
-        for (Size j = 0; j < k; ++j) {
-            const double low = slack.lower(double(scores[j]) - error);
-            if (slack.holds() && slack.apart(low, near)) continue;
-            const R canonical = score_of_(work.centroids, work.x.row(i), j);
-            if (!(canonical < least)) continue;
-            least = canonical;
-            label[std::size_t(t)] = std::int32_t(j);
-        }
+        candidates_.clear();
+        for (Size j = 0; j < k; ++j)
+            if (!slack.holds() || !slack.apart(slack.lower(double(scores[j]) - error), near))
+                candidates_.push_back(std::int32_t(j));
+        label[std::size_t(t)] =
+            verify_candidates<R>(score_of_, work.centroids, work.x.row(i), candidates_).label;
     }
 
-    // Compares rows again, by canonical scores, whose reordered scores leave the label uncertain.
-    void verify_reordered(const Work<Rows>& work, Size count) {
-        bound(work, 0, count);
-        std::vector<Size> uncertain, at;
-        for (Size t = 0; t < count; ++t) {
-            const std::size_t s = std::size_t(t);
+    // Verifies those of `count` rows from t on whose reordered scores leave the label uncertain.
+    void verify_reordered(const Work<Rows>& work, Size t, Size count) {
+        const Size k = work.centroids.k();
+        bound(work, t, count);
+        for (Size r = 0; r < count; ++r) {
             // Slack assumes that long float32 chains are cut into pieces. Reordered scores are not.
-            const bool cut =
-                sizeof(R) < sizeof(double) && work.x.row(id_[s]).nonzeros > longest_chain;
-            if (far_[s] > near_[s] && !cut) continue;
-            uncertain.push_back(id_[s]);
-            at.push_back(t);
+            if (sizeof(R) < sizeof(double) &&
+                work.x.row(id_[std::size_t(t + r)]).nonzeros > longest_chain)
+                uncut_.push_back(t + r);
+            else if (!(far_[std::size_t(r)] > near_[std::size_t(r)]))
+                verify(work, t + r, scores_.data() + r * k, 0.0);
         }
-        if (uncertain.empty()) return;
-        std::vector<std::int32_t> labels(uncertain.size());
-        std::vector<R> scores(uncertain.size());
-        nearest_by(work, 0, uncertain.data(), Size(uncertain.size()),
-                   {labels.data(), scores.data(), nullptr});
-        for (std::size_t u = 0; u < uncertain.size(); ++u) label[std::size_t(at[u])] = labels[u];
+    }
+    // Labels of the rows in uncut_, whose reordered scores have no bound, by all canonical scores.
+    void label_uncut(const Work<Rows>& work) {
+        const std::vector<Size> at = std::move(uncut_);
+        uncut_.clear();
+        if (at.empty()) return;
+        std::vector<Size> ids;
+        for (const Size t : at) ids.push_back(id_[std::size_t(t)]);
+        std::vector<std::int32_t> labels(at.size());
+        std::vector<R> scores(at.size());
+        nearest_by(work, 0, ids.data(), Size(ids.size()), {labels.data(), scores.data(), nullptr});
+        for (std::size_t u = 0; u < at.size(); ++u) label[std::size_t(at[u])] = labels[u];
     }
 
     // Gathers the loaded rows picks[t] and sizes the results.
@@ -354,7 +365,8 @@ private:
     std::vector<double> error_;
     PackedCsrRows<float> float32_rows_;
     CanonicalScore<R> score_of_;
-    std::vector<Size> id_;
+    std::vector<std::int32_t> candidates_;
+    std::vector<Size> id_, uncut_;
     std::vector<float> near_, far_;
     DenseTile<R> tile_;
     PackedCsrRows<R> packed_rows_;
@@ -369,10 +381,7 @@ public:
     template <class Rows>
     void pack(Work<Rows>& work, const Threads& threads) {
         if constexpr (!is_dense<Rows>) {
-            if (wait_ > 0)
-                --wait_;
-            else if (work.pack_float32(threads) && pays(work))
-                return;
+            if (backoff_.due() && work.pack_float32(threads) && pays(work)) return;
             work.float32_panels = {};
         }
         work.pack_centres(threads);
@@ -380,8 +389,7 @@ public:
     }
 
 private:
-    static constexpr Size probed = 128;        // rows
-    static constexpr int passes_without = 16;  // until the next probe, after one that failed
+    static constexpr Size probed = 128;  // rows
 
     // Do at most 1 in 16 of the probed rows need canonical scores?
     template <class Rows>
@@ -390,12 +398,12 @@ private:
         std::vector<Size> ids(static_cast<std::size_t>(some));
         for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (work.x.n / some);
         Scan<Rows> scan;
-        if (16 * scan.nearest_by_float32(work, 0, ids.data(), some) <= some) return true;
-        wait_ = passes_without;
-        return false;
+        const bool paid = 16 * scan.nearest_by_float32(work, 0, ids.data(), some) <= some;
+        backoff_.record(paid);
+        return paid;
     }
 
-    int wait_ = 0;
+    Backoff backoff_{16, 16};  // passes without a probe, after one that failed
 };
 
 // Rows per parallel task. Dense: about a million multiply-adds, in whole register tiles of 48 rows,

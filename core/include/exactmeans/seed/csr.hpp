@@ -178,13 +178,13 @@ private:
     // than 1 in 25 rows: a distance computed for one row costs about ten times its share of a pass
     // over all rows.
     bool prefilter_pays(SeedPoints& points, Size first, const Threads& threads) {
-        if (points.seeds() < 64 || !prefilter_backoff_.worth_a_try()) return false;
+        if (points.seeds() < 64 || !prefilter_backoff_.due()) return false;
         if (frequent_.empty()) find_frequent(points.scale(), threads);
         const Slab& slab = transposed_->slabs()[0];
         const Size survivors =
             reachable(slab, points.sparse_point(first), points.scale(), scratch_[0]);
         const bool paid = 25 * survivors < slab.end - slab.begin;
-        prefilter_backoff_.judge(paid);
+        prefilter_backoff_.record(paid);
         return paid;
     }
 
@@ -269,7 +269,7 @@ private:
     std::vector<double> frequent_;  // norms of the rows over their frequent features
     std::vector<char> is_frequent_;
     double keep_ = 1;
-    Backoff prefilter_backoff_;
+    Backoff prefilter_backoff_{4, 256};
     std::vector<Scratch> scratch_;
 };
 

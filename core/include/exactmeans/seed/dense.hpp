@@ -49,7 +49,7 @@ protected:
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
         // Projections prune whatever the triangle inequality does, and read less memory.
         const bool triangle =
-            !axes_ && !features_ && own_known() && points.seeds() > 1 && triangle_.worth_a_try();
+            !axes_ && !features_ && own_known() && points.seeds() > 1 && triangle_.due();
         Batch batch{points.panel(first, count), first, {}, {}, {}};
         if (triangle) batch.reach = reach_of(points, first, count, threads);
         if (Projection* projection = first_projection())
@@ -66,7 +66,7 @@ protected:
         for (const Scratch& scratch : scratch_) pairs += scratch.pairs;
         this->count(pairs);
         if (!triangle) return;
-        triangle_.judge(double(pairs) < 0.7 * double(x_.n) * double(count));
+        triangle_.record(double(pairs) < 0.7 * double(x_.n) * double(count));
         const bool was_active = clusters_.active();
         // Lists access rows in random order, so they pay only if they skip most rows.
         if (was_active && 2 * pairs > x_.n) clusters_.clear();
@@ -250,7 +250,7 @@ private:
     DenseRows<R> x_;
     bool passing_;
     std::vector<Scratch> scratch_;
-    Backoff triangle_;
+    Backoff triangle_{4, 256};
     SeedClusters clusters_;
     std::unique_ptr<Projection> axes_, features_;
 };

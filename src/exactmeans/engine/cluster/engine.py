@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -25,7 +26,8 @@ from exactmeans.engine.cluster.seeding import DaskSeeding
 from exactmeans.engine.cluster.worker_engine import BlockInfo, Centres, Request, WorkerEngine
 from exactmeans.engine.cluster.workers import Workers
 from exactmeans.engine.frame import Frame
-from exactmeans.engine.protocol import AssignStats, FarRow, OneBlock
+from exactmeans.engine.labels import FinalLabels, renaming
+from exactmeans.engine.protocol import AssignStats, FarRow, Grids, OneBlock
 from exactmeans.metrics import Metric
 
 # What runs on workers -----------------------------------------------------------------------------
@@ -53,8 +55,10 @@ class Labelling:
     lengths: list[int]
     distinct: int
 
-    def same_clustering(self, other: Labelling, k: int) -> bool:
+    def same_clustering(self, other: FinalLabels, k: int) -> bool:
         """Whether two labellings are equal up to a renaming of clusters."""
+        if not isinstance(other, Labelling):
+            raise TypeError("Labels on a cluster can be compared with such labels only.")
         named = self.client.map(_renaming, self.by_worker, other.by_worker, k=k, pure=False)
         name = np.full(k, -1, dtype=np.int32)
         for own in self.client.gather(named):
@@ -68,11 +72,8 @@ class Labelling:
 
 
 def _renaming(a: list[Labels], b: list[Labels], k: int) -> Labels | None:
-    """The label of b for each label of a; None if it is not unique."""
-    name = np.full(k + 1, -1, dtype=np.int32)  # the last is that of rows in no cluster, -1
-    old, new = np.concatenate(a), np.concatenate(b)
-    name[old] = new
-    return name[:k] if np.array_equal(name[old], new) else None
+    """`renaming` of labels by block."""
+    return renaming(np.concatenate(a), np.concatenate(b), k)
 
 
 class DaskEngine:
@@ -101,7 +102,8 @@ class DaskEngine:
         self._counted: Double | None = None
         self.metric, self._zero_rows = metric, zero_rows
         self.scratch_limit = scratch_limit
-        self._followed: _core.Sums | None = None
+        self._k: int | None = None  # clusters of the run; None before the first
+        self._known: Matrix | None = None  # the centres that the workers have
         self._wanted: list[Any] = []  # futures of labels that may still be pending
         self._workers = Workers(client, pieces, weights, (dtype, n_jobs))
         self.mutate, self.query = self._workers.mutate, self._workers.query
@@ -114,7 +116,7 @@ class DaskEngine:
     def _open(self) -> None:
         """Check the blocks, choose a common dtype, and number the rows."""
         infos: list[BlockInfo] = [
-            info for _, info in sorted(self.query("block_infos"), key=itemgetter(0))
+            info for _, info in sorted(self.query(WorkerEngine.block_infos), key=itemgetter(0))
         ]
         full = [info for info in infos if info.rows]
         if not full:
@@ -136,8 +138,8 @@ class DaskEngine:
         }
         self._workers.keep([number for number, own in rows.items() if own])
         self.most_rows = max(rows.values())
-        self.mutate("open", self.dtype, self.begins, self.metric)
-        if self._weighted and not self.query("largest_weight"):
+        self.mutate(WorkerEngine.open, self.dtype, self.begins, self.metric)
+        if self._weighted and not self.query(WorkerEngine.largest_weight):
             raise ValueError("sample_weight must not be zero for every row.")
 
     # -- before the first iteration ------------------------------------------------------------
@@ -148,8 +150,8 @@ class DaskEngine:
 
     def counted(self) -> Double | None:
         """All weights in this process; only for draws that match scikit-learn's."""
-        if self._counted is None and (self._weighted or self._directions < self.n):
-            pieces = sorted(self._workers.query_in_turn("counted"), key=itemgetter(0))
+        if self._counted is None and (self._weighted or self.directions() < self.n):
+            pieces = sorted(self._workers.query_in_turn(WorkerEngine.counted), key=itemgetter(0))
             self._counted = np.concatenate([weights for _, weights in pieces])
         return self._counted
 
@@ -159,35 +161,38 @@ class DaskEngine:
     def examine(self) -> _core.Survey:
         survey = self.survey(weighted=False)
         refuse_nonfinite(survey)
-        self._directions = self.n
         if self.metric.directed:
-            lengths: Lengths = self.query("lengths")
-            lengths.refuse(self._zero_rows, self.metric.name)
-            lengths.refuse_none(self.n, self.metric.name)
-            self._directions -= lengths.zeros
+            self._lengths.refuse(self._zero_rows, self.metric.name)
+            self._lengths.refuse_none(self.n, self.metric.name)
         return survey
 
+    @cached_property
+    def _lengths(self) -> Lengths:
+        lengths = self.query(WorkerEngine.lengths)
+        assert lengths is not None  # for this metric
+        return lengths
+
     def directions(self) -> int:
-        return self._directions
+        return self.n - (self._lengths.zeros if self.metric.directed else 0)
 
     def total_weight(self) -> float:
-        blank, exported = self.query("total_weight", self.weight_grid())
+        blank, exported = self.query(WorkerEngine.total_weight, self.weight_grid())
         sums = _core.Sums(*blank)
         sums.absorb(exported)
         return float(sums.weights[0])
 
     def survey(self, *, weighted: bool) -> _core.Survey:
-        survey: _core.Survey = self.query("survey", weighted)
+        survey: _core.Survey = self.query(WorkerEngine.survey, weighted)
         return survey
 
     def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
-        return int(self.query("words_needed", grid, weighted))
+        return int(self.query(WorkerEngine.words_needed, grid, weighted))
 
     def weight_grid(self) -> _core.Grid:
         if not self._weighted:
             return _core.Grid(np.ones(1), self.n)
-        grid = _core.Grid(np.array([self.query("largest_weight")]), self.n)
-        grid.words = self.query("weight_words", grid)
+        grid = _core.Grid(np.array([self.query(WorkerEngine.largest_weight)]), self.n)
+        grid.words = self.query(WorkerEngine.weight_words, grid)
         return grid
 
     def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
@@ -200,14 +205,14 @@ class DaskEngine:
         return sums
 
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
-        sums.absorb(self.query("add_all", sums.blank, weighted)[1])
+        sums.absorb(self.query(WorkerEngine.add_all, sums.blank, weighted)[1])
 
     def scatter(self, points: Matrix, exponent: int, *, labelled: bool) -> tuple[float, float]:
-        weighted, plain = self.query("scatter", points, exponent, labelled)
+        weighted, plain = self.query(WorkerEngine.scatter, points, exponent, labelled)
         return weighted.value, plain.value
 
     def squares(self, point: Matrix, exponent: int) -> tuple[float, float]:
-        weighted, plain = self.query("squares", point, exponent)
+        weighted, plain = self.query(WorkerEngine.squares, point, exponent)
         return weighted.value, plain.value
 
     def overlap(self) -> float:
@@ -219,7 +224,7 @@ class DaskEngine:
 
     def pick(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their numbers, in the layout of the data."""
-        found: list[Any] = self.query("rows", ids)
+        found: list[Any] = self.query(WorkerEngine.rows, ids)
         where = np.concatenate([at for at, _ in found])
         pieces = [rows for _, rows in found]
         rows = sp.vstack(pieces, format="csr") if self.sparse else np.concatenate(pieces)
@@ -238,21 +243,17 @@ class DaskEngine:
 
     def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> DaskSeeding:
         self._forget()
-        return DaskSeeding(self, exponent, alpha, width=self.nonzeros / self.n)
+        return DaskSeeding(self, exponent=exponent, alpha=alpha)
 
     # -- an iteration --------------------------------------------------------------------------
 
     def deduplicate(self) -> int | None:
         """Workers compare all their rows."""
 
-    def agree(self, frame: Frame, grid: _core.Grid, weight_grid: _core.Grid) -> None:
-        self._frame, self._grids = frame, (grid, weight_grid)
-
-    def start(self, algorithm: str, k: int) -> None:
-        self._k = k
-        self._known: Matrix | None = None
+    def start(self, algorithm: str, k: int, frame: Frame, grids: Grids) -> None:
+        self._k, self._known = k, None
         self._forget()
-        self.mutate("begin", algorithm, self._frame, (k, self.d, *self._grids, self.sparse))
+        self.mutate(WorkerEngine.begin, algorithm, frame, (k, self.d, *grids, self.sparse))
 
     def _forget(self) -> None:
         """Truncate the log, once the labels of the previous run are computed."""
@@ -260,33 +261,31 @@ class DaskEngine:
         self._wanted.clear()
         self._workers.log = self._workers.log[:1]
 
-    def follow(self, sums: _core.Sums | None) -> None:
-        self._followed = sums
-
     def use(self, algorithm: str) -> None:
-        self.mutate("use", algorithm)
+        self.mutate(WorkerEngine.use, algorithm)
         begin = self._workers.log[1]
         self._workers.log[1] = replace(begin, arguments=(algorithm, *begin.arguments[1:]))
 
-    def assign(self, centroids: _core.Centroids) -> AssignStats:
-        """Label every row, and add the changes to the tracked sums."""
+    def assign(self, centroids: _core.Centroids, sums: _core.Sums | None = None) -> AssignStats:
+        if self._k is None:
+            raise RuntimeError("The rows have no labels yet: call start first.")
         now = from_core(centroids.centres, (self._k, self.d))
         if self._known is None:
             centres = Centres(now, None, centroids.given_norms2)
         else:
             moved = _different(self._known, now)
             centres = Centres(now[moved], moved)
-        stats, _, exported = self.mutate("assign", centres)
+        stats, _, exported = self.mutate(WorkerEngine.assign, centres)
         # An engine that lost its state needs only the labels by these centres.
         whole = centres if self._known is None else Centres(now)
         begun = self._workers.log[:2]
         self._workers.log = [
             *begun,
-            Request("assign", (whole,), begun[-1].to_version, self._workers.version),
+            Request.of(WorkerEngine.assign, (whole,), begun[-1].to_version, self._workers.version),
         ]
         self._known = now
-        if self._followed is not None:
-            self._followed.absorb(exported)
+        if sums is not None:
+            sums.absorb(exported)
         result: AssignStats = stats
         return result
 
@@ -294,11 +293,10 @@ class DaskEngine:
         distances = self.assign(centroids).distances
         return distances, self.scatter(points, exponent, labelled=True)[0]
 
-    def sum_up(self, sums: _core.Sums, changed: int) -> None:
-        """Done by `assign`."""
-
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
-        sums.absorb(self.query("move_row", row, source, target)[1])
+        moved = self.query(WorkerEngine.move_row, row, source, target)
+        assert moved is not None  # one worker has the row
+        sums.absorb(moved[1])
 
     def moved(self, movement: _core.Movement) -> None:
         """Workers compute movements themselves from the centres that they receive."""
@@ -306,7 +304,7 @@ class DaskEngine:
     def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
         count, given = 64, 0
         while True:
-            found: list[FarRow] = self.query("far_rows", centres, exponent, count)
+            found: list[FarRow] = self.query(WorkerEngine.far_rows, centres, exponent, count)
             found.sort(key=lambda far: (-far.distance2, far.row))
             # Beyond the first `count` of all, a worker may have rows that it did not send.
             yield from found[given:count]
@@ -316,9 +314,13 @@ class DaskEngine:
 
     def final_labels(self) -> Labelling:
         """Futures of labels; recomputed from the centres if a worker dies."""
-        request = Request("labels", (), self._workers.version, self._workers.version)
+        version = self._workers.version
+        request = Request.of(WorkerEngine.labels, (), version, version)
         # A rebuilt engine needs no sums here, and may lack weights.
-        log = [*self._workers.log[:2], replace(self._workers.log[2], what="label")]
+        log = [
+            *self._workers.log[:2],
+            replace(self._workers.log[2], what=WorkerEngine.label.__qualname__),
+        ]
         by_worker = self._workers.map(_labels, request=request, log=self._workers.stored(log))
         self._wanted += by_worker
         blocks: list[Any] = [np.empty(0, dtype=np.int32)] * len(self.lengths)
@@ -326,7 +328,11 @@ class DaskEngine:
             for at, place in enumerate(places):
                 blocks[place] = self._client.submit(_item, worker, at, pure=False)
         return Labelling(
-            self._client, by_worker, blocks, self.lengths, len(set(self.query("used_labels")))
+            self._client,
+            by_worker,
+            blocks,
+            self.lengths,
+            len(set(self.query(WorkerEngine.used_labels))),
         )
 
     def fingerprint(self) -> str:

@@ -7,8 +7,10 @@ from typing import Any
 
 from exactmeans import _core
 from exactmeans.data.rows import Lengths
-from exactmeans.engine.cluster.worker_engine import Blank, Response
+from exactmeans.engine.cluster.worker_engine import Response, WorkerEngine
+from exactmeans.engine.local.seed_blocks import SeedBlocks
 from exactmeans.engine.protocol import AssignStats
+from exactmeans.engine.seeding import Blank, Pair
 
 
 def _surveys(values: list[_core.Survey]) -> _core.Survey:
@@ -43,15 +45,11 @@ def _assigned(values: list[tuple[AssignStats, Blank, Any]]) -> tuple[AssignStats
     return stats, *_sums([value[1:] for value in values])
 
 
-def _pairs(values: list[list[tuple[float, float]]]) -> list[tuple[float, float]]:
+def _pairs(values: list[list[Pair]]) -> list[Pair]:
     return [
         (sum(high for high, _ in own), sum(low for _, low in own))
         for own in zip(*values, strict=True)
     ]
-
-
-def _largest(values: list[tuple[float, ...]]) -> tuple[float, ...]:
-    return tuple(map(max, zip(*values, strict=True)))
 
 
 def _all(values: list[list[Any]]) -> list[Any]:
@@ -67,24 +65,28 @@ def _lengths(values: list[Lengths]) -> Lengths:
     )
 
 
+#: How the results of operations are reduced; lists are joined.
 REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
-    "survey": _surveys,
-    "words_needed": max,
-    "weight_words": max,
-    "largest_weight": max,
-    "add_all": _sums,
-    "scatter": _exact,
-    "squares": _exact,
-    "lengths": _lengths,
-    "total_weight": _sums,
-    "assign": _assigned,
-    "move_row": _sums,
-    "followers": _sums,
-    "potentials": _pairs,
-    "start": _largest,
-    "largest": _largest,
-    "set_unit2": _largest,
-    "farthest": min,
+    operation.__qualname__: reduction
+    for operation, reduction in (
+        (WorkerEngine.survey, _surveys),
+        (WorkerEngine.words_needed, max),
+        (WorkerEngine.weight_words, max),
+        (WorkerEngine.largest_weight, max),
+        (WorkerEngine.add_all, _sums),
+        (WorkerEngine.scatter, _exact),
+        (WorkerEngine.squares, _exact),
+        (WorkerEngine.lengths, _lengths),
+        (WorkerEngine.total_weight, _sums),
+        (WorkerEngine.assign, _assigned),
+        (WorkerEngine.move_row, _sums),
+        (SeedBlocks.exported_weights, _sums),
+        (SeedBlocks.potentials, _pairs),
+        (SeedBlocks.start, max),
+        (SeedBlocks.largest, max),
+        (SeedBlocks.set_unit2, max),
+        (SeedBlocks.farthest, min),
+    )
 }
 
 

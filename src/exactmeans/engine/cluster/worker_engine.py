@@ -23,25 +23,29 @@ from exactmeans.data.arrays import Double, Labels, Matrix, as_matrix
 from exactmeans.data.centres import for_core
 from exactmeans.data.rows import Lengths
 from exactmeans.data.weights import check_weights
-from exactmeans.engine.cluster.worker_seeding import WorkerSeeding
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.blocks import bytes_of
 from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.engine.local.seed_blocks import SeedBlocks
 from exactmeans.engine.protocol import AssignStats, FarRow
-from exactmeans.engine.seeding import add_weights, weight_sums
+from exactmeans.engine.seeding import Blank, add_weights, weight_sums
 from exactmeans.metrics import Metric
-
-Blank = tuple[int, int, _core.Grid, _core.Grid, bool]  # what empty sums are made of
 
 
 @dataclass(frozen=True)
 class Request:
     """An operation for all worker engines, with the state versions before and after it."""
 
-    what: str
+    what: str  # a method, as "WorkerEngine.name" or "SeedBlocks.name"
     arguments: tuple[Any, ...]
     from_version: int
     to_version: int
+
+    @staticmethod
+    def of(
+        operation: Callable[..., Any], arguments: tuple[Any, ...], before: int, after: int
+    ) -> Request:
+        return Request(operation.__qualname__, arguments, before, after)
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class WorkerEngine:
     version: int = field(default=-1, init=False)
     engine: LocalEngine = field(init=False)
     _begins: NDArray[np.int64] = field(init=False)  # first row of every block of the data
-    _seeding: WorkerSeeding | None = field(default=None, init=False)
+    _seeding: SeedBlocks | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
@@ -164,7 +168,9 @@ class WorkerEngine:
 
     def _execute(self, request: Request) -> Any:
         self.version = -1  # in case the operation fails
-        operation: Callable[..., Any] = getattr(self, request.what)
+        owner, name = request.what.split(".")
+        target = self._seeding if owner == SeedBlocks.__name__ else self
+        operation: Callable[..., Any] = getattr(target, name)
         value = operation(*request.arguments)
         self.version = request.to_version
         return value
@@ -321,13 +327,10 @@ class WorkerEngine:
 
     # -- seeding -------------------------------------------------------------------------------
 
-    def seed(self, what: str, *arguments: Any) -> Any:
-        if what == "open":
-            begins = [int(self._begins[place]) for place in self.places]
-            self._seeding = WorkerSeeding(self.engine, begins, self.places, *arguments)
-            return None
-        operation: Callable[..., Any] = getattr(self._seeding, what)
-        return operation(*arguments)
+    def open_seeding(self, alpha: float, exponent: int) -> None:
+        """Requests to SeedBlocks are about this seeding from now on."""
+        begins = [int(self._begins[place]) for place in self.places]
+        self._seeding = SeedBlocks(self.engine, self.places, begins, alpha, exponent)
 
 
 def threads_here(n_jobs: int | None) -> int:

@@ -12,7 +12,7 @@ import pickle
 import secrets
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import distributed
 import numpy as np
@@ -30,6 +30,12 @@ from exactmeans.engine.cluster.worker_engine import (
     make_worker_engine,
 )
 from exactmeans.engine.local.blocks import bytes_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+#: A method of WorkerEngine or SeedBlocks, which every worker runs; results are reduced to one.
+Operation: TypeAlias = Callable[Concatenate[Any, P], R]
 
 FAN_IN = 8  # responses that one task, or this process, reduces
 _SMALL = 2**20  # bytes of a request, times workers, that may go through the scheduler
@@ -153,24 +159,37 @@ class Workers:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def mutate(self, what: str, *arguments: Any) -> Any:
-        """Run an operation that changes the state of the engines."""
-        request = Request(what, arguments, self.version, self.version + 1)
-        value = self.submit(request)
+    def mutate(self, operation: Operation[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+        """Run an operation that changes the state of the engines; arguments by position."""
+        request = self._request(operation, arguments, options, self.version + 1)
+        value: R = self.submit(request)
         self.version = request.to_version
         self.log.append(request)
         return value
 
-    def query(self, what: str, *arguments: Any) -> Any:
-        return self.submit(Request(what, arguments, self.version, self.version))
+    def query(self, operation: Operation[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+        """Run an operation that leaves the state as it is; arguments by position."""
+        value: R = self.submit(self._request(operation, arguments, options, self.version))
+        return value
 
-    def query_in_turn(self, what: str, *arguments: Any) -> list[Any]:
+    def query_in_turn(self, operation: Callable[[WorkerEngine], list[T]]) -> list[T]:
         """One worker after the other, for responses that are too large to arrive at once."""
-        request = Request(what, arguments, self.version, self.version)
+        request = self._request(operation, (), {}, self.version)
         return [item for number in self._engines for item in self.submit(request, (number,))]
 
+    def _request(
+        self,
+        operation: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+        to_version: int,
+    ) -> Request:
+        if options:
+            raise TypeError("Requests take arguments by position.")
+        return Request.of(operation, arguments, self.version, to_version)
+
     def submit(self, request: Request, among: tuple[int, ...] | None = None) -> Any:
-        what = request.arguments[0] if request.what == "seed" else request.what
+        what = request.what
         missing = tuple(self._engines) if among is None else among
         responses: list[Response] = []
         log: list[Request] | None = None

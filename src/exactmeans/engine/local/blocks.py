@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,10 +41,8 @@ class Block:
     loaded: LoadedBlock | None = None  # None while its rows are not in memory
     size: int = 0  # bytes of its rows; known after the first pass
     resident: bool = True  # stays in memory once read
-    labels: Labels = field(init=False)
-    summed: Labels = field(init=False)  # the labels that the sums contain
-    assigner: _core.Assigner = field(init=False)
     duplicates: DuplicateRows | None = None  # if one row is compared for all its duplicates
+    _labelling: _Labelling | None = None
 
     @property
     def n(self) -> int:
@@ -65,12 +63,51 @@ class Block:
         assert self.loaded is not None
         return self.loaded.plain
 
+    @property
+    def started(self) -> bool:
+        return self._labelling is not None
+
+    def start(self, algorithm: str, k: int, *, single: bool) -> None:
+        """Forget labels and bounds."""
+        rows = self.n
+        if self.duplicates is not None:
+            self.duplicates.labels.fill(-1)
+            rows = self.duplicates.n
+        assigner = _core.Assigner(algorithm, single, rows, k)
+        self._labelling = _Labelling(unlabelled(self.n), unlabelled(self.n), assigner)
+
+    @property
+    def labels(self) -> Labels:
+        return self._started.labels
+
+    @property
+    def summed(self) -> Labels:
+        """The labels that the sums contain."""
+        return self._started.summed
+
+    @property
+    def assigner(self) -> _core.Assigner:
+        return self._started.assigner
+
+    @property
+    def _started(self) -> _Labelling:
+        if self._labelling is None:
+            raise RuntimeError("The rows have no labels yet: call start first.")
+        return self._labelling
+
     def assign(self, centroids: _core.Centroids, n_jobs: int) -> tuple[int, int, int]:
         """Changed labels, distances computed, and rows decided without a distance."""
         if self.duplicates is None:
             assert self.loaded is not None
             return self.assigner.assign(self.loaded.rows, centroids, self.labels, n_jobs)
         return self.duplicates.assign(self.assigner, centroids, self.labels, n_jobs)
+
+
+@dataclass
+class _Labelling:
+    labels: Labels
+    summed: Labels
+    assigner: _core.Assigner
 
 
 class DuplicateRows:

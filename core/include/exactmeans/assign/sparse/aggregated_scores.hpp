@@ -17,7 +17,7 @@
 #include "exactmeans/centres/score_error.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/data/rows_by_label.hpp"
-#include "exactmeans/filter/quantized_filter.hpp"
+#include "exactmeans/filter/float32_rows.hpp"
 
 namespace exactmeans {
 
@@ -43,8 +43,8 @@ public:
                 const Size some = std::min(batch, piece.end - at);
                 for (Size next = at + batch; next < std::min(piece.end, at + 2 * batch); ++next)
                     x.prefetch(row_of(next));
-                buffers.rows.take_some(x, some, [&](Size t) { return row_of(at + t); });
-                quantized_kernels().reordered_products(&buffers.rows.given(0), some,
+                buffers.rows.load_some(x, some, [&](Size t) { return row_of(at + t); });
+                quantized_kernels().reordered_products(buffers.rows.data(), some,
                                                        buffers.values.data(), product);
                 for (Size t = 0; t < some; ++t)
                     out[std::size_t(order_[std::size_t(at + t)])] =
@@ -64,7 +64,7 @@ private:
     // Of one thread.
     struct Buffers {
         std::vector<float> values;  // a centre, by feature
-        QuantizedFilter<R> rows;
+        Float32Rows<R> rows;
     };
 
     // Sorts pairs by centre, and pieces by length: starting with the longest balances the threads.
@@ -96,7 +96,7 @@ private:
             centroids.for_values(j, [&](Size f, R value) { values[f] = -float(value); });
         else
             centroids.for_values(
-                j, [&](Size f, R value) { values[f] = float(Layout<R>::packed(frame, f, value)); });
+                j, [&](Size f, R value) { values[f] = float(frame.packed(f, value)); });
     }
 
     std::vector<Buffers> buffers_;

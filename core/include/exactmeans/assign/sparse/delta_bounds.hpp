@@ -1,6 +1,6 @@
-// How centres changed between two passes over CSR rows: one table of all that moved, for rows that
-// have no first look at them; or of those that did not go far
-// (assign/sparse/grouped_delta_bounds.hpp).
+// Bounds of the change of scores by one table: per feature, the largest fall and the largest rise
+// of a value over all bounded centres. Sums of the table over a row bound how much its scores with
+// any of these centres fell or rose. docs/numerics.md ("Centres that moved") derives the bounds.
 #pragma once
 
 #include <algorithm>
@@ -14,100 +14,63 @@
 namespace exactmeans {
 
 template <class R>
-class DeltaBounds : public CentreHistory<R> {
+class DeltaBounds {
 public:
-    DeltaBounds(const Centres<R>& centroids, bool)
-        : CentreHistory<R>(centroids), rise_(std::size_t(centroids.k())) {}
+    explicit DeltaBounds(Size k) : rise_(std::size_t(k)) {}
 
-    void update(const Centres<R>& centroids, const Threads& threads) {
-        if (!this->begin(centroids)) return;
-        const PassStats last = this->take_stats();
-        const std::vector<Size> moved = this->moved_centres(centroids);
-        const bool calm = pays_soon(centroids, last);
-        sifts_ = calm && this->from() >= 0 && pays_now(last);
-        if (sifts_) bound(centroids, moved, std::vector<char>(moved.size(), 1), threads);
-        if (calm) this->remember(centroids, moved, threads);
-        this->finish(centroids);
-    }
-
-    // By feature: how far centres moved, for rows to look at; empty if none did.
-    const std::vector<float>& table() const { return table_; }
-    // What scores of a row of so many entries, which has looked at it, may have lost with any
-    // centre that moved; and gained with the one that is `own`.
-    struct Reach {
-        double fall = 0, rise = 0;
-    };
-    Reach reach(const DeltaSums& seen, Size nonzeros, Size own) const {
-        const double m = double(nonzeros), fall = double(seen.fall), rise = double(seen.rise);
-        // Both sums are rounded, and canonical scores of larger values are rounded by more.
-        const double more = (fall + rise) * (m + 16) * 0x1p-22 + m * tiny_ + extra_;
-        return {fall + more + fall_, rise + more + rise_[std::size_t(own)]};
-    }
-
-protected:
-    using typename CentreHistory<R>::PassStats;
-    using CentreHistory<R>::k_;
-    using CentreHistory<R>::sifts_;
-
-    // Makes the table, of those that moved which are chosen.
-    void bound(const Centres<R>& centroids, const std::vector<Size>& moved,
-               const std::vector<char>& chosen, const Threads& threads) {
+    // Tabulates the change of the moved centres for which is_bounded(m), m a position in
+    // history.moved().
+    template <class IsBounded>
+    void build(CentreHistory<R>& history, const Centres<R>& centroids, IsBounded is_bounded,
+               const Threads& threads) {
         fall_ = extra_ = 0;
         table_.clear();
+        const std::vector<Size>& moved = history.moved();
         for (std::size_t m = 0; m < moved.size(); ++m) {
-            if (!chosen[m]) continue;
-            const double offset_rise = this->score_offset_rise(centroids, moved[m]);
+            if (!is_bounded(m)) continue;
+            const double offset_rise = history.score_offset_rise(centroids, moved[m]);
             rise_[std::size_t(moved[m])] = offset_rise;
             fall_ = std::max(fall_, -offset_rise);
             extra_ = std::max(extra_, 0x1p-22 * double(centroids.score_offset()[moved[m]]));
             table_.resize(std::size_t(centroids.d()));
         }
         if (table_.empty()) return;
-        tiny_ = this->template tabulate<1>(
-            centroids, moved, [&](std::size_t m) { return chosen[m] ? 0 : -1; }, threads,
+        tiny_ = history.template tabulate<1>(
+            centroids, [&](std::size_t m) { return is_bounded(m) ? 0 : -1; }, threads,
             [&](Size f, const std::uint16_t* most) {
                 table_[std::size_t(f)] =
                     std::bit_cast<float>(std::uint32_t(most[0]) << 16 | most[1]);
             });
     }
 
+    // Is no centre bounded by the table?
+    bool empty() const { return table_.empty(); }
+    // By feature: the largest fall in the upper half of the word, the largest rise in the lower.
+    const std::vector<float>& table() const { return table_; }
+    // Sums of the table over rows.
+    void sum(const PackedCsrRow<float>* rows, Size n, std::vector<DeltaSums>& out) const {
+        out.resize(std::size_t(n));
+        quantized_kernels().sum_deltas(rows, n, table_.data(), out.data());
+    }
+
+    // By how much the score of a row may have fallen with any bounded centre, and risen with the
+    // bounded centre `own`.
+    struct ScoreChange {
+        double fall = 0, rise = 0;
+    };
+    ScoreChange change(const DeltaSums& sums, Size nonzeros, Size own) const {
+        const double m = double(nonzeros), fall = double(sums.fall), rise = double(sums.rise);
+        // Both sums are rounded, and canonical scores of larger values round more.
+        const double more = (fall + rise) * (m + 16) * 0x1p-22 + m * tiny_ + extra_;
+        return {fall + more + fall_, rise + more + rise_[std::size_t(own)]};
+    }
+
 private:
-    static constexpr int longest_wait = 16;
-
-    // Centres are worth remembering when most labels stay, and when comparing them with what they
-    // were, and a table of all features, take little beside comparing all rows with them.
-    bool pays_soon(const Centres<R>& centroids, const PassStats& last) const {
-        Size nonzeros = centroids.sparse() ? 0 : k_ * centroids.d();
-        for (const SparseVector<R>& centre : centroids.sparse_master()) nonzeros += centre.size();
-        return last.rows > 0 && 8 * last.changed <= last.rows &&
-               centroids.d() <= 4 * last.nonzeros &&
-               double(last.nonzeros) * double(k_) >= 500 * double(nonzeros);
-    }
-    // Looks at the table are of use when hardly any label changes, and for as long as they settle
-    // many rows.
-    bool pays_now(const PassStats& last) {
-        if (32 * last.changed > last.rows) return false;
-        if (wait_ > 0) {
-            --wait_;
-            return false;
-        }
-        if (!sifts_) return true;
-        if (5 * last.left <= 3 * last.rows) {
-            patience_ = 1;
-            return true;
-        }
-        wait_ = patience_;
-        patience_ = std::min(2 * patience_, longest_wait);
-        return false;
-    }
-
-    int wait_ = 0, patience_ = 1;
-    // By feature: the most by which a centre fell, and rose, in half a float32 each.
     std::vector<float> table_;
-    // The most by which starts fell, and what their rounding comes to; what underflow of an entry
-    // does; and by how much each start rose.
-    double fall_ = 0, extra_ = 0, tiny_ = 0;
-    std::vector<double> rise_;
+    double fall_ = 0;           // the largest fall of a score offset
+    double extra_ = 0;          // rounding of score offsets
+    double tiny_ = 0;           // underflow per entry
+    std::vector<double> rise_;  // per centre: the rise of its score offset
 };
 
 }  // namespace exactmeans

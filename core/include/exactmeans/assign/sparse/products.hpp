@@ -20,8 +20,8 @@
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/assign/sparse/centre_change.hpp"
-#include "exactmeans/centres/canonical_score.hpp"
 #include "exactmeans/data/transposed_rows.hpp"
+#include "exactmeans/filter/verify_candidates.hpp"
 
 namespace exactmeans {
 
@@ -93,8 +93,14 @@ public:
                 next_[std::size_t(from[t])] = scan.label[std::size_t(t)];
         } else {
             CanonicalScore<R> score_of;
-            for (auto i = from; i != to; ++i)
-                next_[std::size_t(*i)] = verify_candidates(work, *i, score_of, stats);
+            std::vector<std::int32_t> candidates;
+            for (auto i = from; i != to; ++i) {
+                list_candidates(work, *i, candidates);
+                stats.distances += Size(candidates.size());
+                next_[std::size_t(*i)] =
+                    verify_candidates<R>(score_of, work.centroids, work.x.row(*i), candidates)
+                        .label;
+            }
         }
         for (Size i = begin; i < end; ++i) put(i, next_[std::size_t(i)]);
         stats.skipped = end - begin - count;
@@ -245,28 +251,19 @@ private:
         return low2 * Slack::down > (high2 + 7 * gamma * both * both + 2 * underflow) * Slack::up;
     }
 
-    // The label by canonical scores of the candidates: centres that are not certain to lose.
+    // The centres that are not certain to lose on canonical scores.
     template <class Rows>
-    std::int32_t verify_candidates(const Work<Rows>& work, Size i, CanonicalScore<R>& score_of,
-                                   AssignStats& stats) const {
+    void list_candidates(const Work<Rows>& work, Size i,
+                         std::vector<std::int32_t>& candidates) const {
         const ScoredRows<R> scored = work.slacks.scored();
         const auto score_by_product = [&](Size j) {
             return double(score_offset_[std::size_t(j)]) -
                    double(scale_[std::size_t(j)]) * double(products_[position(i, j)]);
         };
         const double low = score_by_product(next_[std::size_t(i)]);
-        const auto row = work.x.row(i);
-        std::int32_t best = 0;
-        R least = std::numeric_limits<R>::infinity();
-        for (Size j = 0; j < k_; ++j) {
-            if (apart(scored, i, low, score_by_product(j))) continue;
-            const R score = score_of(work.centroids, row, j);
-            ++stats.distances;
-            if (!(score < least)) continue;
-            least = score;
-            best = std::int32_t(j);
-        }
-        return best;
+        candidates.clear();
+        for (Size j = 0; j < k_; ++j)
+            if (!apart(scored, i, low, score_by_product(j))) candidates.push_back(std::int32_t(j));
     }
 
     // Position of a product. Rows form tiles of bound_tile rows; within a tile, the products of one

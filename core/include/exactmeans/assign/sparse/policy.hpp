@@ -1,0 +1,181 @@
+// Plans the next pass of `moving` from the statistics of the last one: pure functions of their
+// arguments, without rows, centres or clock. Constants: base/cost_model.hpp.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "exactmeans/base/backoff.hpp"
+#include "exactmeans/base/cost_model.hpp"
+#include "exactmeans/kernels/quantized.hpp"
+
+namespace exactmeans {
+
+// Statistics of a pass, or of a part of it.
+struct PassStats {
+    Size rows = 0, nonzeros = 0;
+    Size changed = 0;   // rows whose label changed
+    Size compared = 0;  // rows that were compared with all centres
+};
+
+// Totals of a pass over all blocks, recorded by several threads.
+class PassTotals {
+public:
+    void record(const PassStats& part) {
+        const std::lock_guard lock(mutex_);
+        total_.rows += part.rows;
+        total_.nonzeros += part.nonzeros;
+        total_.changed += part.changed;
+        total_.compared += part.compared;
+    }
+    // Returns the totals and begins the next pass.
+    PassStats take() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(total_, {});
+    }
+
+private:
+    std::mutex mutex_;
+    PassStats total_;
+};
+
+// What a pass prunes rows by, before it compares the rest with all centres.
+enum class Prune {
+    nothing,      // all rows are compared
+    by_groups,    // a bound per group of centres
+    by_outliers,  // the centres that changed most are compared, one table bounds the others
+    by_table,     // one table bounds all centres
+};
+struct PassPlan {
+    Prune prune = Prune::nothing;
+    Size outliers = 0;     // by_outliers: how many centres are compared
+    bool remember = true;  // keep these centres, so that the next pass can bound their change
+};
+
+// What a plan depends on besides the statistics: k centres, of which `moved` moved since the last
+// pass; whether that one's centres are known; how many outliers there is memory for, -1 if none.
+struct CentreStats {
+    Size k = 0, moved = 0;
+    bool has_previous = false;
+    Size most_outliers = 0;
+};
+
+// What a plan remembers of the passes before.
+struct PlanState {
+    Backoff backoff{0, cost::longest_wait};  // passes without bounds after a plan that did not pay
+    bool pruned = false;                     // did the last pass prune?
+    Size width = -1;                         // outliers to compare at most; -1: not chosen yet
+    double planned = 0;                      // cost of a row by the last plan, without leftovers
+    // Passes without a table alone, after one that left too many rows.
+    Backoff table_alone{cost::longest_wait - 1, cost::longest_wait - 1};
+};
+struct Planned {
+    PassPlan plan;
+    PlanState state;
+};
+
+namespace policy {
+
+// Lanes that scoring this many centres takes.
+inline double lanes(Size centres) { return double(QuantizedPanels::padded(centres)); }
+
+inline bool bounds_may_pay(const PassStats& last, const CentreStats& centres) {
+    return centres.has_previous && last.rows > 0 &&
+           cost::changed_for_bounds * last.changed <= last.rows;
+}
+
+}  // namespace policy
+
+// With the filter and one panel of centres: by groups, while few labels change and bounds prune
+// many rows.
+inline Planned plan_groups(const PassStats& last, const CentreStats& centres, PlanState state) {
+    const bool pruned = std::exchange(state.pruned, false);
+    if (!policy::bounds_may_pay(last, centres) || !state.backoff.due()) return {{}, state};
+    if (pruned) {
+        const double full = policy::lanes(centres.k) + cost::quantize_row, rows = double(last.rows);
+        const bool paid = cost::group_delta_sum * rows + full * double(last.compared) <=
+                          cost::kept_share * full * rows;
+        state.backoff.record(paid);
+        if (!paid) return {{}, state};
+    }
+    state.pruned = true;
+    return {{Prune::by_groups}, state};
+}
+
+// With the filter and several panels: compares as many outliers as make that about as dear as
+// comparing the rows that are left over with all centres.
+inline Planned plan_outliers(const PassStats& last, const CentreStats& centres, PlanState state) {
+    constexpr Size unit = QuantizedPanels::unit;
+    const bool pruned = std::exchange(state.pruned, false);
+    if (!policy::bounds_may_pay(last, centres)) return {{}, state};
+    const bool table_alone = state.table_alone.due();
+    if (!state.backoff.due()) return {{}, state};
+    Size& width = state.width;
+    if (width < 0) width = centres.moved;
+    const double all = policy::lanes(centres.k), full = all + cost::quantize_row;
+    if (pruned) {
+        const double leftover =
+            cost::leftover_factor * all * double(last.compared) / double(last.rows);
+        if (leftover > 2 * std::max(policy::lanes(width), policy::lanes(1))) {
+            if (width == 0) state.table_alone.record(false);
+            width = std::max(unit, 2 * width);
+        } else if (4 * leftover < policy::lanes(width)) {
+            width = width > unit ? width / 2 : table_alone ? 0 : unit;
+        }
+        const bool paid = state.planned + leftover <= cost::kept_share * full;
+        state.backoff.record(paid);
+        if (!paid) return {{}, state};
+    }
+    for (;; width = width > unit ? width / 2 : 0) {
+        width = std::min(QuantizedPanels::padded(width), QuantizedPanels::padded(centres.k));
+        // A table for a few centres does not pay.
+        const bool table = width == 0 || width + unit / 2 < centres.moved;
+        const Size outliers = table ? width : centres.moved;
+        state.planned = (outliers ? policy::lanes(outliers) + cost::quantize_row : 0) +
+                        (table ? cost::delta_sum : 0);
+        if (state.planned < cost::promised_share * full && outliers <= centres.most_outliers) {
+            state.pruned = outliers || cost::changed_for_table_alone * last.changed <= last.rows;
+            if (!state.pruned) return {{}, state};
+            return {{outliers ? Prune::by_outliers : Prune::by_table, outliers}, state};
+        }
+        if (width == 0) return {{}, state};
+    }
+}
+
+// What a plan without the filter depends on: sizes of the centres, all nonzeros counted.
+struct TableCosts {
+    Size k = 0, d = 0, nonzeros = 0;
+    bool has_previous = false;
+};
+struct TableState {
+    Backoff backoff{1, cost::longest_wait};  // passes without the table after it did not pay
+    bool pruned = false;                     // did the last pass prune?
+};
+struct TablePlanned {
+    PassPlan plan;
+    TableState state;
+};
+
+// Without the filter: by one table. Previous centres are kept once most labels stay and a pass over
+// the rows costs much more than comparing the centres with those before.
+inline TablePlanned plan_table(const PassStats& last, const TableCosts& centres, TableState state) {
+    const bool pruned = std::exchange(state.pruned, false);
+    const bool remember = last.rows > 0 && cost::changed_for_history * last.changed <= last.rows &&
+                          centres.d <= cost::features_per_nonzero * last.nonzeros &&
+                          double(last.nonzeros) * double(centres.k) >=
+                              double(cost::terms_per_centre_nonzero) * double(centres.nonzeros);
+    const PassPlan all{Prune::nothing, 0, remember};
+    if (!remember || !centres.has_previous || cost::changed_for_table * last.changed > last.rows ||
+        !state.backoff.due())
+        return {all, state};
+    if (pruned) {
+        const bool paid = double(last.compared) <= cost::left_by_table * double(last.rows);
+        state.backoff.record(paid);
+        if (!paid) return {all, state};
+    }
+    state.pruned = true;
+    return {{Prune::by_table, 0, true}, state};
+}
+
+}  // namespace exactmeans

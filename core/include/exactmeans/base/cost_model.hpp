@@ -1,0 +1,52 @@
+// Tuning constants: what is cheap, what is dear, and when a mechanism pays. None of them changes a
+// result. Each has its unit and the measurement behind it.
+#pragma once
+
+#include <cstddef>
+
+namespace exactmeans::cost {
+
+// CSR rows and centres that move (filter/, assign/sparse/).
+//
+// Costs of a row are in comparisons of the row with one centre by 8-bit scores, measured on
+// acl_anthology and cve with 100 to 1000 centres, one thread of Zen 3 and of Zen 4; both agree
+// within a third.
+inline constexpr double quantize_row = 60;     // quantise a row and find the bounds of its errors
+inline constexpr double group_delta_sum = 30;  // sum the delta tables of four groups over a row
+inline constexpr double delta_sum = 90;        // the same for one table, with the work of making it
+// Rows that are left over come in small batches, which read every panel of centres from L3: their
+// comparisons cost twice as much.
+inline constexpr double leftover_factor = 2;
+// A plan must promise this share of the cost of comparing all rows, and keep it, to be used.
+inline constexpr double promised_share = 0.8, kept_share = 0.9;
+// Bounds are of no use while more than 1 in this many rows changes its label: by groups or
+// outliers; by one table beside the filter; by one table without the filter.
+inline constexpr std::ptrdiff_t changed_for_bounds = 4, changed_for_table_alone = 16,
+                                changed_for_table = 32;
+// Without the filter: a table pays while it leaves at most this share of the rows.
+inline constexpr double left_by_table = 0.6;
+// Without the filter, previous centres are kept if at most 1 in this many labels changes, the table
+// has at most this many features per nonzero of the rows, and a pass has at least this many
+// multiply-adds per nonzero of the centres.
+inline constexpr std::ptrdiff_t changed_for_history = 8, features_per_nonzero = 4,
+                                terms_per_centre_nonzero = 500;
+// Passes without a mechanism after it did not pay: the longest wait of its Backoff.
+inline constexpr int longest_wait = 16;
+
+// The 8-bit filter is for this many centres or more: below, the score kernels are as fast.
+inline constexpr std::ptrdiff_t filter_centres = 32;
+// It pays if, of this many rows spread over the block, at most 1 in 2 needs the 16-bit refinement
+// and at most 1 in 16 canonical scores. A probe of 256 rows costs less than 1 % of a pass over
+// 50,000 rows.
+inline constexpr std::ptrdiff_t probed_rows = 256, refined_share = 2, verified_share = 16;
+// Codes of all centres take at most this many bytes.
+inline constexpr double filter_bytes = 0x1p29;
+// Codes of moved centres are replaced one by one while at most 1 in this many centres moved and at
+// most 1 in this many features needs a larger scale.
+inline constexpr std::ptrdiff_t moved_for_patch = 4, grown_for_patch = 8;
+// Rows per call of the filter if all centres are one panel: few, so that rows stay in L1 and L2
+// between quantising and scoring; more if bounds prune most of them. With several panels, a call
+// takes as many rows as it can, because it reads every panel once.
+inline constexpr std::ptrdiff_t rows_per_call = 128, pruned_rows_per_call = 1024;
+
+}  // namespace exactmeans::cost

@@ -1,0 +1,21 @@
+// Centres, and what passes over blocks of rows share while they compare rows with them.
+#pragma once
+
+#include <utility>
+
+#include "exactmeans/base/buffer_pool.hpp"
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/layout_cache.hpp"
+
+namespace exactmeans {
+
+template <class R>
+struct SharedCentres {
+    Centres<R> centres;
+    LayoutCache<R> layouts{};
+    BufferPool buffers{};
+
+    explicit SharedCentres(Centres<R> own) : centres(std::move(own)) {}
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,179 @@
+// Dense centres in 8 bits, with bounds of their scores, for the filter of dense_filter.hpp.
+//
+// With x = origin + y a row and c = mean + z a centre, the score h - x.c is h - origin.z - y.z up
+// to a constant of the row, which no comparison of centres needs. y and z have codes; h - origin.z
+// is computed in float64. docs/proofs/dense_integer_filter.md derives the bounds.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "exactmeans/base/aligned_vector.hpp"
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/filter/dense_codes.hpp"
+#include "exactmeans/kernels/bounds.hpp"
+#include "exactmeans/kernels/integer_products.hpp"
+
+namespace exactmeans {
+
+template <class R>
+class DenseCentreCodes {
+public:
+    // Quantises the centres for rows with the origin of `rows`. Returns false if bounds would leave
+    // the range of float32.
+    bool update(const Centres<R>& centroids, const DenseCodes<R>& rows, const Threads& threads) {
+        if (version_ == centroids.version()) return usable_;
+        version_ = -1;
+        resize(centroids.k(), centroids.d());
+        find_mean(centroids);
+        threads.ranges(k_, std::max<Size>(1, 16384 / d_), [&](Size begin, Size end, int) {
+            Quantizer<R> quantize;
+            for (Size j = begin; j < end; ++j) derive(centroids, rows, j, quantize);
+        });
+        bound(centroids, rows);
+        threads.run(view_.units(), [&](Size u, int) { pack(u); });
+        version_ = centroids.version();
+        return usable_;
+    }
+
+    const CodedCentres& panels() const { return view_; }
+    const CodesByCentre& by_centre() const { return by_centre_; }
+    // The margin of a row with norm 1 (CandidateLists).
+    float margin() const { return margin_; }
+    // Minus the values of a centre, as canonical scores use them.
+    const R* packed(Size j) const { return packed_.data() + j * d_; }
+    const R* packed() const { return packed_.data(); }
+    // The part of the rounding of a canonical score that depends on the centre.
+    double rounding(Size j) const { return rounding_[std::size_t(j)]; }
+
+private:
+    void resize(Size k, Size d) {
+        const Size places = (k + CodedCentres::unit - 1) / CodedCentres::unit * CodedCentres::unit;
+        if (k == k_ && d == d_) return;
+        k_ = k;
+        d_ = d;
+        packed_.resize(std::size_t(k * d));
+        mean_.resize(std::size_t(d));
+        coded_.resize(std::size_t(k));
+        sum_.resize(std::size_t(k));
+        exact_offset_.resize(std::size_t(k));
+        rounding_.resize(std::size_t(k));
+        offset_.assign(std::size_t(places), std::numeric_limits<float>::infinity());
+        for (auto* all : {&scale_, &length_, &width_}) all->assign(std::size_t(places), 0.0f);
+        const Size depth = (d + 3) / 4;
+        constexpr Size padding = CodesByCentre::padding;
+        by_centre_.pitch = (d + padding - 1) / padding * padding;
+        rows_of_codes_.assign(std::size_t(k * by_centre_.pitch), 0);
+        unit_codes_.resize(std::size_t(places * depth * 4));
+        by_centre_.codes = rows_of_codes_.data();
+        by_centre_.sum = sum_.data();
+        view_ = {unit_codes_.data(),
+                 offset_.data(),
+                 scale_.data(),
+                 length_.data(),
+                 width_.data(),
+                 k,
+                 depth};
+    }
+
+    void find_mean(const Centres<R>& centroids) {
+        std::vector<double> sum(static_cast<std::size_t>(d_));
+        for (Size j = 0; j < k_; ++j)
+            for (Size f = 0; f < d_; ++f) sum[std::size_t(f)] += double(centroids.master(j)[f]);
+        const R* const shift = centroids.frame().shift_or_null();
+        for (Size f = 0; f < d_; ++f)
+            mean_[std::size_t(f)] =
+                R(sum[std::size_t(f)] / double(k_) - (shift ? double(shift[f]) : 0.0));
+    }
+
+    // Values, codes and exact offset of centre j.
+    void derive(const Centres<R>& centroids, const DenseCodes<R>& rows, Size j,
+                Quantizer<R>& quantize) {
+        const std::size_t at = std::size_t(j);
+        const R* const shift = centroids.frame().shift_or_null();
+        const R* const master = centroids.master(j);
+        R* const own = packed_.data() + j * d_;
+        // First the values themselves, which are negated below.
+        for (Size f = 0; f < d_; ++f) own[f] = shift ? master[f] - shift[f] : master[f];
+        quantize(own, mean_.data(), d_, by_centre_.pitch,
+                 rows_of_codes_.data() + j * by_centre_.pitch, coded_[at]);
+        sum_[at] = coded_[at].sum;
+        double sum[8] = {};
+        const R* const origin = rows.origin().data();
+        const auto term = [&](Size f) {
+            return double(origin[f]) * (double(own[f]) - double(mean_[std::size_t(f)]));
+        };
+        Size f = 0;
+        for (; f + 8 <= d_; f += 8)
+            for (int s = 0; s < 8; ++s) sum[s] += term(f + s);
+        for (; f < d_; ++f) sum[0] += term(f);
+        exact_offset_[at] =
+            double(centroids.score_offset()[j]) -
+            (((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7])));
+        for (f = 0; f < d_; ++f) own[f] = -own[f];
+    }
+
+    // Offsets count from the lowest of them, so that float32 rounds their differences only.
+    void bound(const Centres<R>& centroids, const DenseCodes<R>& rows) {
+        const double gamma = DenseCodes<R>::gamma(d_),
+                     origin = *std::min_element(exact_offset_.begin(), exact_offset_.end());
+        const bool spherical = is_spherical(centroids.frame().metric);
+        double residual = 0;
+        usable_ = true;
+        for (Size j = 0; j < k_; ++j) {
+            const std::size_t at = std::size_t(j);
+            const CodedVector& own = coded_[at];
+            const double scale = 1 / double(own.inverse), h = double(centroids.score_offset()[j]),
+                         length = scale * (double(own.norm) + double(own.residual)),
+                         offset = exact_offset_[at] - origin;
+            rounding_[at] = spherical ? 0.0 : gamma * (h + 0.501 * centroids.norm2(j));
+            // Float64 sums, and float32 arithmetic with a number that is at least 0.
+            const double error =
+                rounding_[at] + offset * 0x1p-20 +
+                (std::abs(h) + std::abs(origin) + double(d_ + 8) * rows.origin_norm() * length) *
+                    0x1p-50;
+            offset_[at] = round_down(offset - error);
+            width_[at] = round_up(2 * (offset - double(offset_[at])));
+            scale_[at] = float(scale);
+            length_[at] = round_up(length) * up32;
+            // The last part is for float32 arithmetic with the products.
+            residual = std::max(residual, double(own.residual) + 0x1p-21 * double(own.norm));
+            usable_ = usable_ && own.rounding < 1 && offset < double(largest_scale) &&
+                      length < double(largest_scale);
+        }
+        margin_ = float(residual * (1 + 0x1p-18));
+    }
+
+    void pack(Size u) {
+        constexpr Size unit = CodedCentres::unit;
+        const std::int8_t bias = std::int8_t(std::uint8_t(integer_products().bias));
+        std::int8_t* to = unit_codes_.data() + u * view_.depth * unit * 4;
+        for (Size l = 0; l < unit; ++l) {
+            const Size j = u * unit + l;
+            const std::int8_t* const from =
+                j < k_ ? rows_of_codes_.data() + j * by_centre_.pitch : nullptr;
+            for (Size t = 0; t < view_.depth; ++t)
+                for (Size b = 0; b < 4; ++b)
+                    to[(t * unit + l) * 4 + b] =
+                        std::int8_t(std::uint8_t((from ? from[4 * t + b] : 0) + bias));
+        }
+    }
+
+    Size k_ = 0, d_ = 0;
+    Size version_ = -1;
+    bool usable_ = false;
+    float margin_ = 0;
+    std::vector<R> packed_, mean_;
+    std::vector<CodedVector> coded_;
+    std::vector<std::int32_t> sum_;
+    std::vector<double> exact_offset_, rounding_;
+    AlignedVector<float> offset_, scale_, length_, width_;
+    AlignedVector<std::int8_t> rows_of_codes_, unit_codes_;
+    CodedCentres view_;
+    CodesByCentre by_centre_;
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,157 @@
+// Dense rows in 8 bits, for the filter of dense_filter.hpp.
+//
+// A row x, shifted as scores see it, is origin + s q up to a residual: q are whole numbers from
+// -127 to 127, the scale s is the row's own, the origin is near the mean of all rows. Bounds do not
+// depend on what the origin is, only their quality does, so a sample of rows is enough for it.
+// Memory: one byte per value and 20 per row.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "exactmeans/base/aligned_vector.hpp"
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/data/rows.hpp"
+#include "exactmeans/kernels/integer_products.hpp"
+#include "exactmeans/kernels/vectors.hpp"
+#include "exactmeans/numerics/frame.hpp"
+#include "exactmeans/numerics/slack.hpp"
+
+namespace exactmeans {
+
+// Scales of rows and centres lie between these, so that float32 bounds neither overflow nor
+// underflow. Vectors near the origin get the least scale.
+inline constexpr float least_scale = 0x1p-60f, largest_scale = 0x1p60f;
+
+// Quantises vectors; buffers of one thread.
+template <class R>
+class Quantizer {
+public:
+    // Quantises x - origin; `codes` gets d codes, and zeros up to `pitch`.
+    void operator()(const R* x, const R* origin, Size d, Size pitch, std::int8_t* codes,
+                    CodedVector& out) {
+        const std::size_t padded = std::size_t((d + 63) / 64 * 64);
+        values_.resize(padded);
+        codes_.resize(padded);
+        vector_kernels<R>().centred(x, origin, d, values_.data());
+        std::fill(values_.begin() + d, values_.end(), 0.0f);
+        filter_kernels().quantize(values_.data(), Size(padded), least_scale, codes_.data(), out);
+        std::memcpy(codes, codes_.data(), std::size_t(std::min(pitch, Size(padded))));
+        if (!(out.inverse >= 1 / largest_scale))
+            out.rounding = std::numeric_limits<float>::infinity();
+    }
+
+private:
+    AlignedVector<float> values_;
+    AlignedVector<std::int8_t> codes_;
+};
+
+template <class R>
+class DenseCodes {
+public:
+    // Sums of products of more codes might leave 32 bits, and sums of squares float32.
+    static constexpr Size most_features = Size(1) << 14;
+    static constexpr Size pitch(Size d) { return (d + 3) / 4 * 4; }
+    static Size bytes_per_row(Size d) { return pitch(d) + Size(sizeof(CodedVector)); }
+
+    // Are codes possible for these rows in this frame?
+    static bool possible(const DenseRows<R>& x, const Frame<R>& frame) {
+        return x.col_stride == 1 && x.d <= most_features && frame.exponent == 0 &&
+               frame.packing == 0 && frame.metric != Metric::manhattan && gamma(x.d) <= 0.003;
+    }
+    // The relative error of a canonical score (numerics/slack.hpp).
+    static double gamma(Size d) { return Slack::of<R>(d, d, 1, 0).gamma(); }
+
+    // Chooses the origin, once: the mean of rows at even distances.
+    void choose_origin(const DenseRows<R>& x, const Frame<R>& frame) {
+        if (!origin_.empty()) return;
+        const Size some = std::min(x.n, sampled), stride = x.n / std::max<Size>(1, some);
+        std::vector<double> sum(static_cast<std::size_t>(x.d));
+        DenseTile<R> tile;
+        for (Size t = 0; t < some; ++t) {
+            const Size i = t * stride;
+            tile.load(x, frame.shift_or_null(), 0, &i, 1);
+            for (Size f = 0; f < x.d; ++f) sum[std::size_t(f)] += double(tile.rows()[0][f]);
+        }
+        double norm2 = 0;
+        std::vector<R> origin;
+        for (const double total : sum) {
+            const R mean = R(total / double(some));
+            origin.push_back(std::isfinite(mean) ? mean : R(0));
+            norm2 += double(origin.back()) * double(origin.back());
+        }
+        origin_norm_ = std::sqrt(norm2) * (1 + 0x1p-30);
+        spherical_ = is_spherical(frame.metric);
+        origin_ = std::move(origin);
+    }
+    const std::vector<R>& origin() const { return origin_; }
+    double origin_norm() const { return origin_norm_; }
+
+    // One thread's buffers.
+    struct Buffers {
+        DenseTile<R> tile;
+        Quantizer<R> quantize;
+    };
+    // Quantises rows ids[t], or begin + t if ids is null.
+    void quantize(const DenseRows<R>& x, const R* shift, Size begin, const Size* ids, Size count,
+                  Buffers& buffers, std::int8_t* codes, CodedVector* rows) const {
+        constexpr Size batch = 32;  // rows that are shifted at a time
+        for (Size t = 0; t < count; t += batch) {
+            const Size some = std::min(batch, count - t);
+            buffers.tile.load(x, shift, begin + t, ids ? ids + t : nullptr, some);
+            for (Size r = 0; r < some; ++r) {
+                CodedVector& out = rows[t + r];
+                buffers.quantize(buffers.tile.rows()[r], origin_.data(), x.d, pitch(x.d),
+                                 codes + (t + r) * pitch(x.d), out);
+                out.rounding = std::max(out.rounding, rounding(out, x.d));
+            }
+        }
+    }
+
+    // Quantises all rows, once.
+    void store(const DenseRows<R>& x, const Frame<R>& frame, const Threads& threads) {
+        if (stored()) return;
+        const Size bytes = pitch(x.d);
+        codes_.resize(std::size_t(x.n * bytes + CodesByCentre::padding));
+        std::vector<CodedVector> rows(static_cast<std::size_t>(x.n));
+        std::vector<Buffers> buffers(static_cast<std::size_t>(threads.n_jobs));
+        threads.ranges(x.n, 256, [&](Size begin, Size end, int worker) {
+            quantize(x, frame.shift_or_null(), begin, nullptr, end - begin,
+                     buffers[std::size_t(worker)], codes_.data() + begin * bytes,
+                     rows.data() + begin);
+        });
+        rows_ = std::move(rows);
+    }
+    // Is there memory to store all rows? Otherwise they are quantised in each pass.
+    bool may_store() const { return may_store_; }
+    void set_may_store(bool may) { may_store_ = may; }
+    bool stored() const { return !rows_.empty(); }
+    const std::int8_t* codes(Size i, Size d) const { return codes_.data() + i * pitch(d); }
+    const CodedVector* row(Size i) const { return rows_.data() + i; }
+
+private:
+    static constexpr Size sampled = 1024;  // rows
+
+    // The rounding of a canonical score, in units of the scale, is at most this for the row and
+    // DenseCentreCodes::rounding for the centre. |x| <= |s q| + |residual| + |origin|, and centres
+    // of spherical metrics have norm 1.
+    float rounding(const CodedVector& row, Size d) const {
+        const double scale = 1 / double(row.inverse),
+                     norm = scale * (double(row.norm) + double(row.residual)) + origin_norm_,
+                     error = gamma(d) * (spherical_ ? 1.01 * norm : 0.501 * norm * norm) +
+                             4 * double(d + 4) * double(std::numeric_limits<R>::denorm_min());
+        return float(error * double(row.inverse) * (1 + 0x1p-20)) +
+               std::numeric_limits<float>::min();
+    }
+
+    std::vector<R> origin_;
+    double origin_norm_ = 0;
+    bool spherical_ = false, may_store_ = true;
+    AlignedVector<std::int8_t> codes_;
+    std::vector<CodedVector> rows_;
+};
+
+}  // namespace exactmeans

@@ -1,0 +1,106 @@
+// Kernels of the 8-bit filter for dense rows (filter/dense_filter.hpp): exact products of 8-bit
+// codes, and the centres that they leave as candidates. docs/proofs/dense_integer_filter.md derives
+// the bounds.
+#pragma once
+
+#include <cstdint>
+
+#include "exactmeans/data/rows.hpp"
+
+namespace exactmeans {
+
+// A vector v as whole numbers q from -127 to 127, its codes, times one scale s. All bounds are in
+// units of s.
+struct CodedVector {
+    float inverse;     // 1 / s
+    float residual;    // at least |v - s q| / s
+    float norm;        // at least |q|
+    float rounding;    // of a row: see dense_codes.hpp; infinite if the codes are not valid
+    std::int32_t sum;  // of the codes
+};
+
+// Codes of the centres in units of 16 centres: [unit][four features][centre][feature], each plus
+// the bias of the kernels. Per centre j, `offset` and `scale` give the lower bound of its score,
+//     offset / s - length * residual - scale * (product of the codes + margin),
+// with s, residual and margin those of the row, and `width`, `length` the upper bound (proof page).
+// Places without a centre have an infinite offset.
+struct CodedCentres {
+    static constexpr Size unit = 16, most_units = 4;  // units per call
+    const std::int8_t* codes = nullptr;
+    const float *offset = nullptr, *scale = nullptr, *length = nullptr, *width = nullptr;
+    Size k = 0;
+    Size depth = 0;  // groups of four features
+
+    Size units() const { return (k + unit - 1) / unit; }
+    const std::int8_t* of_unit(Size u) const { return codes + u * depth * unit * 4; }
+};
+
+// The same codes centre by centre, without the bias, each centre padded by zeros to `pitch` bytes.
+struct CodesByCentre {
+    const std::int8_t* codes = nullptr;
+    const std::int32_t* sum = nullptr;  // of the codes of each centre
+    Size pitch = 0;
+
+    static constexpr Size padding = 64;  // pitch is a multiple of it
+};
+
+// Rows of codes, `pitch` bytes apart, each of 4 * depth codes. Kernels read up to 64 bytes past the
+// last.
+struct CodeRows {
+    const std::int8_t* codes;
+    Size pitch, n;
+};
+
+// Exact products of codes, whatever the instruction set.
+struct IntegerProducts {
+    const char* name;
+    // Added to codes of centres, because some instructions multiply unsigned by signed bytes.
+    int bias;
+    // Multiply-adds of codes in the time of one float32 multiply-add; 1: the filter does not pay.
+    int speed;
+    // out[i * units * 16 + lane] = start[i] + the product of row i and the centre at `lane` of
+    // `units` units from `unit` on, biased.
+    void (*products)(const CodeRows& rows, const std::int32_t* start, const CodedCentres& centres,
+                     Size unit, Size units, std::int32_t* out);
+    // out[i] = the product of row i and centre[i]. May read up to 64 bytes past a row.
+    void (*pair_products)(const CodeRows& rows, const CodesByCentre& centres,
+                          const std::int32_t* centre, std::int32_t* out);
+};
+
+struct Candidate {
+    std::int32_t centre;
+    float low;  // lower bound of its score, in units of the row's scale
+};
+
+// Rows of a block during a pass over all centres. A centre is a candidate of row i if the lower
+// bound of its score does not exceed limit[i], the lowest upper bound so far. If a row has more
+// than `most` candidates, its count becomes most + 1 and its limit minus infinity.
+struct CandidateLists {
+    static constexpr int most = 16;
+    const CodedVector* rows;
+    const std::int32_t* margin;  // bounds the part of the error that is due to centres' residuals
+    float* limit;                // infinite: no upper bound yet
+    std::int32_t* count;
+    Candidate* list;  // list[i * most + c]
+    float* rest;      // unless null: lowered to the least lower bound of centres not listed
+};
+
+struct FilterKernels {
+    // Quantises d values, padded by zeros to a multiple of 64; `codes` has that room. The scale is
+    // that of the largest value, but at least `least`. Sets all but `rounding`, which becomes 0, or
+    // infinite if a value is not finite.
+    void (*quantize)(const float* values, Size d, float least, std::int8_t* codes,
+                     CodedVector& out);
+    // Takes products (IntegerProducts::products) of n rows with some units of centres.
+    void (*find_candidates)(const std::int32_t* products, Size n, const CodedCentres& centres,
+                            Size unit, Size units, const CandidateLists& rows);
+    // Lowers limits of n rows to upper bounds of their scores with centre[i], from their products
+    // (without margin).
+    void (*limit_by)(const std::int32_t* products, const std::int32_t* centre, Size n,
+                     const CodedCentres& centres, const CandidateLists& rows);
+};
+
+const IntegerProducts& integer_products();
+const FilterKernels& filter_kernels();
+
+}  // namespace exactmeans

@@ -1,0 +1,417 @@
+// The 8-bit filter for dense rows: products are exact, bounds hold, and labels are those of
+// canonical scores. Each term of the bound is also left out, to show that the rows can tell.
+#include "exactmeans/filter/dense_filter.hpp"
+
+#include <limits>
+#include <vector>
+
+#include "check.hpp"
+#include "exactmeans/assign/registry.hpp"
+#include "isas.hpp"
+#include "samples.hpp"
+
+using namespace exactmeans;
+using namespace samples;
+
+namespace {
+
+constexpr float inf = std::numeric_limits<float>::infinity();
+
+template <class R>
+Labels canonical_labels(const DenseRows<R>& x, const Centres<R>& centroids) {
+    Labels label(static_cast<std::size_t>(x.n));
+    RowSlacks<R> slacks;
+    Work<DenseRows<R>> work(x, centroids, label.data(), slacks);
+    work.pack_centres(Threads{});
+    Scan<DenseRows<R>> scan;
+    scan.nearest_canonical(work, 0, x.n);
+    return scan.label;
+}
+
+// Rows and centres with their codes.
+template <class R>
+struct Coded {
+    Matrix<R> x, c;
+    DenseRows<R> rows = x.rows();
+    Centres<R> centroids;
+    DenseCodes<R> codes{};
+    DenseCentreCodes<R> centres{};
+
+    Coded(Matrix<R> of_rows, Matrix<R> of_centres, Frame<R> frame = {},
+          const double* norms = nullptr)
+        : x(std::move(of_rows)),
+          c(std::move(of_centres)),
+          centroids(c.values.data(), c.n, c.d, std::move(frame), Threads{}) {
+        rows.norms = norms;
+        CHECK(DenseCodes<R>::possible(rows, centroids.frame()));
+        codes.choose_origin(rows, centroids.frame());
+        CHECK(centres.update(centroids, codes, Threads{}));
+    }
+    typename DenseFilter<R>::Input input() const { return {rows, centroids, codes, centres}; }
+};
+
+template <class R>
+Matrix<R> normal(Size n, Size d, Random& random, double spread = 1) {
+    return Matrix<R>(n, d, [&] { return spread * random.normal(); });
+}
+
+// Labels by the filter; rows that it leaves open get the wanted label.
+template <class R>
+void expect_labels(Coded<R>& coded, Size* decided = nullptr) {
+    const Labels wanted = canonical_labels(coded.rows, coded.centroids);
+    const Size n = coded.rows.n;
+    Random random(7);
+    Labels any(static_cast<std::size_t>(n));
+    for (std::int32_t& label : any) label = std::int32_t(random.below(coded.c.n));
+    std::vector<Size> ids;
+    for (Size i = 0; i < n; ++i) ids.push_back(n - 1 - i);
+    DenseFilter<R> filter;
+    const auto check = [&](const Size* order, const Labels* labels) {
+        const FilterStats stats =
+            filter.nearest(coded.input(), 0, order, n, labels ? labels->data() : nullptr);
+        CHECK_EQ(stats.rows, n);
+        CHECK_EQ(stats.open, Size(filter.open.size()));
+        if (decided) *decided = stats.decided;
+        for (const Size t : filter.open)
+            filter.label[std::size_t(t)] = wanted[std::size_t(order ? order[t] : t)];
+        for (Size t = 0; t < n; ++t)
+            CHECK_EQ(filter.label[std::size_t(t)], wanted[std::size_t(order ? order[t] : t)]);
+    };
+    for (const bool stored : {false, true}) {
+        if (stored) coded.codes.store(coded.rows, coded.centroids.frame(), Threads{});
+        for (const Size* order : {static_cast<const Size*>(nullptr), ids.data()}) {
+            check(order, nullptr);
+            check(order, &any);
+            check(order, &wanted);
+        }
+    }
+}
+
+// Rows whose wanted label is not among the candidates of codes.
+template <class R>
+Size missed(const Coded<R>& coded, std::vector<CodedVector> rows, float margin,
+            CodedCentres centres) {
+    const Labels wanted = canonical_labels(coded.rows, coded.centroids);
+    const Size n = coded.rows.n, d = coded.rows.d, pitch = DenseCodes<R>::pitch(d);
+    Size wrong = 0;
+    for (Size i = 0; i < n; ++i) {
+        const CodedVector& row = rows[std::size_t(i)];
+        const std::int32_t slack = std::int32_t(row.norm * margin) + (margin > 0),
+                           start = slack - integer_products().bias * row.sum;
+        float limit = inf;
+        std::int32_t count = 0;
+        std::vector<Candidate> list(CandidateLists::most);
+        const CandidateLists lists{&row, &slack, &limit, &count, list.data(), nullptr};
+        std::vector<std::int32_t> products(static_cast<std::size_t>(CodedCentres::unit));
+        for (Size u = 0; u < centres.units(); ++u) {
+            integer_products().products({coded.codes.codes(i, d), pitch, 1}, &start, centres, u, 1,
+                                        products.data());
+            filter_kernels().find_candidates(products.data(), 1, centres, u, 1, lists);
+        }
+        bool found = count > CandidateLists::most;
+        for (std::int32_t c = 0; c < count && !found; ++c)
+            found = list[std::size_t(c)].centre == wanted[std::size_t(i)] &&
+                    list[std::size_t(c)].low <= limit;
+        wrong += !found;
+    }
+    return wrong;
+}
+template <class R>
+std::vector<CodedVector> stored_rows(Coded<R>& coded) {
+    coded.codes.store(coded.rows, coded.centroids.frame(), Threads{});
+    return {coded.codes.row(0), coded.codes.row(0) + coded.rows.n};
+}
+
+// Pairs of centres, a and b = a + 2 e, and rows in the middle, a little nearer to one of them. What
+// rounding to codes takes from a row points along e, or what it takes from the centres along the
+// row.
+template <class R>
+Coded<R> near_middles(Size n, Size d, double apart, Random& random) {
+    Matrix<R> c(2, d), x(n, d);
+    for (Size f = 0; f < d; ++f) {
+        const double a = random.normal(), e = apart * random.normal();
+        c(0, f) = R(a);
+        c(1, f) = R(a + 2 * e);
+    }
+    for (Size i = 0; i < n; ++i) {
+        const double nearer = random.uniform(0.97, 1.03);
+        for (Size f = 0; f < d; ++f) {
+            const double middle =
+                double(c(0, f)) + nearer * (double(c(1, f)) - double(c(0, f))) / 2;
+            x(i, f) = R(middle + random.normal());
+        }
+        // Back to the plane between the centres, but for `nearer`.
+        double along = 0, e2 = 0;
+        for (Size f = 0; f < d; ++f) {
+            const double e = (double(c(1, f)) - double(c(0, f))) / 2,
+                         m = double(c(0, f)) + nearer * e;
+            along += (double(x(i, f)) - m) * e;
+            e2 += e * e;
+        }
+        for (Size f = 0; f < d; ++f)
+            x(i, f) = R(double(x(i, f)) - along / e2 * (double(c(1, f)) - double(c(0, f))) / 2);
+    }
+    return Coded<R>(std::move(x), std::move(c));
+}
+
+}  // namespace
+
+TEST(products_are_exact_in_every_instruction_set) {
+    Random random(1);
+    for (const Isa* isa : isas())
+        for (const Size d : {1, 4, 7, 64, 100, 130, 2000})
+            for (const Size n : {1, 2, 5, 24, 25}) {
+                const IntegerProducts& own = isa->products;
+                const Size pitch = (d + 3) / 4 * 4, k = 60, depth = pitch / 4,
+                           wide = (d + 63) / 64 * 64;
+                std::vector<std::int8_t> x(static_cast<std::size_t>(n * pitch + 64), 99),
+                    c(static_cast<std::size_t>(k * wide)),
+                    units(static_cast<std::size_t>(64 * pitch));
+                // Extreme codes too, whose sums are largest.
+                const auto code = [&](Size i) {
+                    return std::int8_t(i % 3 ? (i % 2 ? 127 : -127) : random.between(-127, 127));
+                };
+                for (Size i = 0; i < n; ++i)
+                    for (Size f = 0; f < pitch; ++f)
+                        x[std::size_t(i * pitch + f)] = f < d ? code(i) : std::int8_t(0);
+                std::vector<std::int32_t> sum(static_cast<std::size_t>(k));
+                for (Size j = 0; j < k; ++j)
+                    for (Size f = 0; f < d; ++f)
+                        sum[std::size_t(j)] += c[std::size_t(j * wide + f)] = code(j);
+                for (Size j = 0; j < 64; ++j)
+                    for (Size f = 0; f < pitch; ++f)
+                        units[std::size_t(((j / 16 * depth + f / 4) * 16 + j % 16) * 4 + f % 4)] =
+                            std::int8_t(std::uint8_t(
+                                (j < k && f < d ? c[std::size_t(j * wide + f)] : 0) + own.bias));
+                const auto exact = [&](Size i, Size j) {
+                    std::int32_t total = 0;
+                    for (Size f = 0; f < d; ++f)
+                        total += x[std::size_t(i * pitch + f)] * c[std::size_t(j * wide + f)];
+                    return total;
+                };
+                CodedCentres centres;
+                centres.codes = units.data();
+                centres.k = k;
+                centres.depth = depth;
+                std::vector<std::int32_t> start(static_cast<std::size_t>(n)), out(25 * 64),
+                    pick(static_cast<std::size_t>(n));
+                for (Size i = 0; i < n; ++i) {
+                    std::int32_t total = 0;
+                    for (Size f = 0; f < d; ++f) total += x[std::size_t(i * pitch + f)];
+                    start[std::size_t(i)] = std::int32_t(3 * i) - own.bias * total;
+                    pick[std::size_t(i)] = std::int32_t(random.below(k));
+                }
+                const CodeRows rows{x.data(), pitch, n};
+                for (Size units_at_once = 1; units_at_once <= 4; ++units_at_once) {
+                    const Size first = 4 - units_at_once;
+                    own.products(rows, start.data(), centres, first, units_at_once, out.data());
+                    for (Size i = 0; i < n; ++i)
+                        for (Size l = 0; l < units_at_once * 16 && first * 16 + l < k; ++l)
+                            CHECK_EQ(out[std::size_t(i * units_at_once * 16 + l)],
+                                     exact(i, first * 16 + l) + 3 * i);
+                }
+                own.pair_products(rows, {c.data(), sum.data(), wide}, pick.data(), out.data());
+                for (Size i = 0; i < n; ++i)
+                    CHECK_EQ(out[std::size_t(i)], exact(i, pick[std::size_t(i)]));
+            }
+}
+
+TEST(codes_are_within_their_residual) {
+    Random random(2);
+    for (const Isa* isa : isas())
+        for (const Size d : {64, 128, 1024})
+            for (const double spread : {1e-30, 1.0, 1e15}) {
+                std::vector<float> values(static_cast<std::size_t>(d));
+                std::vector<std::int8_t> codes(values.size());
+                for (float& v : values) v = float(spread * std::pow(random.normal(), 3));
+                CodedVector out;
+                isa->filter.quantize(values.data(), d, least_scale, codes.data(), out);
+                long double left2 = 0, norm2 = 0;
+                std::int32_t sum = 0;
+                for (std::size_t f = 0; f < values.size(); ++f) {
+                    const long double left =
+                        static_cast<long double>(values[f]) * out.inverse - codes[f];
+                    left2 += left * left;
+                    norm2 += codes[f] * codes[f];
+                    sum += codes[f];
+                    CHECK(codes[f] != -128);
+                }
+                CHECK(std::sqrt(left2) <= out.residual);
+                CHECK(std::sqrt(norm2) <= out.norm);
+                CHECK(out.residual <= 1.01L * std::sqrt(left2) + 0x1p-13L * std::sqrt(double(d)));
+                CHECK_EQ(out.sum, sum);
+                CHECK_EQ(out.rounding, 0);
+                for (const float bad : {inf, -inf, std::numeric_limits<float>::quiet_NaN()}) {
+                    values[3] = bad;
+                    isa->filter.quantize(values.data(), d, least_scale, codes.data(), out);
+                    CHECK_EQ(out.rounding, inf);
+                    CHECK_EQ(codes[0], 0);
+                }
+            }
+}
+
+TEST(every_term_of_the_bound_is_needed) {
+    Random random(3);
+    Size without_row = 0, without_centre = 0;
+    for (int repeat = 0; repeat < 20; ++repeat) {
+        auto coded = near_middles<float>(200, 40, 0.05, random);
+        const std::vector<CodedVector> rows = stored_rows(coded);
+        const CodedCentres centres = coded.centres.panels();
+        const float margin = coded.centres.margin();
+        CHECK_EQ(missed(coded, rows, margin, centres), 0);
+        std::vector<CodedVector> certain = rows;
+        for (CodedVector& row : certain) row.residual = 0;
+        without_row += missed(coded, certain, margin, centres);
+        without_centre += missed(coded, rows, 0, centres);
+    }
+    CHECK(without_row > 0);
+    CHECK(without_centre > 0);
+}
+
+TEST(rounding_of_canonical_scores_is_allowed_for) {
+    // Values that codes represent, so that canonical scores err more than codes do: long chains of
+    // positive terms, and centres that differ by less than those err.
+    Random random(4);
+    Size without = 0;
+    constexpr Size d = 4000, n = 60;
+    for (int repeat = 0; repeat < 4; ++repeat) {
+        Matrix<float> x(n, d), c(2, d);
+        for (Size f = 0; f < d; ++f)
+            c(0, f) = c(1, f) = float(random.between(-120, 127)) * 1.1f + 150;
+        // The second centre has some features in another order.
+        for (Size f = 0; f + 1 < d; f += 2) std::swap(c(1, f), c(1, f + 1));
+        for (Size i = 0; i < n; ++i)
+            for (Size f = 0; f < d; f += 2)
+                x(i, f) = x(i, f + 1) = float(random.between(-120, 127)) * 1.3f + 200;
+        for (Size i = 0; i < n; ++i) x(i, 1) += float(random.uniform(-0.01, 0.01));
+        Coded<float> coded(std::move(x), std::move(c));
+        std::vector<CodedVector> rows = stored_rows(coded);
+        CHECK_EQ(missed(coded, rows, coded.centres.margin(), coded.centres.panels()), 0);
+        expect_labels(coded);
+        // Without residuals, the offsets (to which float64 sums were added) and products decide.
+        CodedCentres centres = coded.centres.panels();
+        const std::vector<float> none(static_cast<std::size_t>(CodedCentres::unit), 0.0f);
+        centres.width = centres.length = none.data();
+        for (CodedVector& row : rows) row.residual = row.rounding = 0;
+        without += missed(coded, rows, 0, centres);
+    }
+    CHECK(without > 0);
+}
+
+TEST(labels_are_those_of_canonical_scores) {
+    Random random(5);
+    const auto run = [&]<class R>(R) {
+        for (const Size d : {1, 3, 17, 64, 100, 385})
+            for (const Size k : {1, 2, 16, 33, 100, 161}) {
+                const Size n = 210;
+                Matrix<R> c = normal<R>(k, d, random), x(n, d);
+                // Rows around centres, midpoints, copies, zeros.
+                for (Size i = 0; i < n; ++i) {
+                    const Size a = random.below(k), b = random.below(k);
+                    for (Size f = 0; f < d; ++f)
+                        x(i, f) = i % 4 == 0    ? c(a, f)
+                                  : i % 4 == 1  ? R((c(a, f) + c(b, f)) / 2)
+                                  : i % 4 == 2  ? R(double(c(a, f)) + 0.5 * random.normal())
+                                  : i % 16 == 3 ? R(0)
+                                                : R(random.normal());
+                }
+                if (k > 4)  // equal centres: the lower index wins
+                    for (Size f = 0; f < d; ++f) c(k - 1, f) = c(1, f);
+                Coded<R> plain(x, c);
+                Size decided = 0;
+                expect_labels(plain, &decided);
+                if (d == 385 && k == 33) CHECK(decided > n / 3);
+                Frame<R> shifted;
+                for (Size f = 0; f < d; ++f) shifted.shift.push_back(R(random.normal()));
+                Coded<R> moved(x, c, shifted);
+                expect_labels(moved);
+            }
+    };
+    run(float());
+    run(double());
+}
+
+TEST(directions_have_the_labels_of_canonical_scores) {
+    Random random(6);
+    for (const Size d : {8, 100}) {
+        Matrix<float> c = normal<float>(40, d, random), x = normal<float>(300, d, random);
+        for (Size j = 0; j < c.n; ++j) {
+            double norm2 = 0;
+            for (Size f = 0; f < d; ++f) norm2 += double(c(j, f)) * double(c(j, f));
+            for (Size f = 0; f < d; ++f) c(j, f) = float(double(c(j, f)) / std::sqrt(norm2));
+        }
+        std::vector<double> norms;
+        for (Size i = 0; i < x.n; ++i) {
+            double norm2 = 0;
+            for (Size f = 0; f < d; ++f) {
+                x(i, f) = float(double(x(i, f)) * std::pow(10.0, double(i % 7) - 3)) + 0.1f;
+                norm2 += double(x(i, f)) * double(x(i, f));
+            }
+            norms.push_back(std::sqrt(norm2));
+        }
+        Frame<float> frame;
+        frame.metric = Metric::cosine;
+        Coded<float> coded(x, c, frame, norms.data());
+        Size decided = 0;
+        expect_labels(coded, &decided);
+        CHECK(decided > 0);
+    }
+}
+
+TEST(wild_data_has_the_right_labels) {
+    Random random(8);
+    constexpr Size n = 250, d = 40, k = 30;
+    const auto run = [&]<class R>(R, auto change_rows, auto change_centres) {
+        Matrix<R> x = normal<R>(n, d, random), c = normal<R>(k, d, random);
+        change_rows(x);
+        change_centres(c);
+        Coded<R> coded(std::move(x), std::move(c));
+        expect_labels(coded);
+    };
+    const auto same = [](auto&) {};
+    const auto all = [](double by, double plus) {
+        return [=](auto& m) {
+            for (auto& v : m.values) v = decltype(+v)(double(v) * by + plus);
+        };
+    };
+    const auto one = [](double by) {
+        return [=](auto& m) {
+            for (Size f = 0; f < d; ++f) m(3, f) = decltype(+m(3, f))(double(m(3, f)) * by);
+        };
+    };
+    run(float(), same, one(1e4));
+    run(float(), one(1e8), same);
+    run(float(), all(1e-3, 1e3), all(1e-3, 1e3));
+    run(float(), all(0, 5), same);
+    run(float(), all(0, 0), all(0, 0));
+    run(float(), all(1e-12, 0), all(1e-12, 0));
+    run(float(), all(1e10, 0), all(1e10, 0));
+    run(double(), all(1e-60, 0), same);
+    run(double(), one(1e100), same);
+    run(double(), all(1, 1e9), all(1, 1e9));
+}
+
+TEST(rows_that_are_not_finite_stay_open) {
+    Random random(9);
+    Matrix<float> x = normal<float>(100, 20, random), c = normal<float>(10, 20, random);
+    x(7, 3) = std::numeric_limits<float>::quiet_NaN();
+    x(50, 0) = inf;
+    Coded<float> coded(std::move(x), std::move(c));
+    DenseFilter<float> filter;
+    filter.nearest(coded.input(), 0, nullptr, 100, nullptr);
+    CHECK_EQ(Size(filter.open.size()), 2);
+    CHECK_EQ(filter.open[0], 7);
+    CHECK_EQ(filter.open[1], 50);
+}
+
+TEST(more_candidates_than_a_list_holds_leave_the_row_open) {
+    Random random(10);
+    Matrix<float> x = normal<float>(50, 20, random), c(40, 20);
+    for (Size j = 0; j < 40; ++j)
+        for (Size f = 0; f < 20; ++f) c(j, f) = float(f);
+    Coded<float> coded(std::move(x), std::move(c));
+    DenseFilter<float> filter;
+    const FilterStats stats = filter.nearest(coded.input(), 0, nullptr, 50, nullptr);
+    CHECK_EQ(stats.open, 50);
+    expect_labels(coded);
+}

@@ -1,0 +1,144 @@
+"""The program: its commands, and what becomes of errors: one sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from typing import Any
+
+import typer
+
+from exactmeans.cli import screen
+from exactmeans.cli.fit import fit
+from exactmeans.cli.info import info, version
+from exactmeans.cli.predict import predict
+from exactmeans.cli.report import report
+from exactmeans.cli.select_k import select_k
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name="exactmeans",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Find groups in a file: exact, reproducible k-means.
+
+    \b
+    exactmeans info data.csv                           what is in the file
+    exactmeans select-k data.csv -k 2:12               how many groups
+    exactmeans fit data.csv -k 5 --model m.safetensors --report groups.html
+    exactmeans predict m.safetensors new.csv --labels labels.csv
+
+    DATA is a .csv, .tsv, .npy, .npz (CSR), .svm, .mtx, .parquet, .arrow or .feather file, a folder
+    of Parquet files, a pattern such as 'part-*.csv', or - for CSV on standard input. With --text it
+    is a file with a document per line, a column of a table, or a folder of documents.
+    """,
+)
+app.command()(fit)
+app.command()(predict)
+app.command("select-k")(select_k)
+app.command()(report)
+app.command()(info)
+app.command()(version)
+
+#: Parameters of the library by their names on the command line.
+_OPTIONS = {
+    "n_clusters": "-k",
+    "k_range": "-k",
+    "n_jobs": "--jobs",
+    "memory_limit": "--memory-limit",
+    "random_state": "--seed",
+    "max_iter": "--max-iter",
+    "n_init": "--starts",
+    "sample_weight": "--weights",
+    "feature_names": "--feature-names",
+    "tol": "--tol",
+    "init": "--init",
+    "metric": "--metric",
+    "algorithm": "--algorithm",
+    "checkpoint": "--checkpoint",
+    "columns": "--columns",
+    "delimiter": "--delimiter",
+}
+_PHRASES = (
+    ("header must be True or False for", "say --header or --no-header for"),
+    ("zero_based must be True or False", "say --zero-based or --one-based"),
+    (
+        "pass open_blocks(path, zero_based=True) if it counts from 0",
+        "say --zero-based if it counts from 0",
+    ),
+    (
+        "name the columns to use with columns=",
+        "leave it out with --exclude, or name others with --columns",
+    ),
+    ("leave such rows out or impute their values", "--na drop leaves such rows out"),
+    ("source must exist, but there is no", "there is no file"),
+)
+_IS_EMPTY = re.compile(r"(row \d+, column .+ is empty)\.$")
+_NOT_A_NUMBER = re.compile(r"(is not a number)\.$")
+
+
+def in_our_words(text: str) -> str:
+    """A sentence of the library with the options of the command line in place of parameters."""
+    for theirs, ours in _PHRASES:
+        text = text.replace(theirs, ours)
+    text = re.sub(r"^(\w+) must ", lambda m: f"{_OPTIONS.get(m[1], m[1])} must ", text)
+    text = _IS_EMPTY.sub(r"\1: --na drop leaves such rows out.", text)
+    text = _NOT_A_NUMBER.sub(r"\1: leave the column out with --exclude.", text)
+    return text
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; returns the exit code. Errors are one sentence on standard error."""
+    warnings.simplefilter("ignore")
+    warnings.filterwarnings("default", category=UserWarning)  # scikit-learn's and ours
+    warnings.showwarning = _as_note
+    try:
+        command = typer.main.get_command(app)
+        code = command(arguments, prog_name="exactmeans", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else OK
+    except KeyboardInterrupt:
+        return _failed("interrupted; no output was written.", INTERRUPTED)
+    except BrokenPipeError:  # the reader of a pipe has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (typer.Exit, SystemExit) as done:
+        return int(getattr(done, "exit_code", None) or getattr(done, "code", None) or OK)
+    except typer.Abort:
+        return _failed("interrupted; no output was written.", INTERRUPTED)
+    except Exception as error:
+        return _tell(error)
+
+
+def _tell(error: Exception) -> int:
+    if hasattr(error, "format_message"):  # the command was not understood
+        said = str(error.format_message())
+        if not said:  # no arguments: the help was shown
+            return USAGE
+        return _failed(f"{said.rstrip('.')} (see exactmeans --help).", USAGE)
+    if os.environ.get("EXACTMEANS_DEBUG"):
+        raise error
+    if isinstance(error, MemoryError):
+        return _failed("memory ran out: --memory-limit bounds what a fit takes.", FAILED)
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return _failed(f"{where}{error.strerror.lower()}.", FAILED)
+    if isinstance(error, (ValueError, TypeError, OSError, ImportError)):
+        return _failed(in_our_words(str(error)), FAILED)
+    return _failed(
+        f"unexpected {type(error).__name__}: {error} (EXACTMEANS_DEBUG=1 shows where).", FAILED
+    )
+
+
+def _failed(sentence: str, code: int) -> int:
+    screen.error(" ".join(sentence.split()))
+    return code
+
+
+def _as_note(message: Any, *_: Any, **__: Any) -> None:
+    screen.note(in_our_words(str(message)))

@@ -1,0 +1,262 @@
+"""The options that commands share, with their help."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from exactmeans.fit.policy import ALGORITHM_NAMES
+from exactmeans.metrics import METRIC_NAMES
+from exactmeans.seeding.init import INIT_NAMES
+
+_READING, _TEXT, _FIT, _OUT = "Reading data", "Text", "Clustering", "Output"
+
+
+def _option(*names: str, help: str, panel: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+def _words(words: tuple[str, ...]) -> Any:
+    """Completes the words of a choice in a shell."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help="The file, folder, pattern, or - (CSV).")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A file that 'exactmeans fit --model' wrote.")
+]
+
+Columns = Annotated[
+    list[str],
+    _option(
+        "--columns",
+        "-c",
+        metavar="NAMES",
+        panel=_READING,
+        help="Columns to use: names or numbers from 0, separated by commas, ranges as 0:4. "
+        "With --text: the column of text.",
+    ),
+]
+Exclude = Annotated[
+    list[str],
+    _option("--exclude", "-x", metavar="NAMES", panel=_READING, help="Columns to leave out."),
+]
+Id = Annotated[
+    str | None,
+    _option(
+        "--id",
+        metavar="COLUMN",
+        panel=_READING,
+        help="The column that names the rows; it is no feature.",
+    ),
+]
+Weights = Annotated[
+    str | None,
+    _option(
+        "--weights",
+        metavar="COLUMN",
+        panel=_READING,
+        help="The column that says how much each row counts; it is no feature.",
+    ),
+]
+Header = Annotated[
+    bool | None,
+    _option(
+        "--header/--no-header",
+        panel=_READING,
+        help="Whether the first row of a CSV file has the names of the columns; "
+        "found out, or asked for, if not given.",
+        show_default=False,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    _option(
+        "--delimiter",
+        metavar="CHAR",
+        panel=_READING,
+        help="The character between cells of a CSV file; 'tab' for a tab. Found out if not given.",
+    ),
+]
+Na = Annotated[
+    str | None,
+    _option(
+        "--na",
+        metavar="error|drop",
+        panel=_READING,
+        help="Refuse a missing value, the default, or leave its row out (its label is -1).",
+        autocompletion=_words(("error", "drop")),
+    ),
+]
+ZeroBased = Annotated[
+    bool | None,
+    _option(
+        "--zero-based/--one-based",
+        panel=_READING,
+        show_default=False,
+        help="Where the indices of an svmlight file begin; 1 unless it has an index 0.",
+    ),
+]
+Standardize = Annotated[
+    bool,
+    _option(
+        "--standardize",
+        panel=_READING,
+        help="Give every column mean 0 and standard deviation 1 (sparse data is only divided).",
+    ),
+]
+FeatureNames = Annotated[
+    str | None,
+    _option(
+        "--feature-names",
+        metavar="FILE",
+        panel=_READING,
+        help="A file with a name per line for the columns of DATA that has none.",
+    ),
+]
+IsText = Annotated[
+    bool,
+    _option(
+        "--text",
+        panel=_TEXT,
+        help="DATA is text: a document per line, a column of a table (--columns), or a "
+        "folder with a document per file.",
+    ),
+]
+Tfidf = Annotated[
+    bool,
+    _option("--tfidf", panel=_TEXT, help="DATA has counts of terms: weigh them by TF-IDF."),
+]
+StopWords = Annotated[
+    str,
+    _option(
+        "--stop-words",
+        metavar="english|none",
+        panel=_TEXT,
+        help="Words that do not count.",
+        autocompletion=_words(("english", "none")),
+    ),
+]
+MinDf = Annotated[
+    int | None,
+    _option(
+        "--min-df",
+        metavar="N",
+        panel=_TEXT,
+        help="Use terms that at least N documents have; 2 if not given, 1 for less than 50 "
+        "documents.",
+        min=1,
+    ),
+]
+
+Clusters = Annotated[
+    str,
+    _option(
+        "-k",
+        "--clusters",
+        metavar="K|auto",
+        panel=_FIT,
+        help="How many clusters; auto chooses as select-k does.",
+    ),
+]
+Metric = Annotated[
+    str | None,
+    _option(
+        "--metric",
+        metavar="|".join(METRIC_NAMES),
+        panel=_FIT,
+        help="The distance: euclidean, but cosine for text.",
+        autocompletion=_words(METRIC_NAMES),
+    ),
+]
+Init = Annotated[
+    str,
+    _option(
+        "--init",
+        metavar="|".join(INIT_NAMES),
+        panel=_FIT,
+        help="How to choose initial centres.",
+        autocompletion=_words(tuple(INIT_NAMES)),
+    ),
+]
+Algorithm = Annotated[
+    str,
+    _option(
+        "--algorithm",
+        metavar="NAME",
+        panel=_FIT,
+        help="How to find nearest centres; changes time, never the result.",
+        autocompletion=_words(ALGORITHM_NAMES),
+    ),
+]
+Starts = Annotated[
+    int | None,
+    _option(
+        "--starts",
+        metavar="N",
+        panel=_FIT,
+        min=1,
+        help="Runs from different initial centres, of which the best is kept.",
+    ),
+]
+Seed = Annotated[
+    int,
+    _option("--seed", metavar="N", panel=_FIT, min=0, help="The same seed gives the same result."),
+]
+Jobs = Annotated[
+    int | None,
+    _option("--jobs", "-j", metavar="N", panel=_FIT, help="Threads; all cores if not given."),
+]
+MemoryLimit = Annotated[
+    str | None,
+    _option("--memory-limit", metavar="SIZE", panel=_FIT, help="Memory beside the data, as 2GB."),
+]
+Tol = Annotated[
+    float, _option("--tol", metavar="T", panel=_FIT, help="Stop when centres move less than this.")
+]
+MaxIter = Annotated[
+    int, _option("--max-iter", metavar="N", panel=_FIT, min=1, help="The most iterations.")
+]
+CheckpointPath = Annotated[
+    str | None,
+    _option(
+        "--checkpoint",
+        metavar="FILE",
+        panel=_FIT,
+        help="Keep the running fit in this file; the same command goes on from it.",
+    ),
+]
+
+Labels = Annotated[
+    str | None,
+    _option(
+        "--labels",
+        metavar="OUT",
+        panel=_OUT,
+        help="Write the cluster of each row: .csv, .parquet or .npy.",
+    ),
+]
+Json = Annotated[bool, _option("--json", panel=_OUT, help="Print the result as JSON.")]
+Force = Annotated[bool, _option("--force", "-f", panel=_OUT, help="Replace files that exist.")]
+Quiet = Annotated[bool, _option("--quiet", "-q", panel=_OUT, help="No notes, no progress.")]
+
+
+class Reading(NamedTuple):
+    """How DATA is read, as the command line says it."""
+
+    data: str
+    columns: list[str]
+    exclude: list[str]
+    id: str | None
+    weights: str | None
+    header: bool | None
+    delimiter: str | None
+    na: str | None
+    zero_based: bool | None
+    standardize: bool = False
+    feature_names: str | None = None
+    text: bool = False
+    tfidf: bool = False
+    stop_words: str = "english"
+    min_df: int | None = None

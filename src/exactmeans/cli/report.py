@@ -1,0 +1,57 @@
+"""`exactmeans report`: a page to look at."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from exactmeans.cli import options, screen
+from exactmeans.cli.fit import for_report
+from exactmeans.cli.output import Outputs
+from exactmeans.cli.predict import load_model
+from exactmeans.cli.table import opened
+from exactmeans.reporting import report as write_report
+
+
+def report(
+    model: options.Model,
+    data: options.Data,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "--report",
+            "-o",
+            metavar="OUT",
+            rich_help_panel="Output",
+            help="Where to write it: .html.",
+        ),
+    ] = "report.html",
+    title: Annotated[
+        str | None, typer.Option("--title", help="The title of the page.", rich_help_panel="Output")
+    ] = None,
+    columns: options.Columns = [],  # noqa: B006
+    id: options.Id = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    na: options.Na = None,
+    zero_based: options.ZeroBased = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a report about the clusters of DATA under MODEL: one HTML file that needs no network.
+
+    \b
+    exactmeans report m.safetensors data.csv --output groups.html
+    """
+    screen.be_quiet(quiet)
+    outputs = Outputs(force=force)
+    path = outputs.add("--output", output, (".html", ".htm"))
+    assert path is not None
+    fitted = load_model(model)
+    reading = options.Reading(data, columns, [], id, None, header, delimiter, na, zero_based, False)
+    with opened(reading, fitted) as table:
+        about = for_report(table)
+        write_report(fitted, table.X, path, **{**about, "title": title or about["title"]})
+    screen.say(f"report: {path}")

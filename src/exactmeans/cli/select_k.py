@@ -1,0 +1,172 @@
+"""`exactmeans select-k`: how many clusters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from exactmeans.cli import options, screen
+from exactmeans.cli.table import Table, opened
+
+_AUTO = (2, 12)  # the numbers of clusters that -k auto tries
+_CRITERIA = ("auto", "silhouette", "elbow", "davies_bouldin", "calinski_harabasz", "stability")
+
+
+def select_k(
+    data: options.Data,
+    k: Annotated[
+        str,
+        typer.Option(
+            "-k",
+            "--clusters",
+            metavar="FROM:TO",
+            rich_help_panel="Clustering",
+            help="The numbers of clusters to try: 2:12, 2:30:4 (every fourth), 3,5,8.",
+        ),
+    ] = "2:12",
+    criterion: Annotated[
+        str,
+        typer.Option(
+            "--criterion",
+            metavar="|".join(_CRITERIA),
+            rich_help_panel="Clustering",
+            help="What decides.",
+        ),
+    ] = "auto",
+    columns: options.Columns = [],  # noqa: B006
+    exclude: options.Exclude = [],  # noqa: B006
+    id: options.Id = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    na: options.Na = None,
+    zero_based: options.ZeroBased = None,
+    standardize: options.Standardize = False,
+    feature_names: options.FeatureNames = None,
+    text: options.IsText = False,
+    tfidf: options.Tfidf = False,
+    stop_words: options.StopWords = "english",
+    min_df: options.MinDf = None,
+    metric: options.Metric = None,
+    init: options.Init = "k-means++",
+    algorithm: options.Algorithm = "auto",
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    memory_limit: options.MemoryLimit = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Cluster DATA with several numbers of clusters, compare them, and suggest one.
+
+    \b
+    exactmeans select-k customers.csv -k 2:12 --exclude Gender --standardize
+    """
+    from exactmeans.cli.fit import parameters
+
+    screen.be_quiet(quiet)
+    ks = numbers(k)
+    reading = options.Reading(
+        data,
+        columns,
+        exclude,
+        id,
+        None,
+        header,
+        delimiter,
+        na,
+        zero_based,
+        standardize,
+        feature_names,
+        text,
+        tfidf,
+        stop_words,
+        min_df,
+    )
+    with opened(reading) as table:
+        params = parameters(table, metric, init, algorithm, None, seed, jobs)
+        params |= {"memory_limit": memory_limit}
+        found = select(table, ks, criterion, params)
+    if json:
+        records = [_record(record) for record in found.table]
+        screen.as_json({"best_k": found.best_k, "reason": found.reason, "table": records})
+        return
+    show(found)
+
+
+def numbers(given: str) -> list[int]:
+    """2:12 with both ends, 2:30:4 in steps, or a list."""
+    try:
+        if ":" in given:
+            first, last, *step = (int(part) for part in given.split(":"))
+            found = list(range(first, last + 1, *step))
+        else:
+            found = sorted({int(part) for part in given.split(",")})
+    except ValueError:
+        found = []
+    if not found or found[0] < 1:
+        raise ValueError(f"-k must be a range such as 2:12 or a list such as 3,5,8, not {given!r}.")
+    return found
+
+
+def chosen_k(given: str, table: Table, params: dict[str, Any]) -> tuple[int, Any]:
+    """The number of clusters, and how it was chosen if it was not given."""
+    if given.isdigit() and int(given) > 0:
+        return int(given), None
+    if given != "auto":
+        raise ValueError(f"-k must be a number of at least 1, or auto, not {given!r}.")
+    n = table.X.shape[0]
+    last = min(_AUTO[1], n - 1)
+    if last < _AUTO[0]:
+        raise ValueError(f"-k must be given for {n} rows: auto needs at least 3.")
+    own = {name: value for name, value in params.items() if name not in ("tol", "max_iter")}
+    found = select(table, list(range(_AUTO[0], last + 1)), "auto", own)
+    return int(found.best_k), found
+
+
+def select(table: Table, ks: list[int], criterion: str, params: dict[str, Any]) -> Any:
+    """`exactmeans.select_k` with progress."""
+    import exactmeans
+
+    if criterion not in _CRITERIA:
+        raise ValueError(f"--criterion must be one of {', '.join(_CRITERIA)}, not {criterion!r}.")
+    with screen.steps(f"comparing {len(ks)} numbers of clusters", len(ks)) as progress:
+
+        def done(record: Any) -> None:
+            progress.at(ks.index(record.k) + 1, f"k = {record.k}: {record.silhouette:.3f}")
+
+        return exactmeans.select_k(table.X, ks, criterion=criterion, callback=done, **params)
+
+
+def _record(record: Any) -> dict[str, Any]:
+    return {name: None if v != v else v for name, v in record._asdict().items()}
+
+
+def show(found: Any) -> None:
+    """The table and the suggestion."""
+    screen.table(
+        [
+            ("k", "right"),
+            ("inertia", "right"),
+            ("silhouette", "right"),
+            ("Davies–Bouldin", "right"),
+            ("Calinski–Harabasz", "right"),
+            ("stability", "right"),
+            ("sizes", "right"),
+            ("seconds", "right"),
+        ],
+        [
+            [
+                f"{r.k}",
+                f"{r.inertia:.5g}",
+                f"{r.silhouette:.3f}",
+                f"{r.davies_bouldin:.3f}",
+                f"{r.calinski_harabasz:.5g}",
+                f"{r.stability:.3f}",
+                f"{r.smallest:,} to {r.largest:,}",
+                f"{r.seconds:.2g}",
+            ]
+            for r in found.table
+        ],
+    )
+    screen.say()
+    screen.say(f"Suggestion: {found.best_k} clusters. {found.reason}")

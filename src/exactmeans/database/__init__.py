@@ -1,0 +1,1 @@
+"""Connections to databases of every kind behind one interface."""

@@ -1,0 +1,316 @@
+"""What a fitted model does with its centres: labels, distances, scores, files."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal, overload
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils.validation import check_is_fitted
+
+from exactmeans import _core
+from exactmeans.callbacks import (
+    Iteration,
+)
+from exactmeans.data.arrays import Matrix
+from exactmeans.data.centres import as_directions, check_centres
+from exactmeans.data.stream import Stream, as_blocks, count_rows
+from exactmeans.data.weights import check_weights, weights_of
+from exactmeans.engine.frame import Frame
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.fit.centres_cache import CentroidsCache
+from exactmeans.fit.explanation import as_text, explanation
+from exactmeans.fit.policy import (
+    Choice,
+)
+from exactmeans.fit.problem import unscaled
+from exactmeans.io import model_file
+from exactmeans.memory import check_memory_limit
+from exactmeans.metrics import METRICS, ZeroRows
+from exactmeans.parameters import (
+    REALS,
+    check_int,
+    check_n_jobs,
+)
+from exactmeans.sql import IfExists, centers_to_sql, labels_to_sql
+
+
+class FittedKMeans(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc, unused-ignore]
+    TransformerMixin,  # type: ignore[misc, unused-ignore]
+    ClusterMixin,  # type: ignore[misc, unused-ignore]
+    BaseEstimator,  # type: ignore[misc, unused-ignore]
+):
+    """Uses `cluster_centers_`, which users may have replaced, in the frame of the fit."""
+
+    n_jobs: int | None
+    memory_limit: int | float | str | None
+    zero_rows: ZeroRows
+
+    cluster_centers_: Any
+    labels_: NDArray[np.int32]
+    inertia_: float
+    n_iter_: int
+    algorithm_: str
+    n_distances_: int
+    n_features_in_: int
+    history_: list[Iteration]
+    # What explain() reads.
+    _frame: Frame
+    _choice: Choice
+    _stages: list[tuple[int, str, str]]  # first iteration, algorithm, why
+    _stopped: str
+    _n_rows: int
+    _n_features_out: int
+    _n_jobs_used: int
+    _passes: float
+    _unread: int
+
+    def predict(self, X: Any) -> NDArray[np.int32]:
+        """The nearest centre of each row; -1 for rows of zeros that `zero_rows='keep'` keeps.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        return self._assigned(X).final_labels()
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Distances of each row to each centre: 1 - cos for 'cosine', the angle for 'angular'.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_clusters)
+        """
+        check_is_fitted(self)
+        engine, centres = self._engine(X), self._centres()
+        self._refuse_over_limit(
+            engine.n * centres.shape[0] * engine.dtype.itemsize,
+            f"the {engine.n:,} x {centres.shape[0]:,} distances that transform returns",
+            "transform fewer rows at a time, or use predict",
+        )
+        return engine.transform(centres, self._frame.shift_of(engine), self._frame.cost_exponent)
+
+    def nearest(self, X: Any, m: int = 1) -> tuple[NDArray[np.int32], NDArray[Any]]:
+        """The m nearest centres of each row and their distances, nearest first.
+
+        Memory is for m centres per row, not for all.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+        m : int, default=1
+            How many centres; at most `n_clusters`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, m)
+            The first column is what `predict` gives. Of centres at the same distance, the lowest
+            number comes first. -1 for rows of zeros that `zero_rows='keep'` keeps.
+        distances : ndarray of shape (n_samples, m)
+            What `transform` gives for these centres.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeans
+        >>> kmeans = KMeans(3, init=[[0.0], [4.0], [9.0]]).fit([[0.0], [4.0], [9.0]])
+        >>> labels, distances = kmeans.nearest([[5.0]], m=2)
+        >>> labels.tolist(), distances.tolist()
+        ([[1, 2]], [[1.0, 4.0]])
+        """
+        check_is_fitted(self)
+        k = self._given_centres().shape[0]
+        m = check_int("m", m, 1)
+        if m > k:
+            raise ValueError(f"m must be at most {k}, the number of centres, but it is {m}.")
+        engine = self._engine(X, labelled=True)
+        self._refuse_over_limit(
+            engine.n * m * (engine.dtype.itemsize + 4),
+            f"the {engine.n:,} x {m:,} labels and distances that nearest returns",
+            "take fewer rows at a time, or a smaller m",
+        )
+        exponent = self._frame.cost_exponent
+        found = engine.nearest(self._centroids(engine), self._centres(), exponent, m)
+        if not np.isfinite(found[1]).all():  # a row with a finite distance is finite
+            engine.refuse_nonfinite()
+        return found
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the inertia of X at the fitted centres, as `metric` has it.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+        y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+        """
+        check_is_fitted(self)
+        engine, centres = self._engine(X, weights_of(X, sample_weight)), self._centres()
+        exponent = self._frame.cost_exponent
+        engine.start("lloyd", centres.shape[0])
+        _, inertia = engine.cost(self._frame.centroids(centres, engine), centres, exponent)
+        return -unscaled(inertia, exponent)
+
+    @overload
+    def explain(self, *, as_dict: Literal[False] = False) -> str: ...
+    @overload
+    def explain(self, *, as_dict: Literal[True]) -> dict[str, Any]: ...
+    def explain(self, *, as_dict: bool = False) -> str | dict[str, Any]:
+        """What ran, why, how much work it saved and what memory it took, in a few lines.
+
+        Parameters
+        ----------
+        as_dict : bool, default=False
+            Return the facts as a dict of plain values, for programs.
+
+        Returns
+        -------
+        str or dict
+        """
+        check_is_fitted(self)
+        check_is_fitted(self, "history_", msg="explain() needs a fitted model: call fit first.")
+        told = explanation(self)
+        return told if as_dict else as_text(told)
+
+    def to_sql(
+        self,
+        connection: Any,
+        table: str,
+        source: Any,
+        *,
+        if_exists: IfExists = "fail",
+        schema: str | None = None,
+    ) -> int:
+        """Write key, cluster and distance of the rows of `open_sql` to a table, or write nothing.
+
+        See `exactmeans.sql.labels_to_sql`.
+        """
+        return labels_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
+
+    def centers_to_sql(
+        self,
+        connection: Any,
+        table: str,
+        source: Any = None,
+        *,
+        if_exists: IfExists = "fail",
+        schema: str | None = None,
+    ) -> None:
+        """Write the centres to a table that `exactmeans.from_sql` reads, or write nothing.
+
+        See `exactmeans.sql.centers_to_sql`.
+        """
+        centers_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `exactmeans.load` reads, and nothing can run.
+
+        Callables (`init`, `callbacks`) are left out, and subclasses are refused: a file holds no
+        code. Needs `pip install exactmeans[io]`.
+
+        Parameters
+        ----------
+        path : str or path
+            Replaced at once, or not at all.
+        """
+        check_is_fitted(self)
+        model_file.save(self, path)
+
+    # -- the centres and the rows to use them on ----------------------------------------------
+
+    def _given_centres(self) -> Any:
+        given: Any = self.cluster_centers_
+        return given if sp.issparse(given) else np.asarray(given)
+
+    def _centres(self) -> Matrix:
+        """`cluster_centers_`, which users may have replaced."""
+        given = self._given_centres()
+        centres = check_centres(
+            given,
+            given.shape[0] if given.ndim else 0,
+            self.n_features_in_,
+            _real(given.dtype),
+            "cluster_centers_",
+            sparse=bool(sp.issparse(given)),
+        )
+        return as_directions(centres, METRICS[self._frame.metric], "cluster_centers_")
+
+    def _engine(
+        self, X: Any, sample_weight: Any = None, *, part: bool = False, labelled: bool = False
+    ) -> LocalEngine:
+        """The engine of X; checks that values are finite, unless labelling checks it next."""
+        dtype = _real(self._given_centres().dtype)
+        blocks = as_blocks(self, X, reset=False, dtype=dtype)
+        n = count_rows(blocks)
+        weights = check_weights(sample_weight, n, part=part)
+        reading = blocks.reading_bytes if isinstance(blocks, Stream) else 0
+        what = f"the labels of {n:,} rows{' and the blocks they are read in' if reading else ''}"
+        self._refuse_over_limit(8 * n + reading, what, "take fewer rows at a time")
+        metric = METRICS[self._frame.metric]  # that of fit, whatever was set since
+        n_jobs = check_n_jobs(self.n_jobs)
+        zero_rows = self.zero_rows if metric.directed else "error"
+        names = getattr(self, "feature_names_in_", None)
+        engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows, feature_names=names)
+        if metric.directed or metric.l1:
+            engine.examine(to_fit=False)
+        elif engine.sparse or engine.streamed or not labelled:
+            engine.refuse_nonfinite()
+        return engine
+
+    def _refuse_over_limit(self, needed: int, what: str, instead: str) -> None:
+        limit = check_memory_limit(self.memory_limit)
+        if limit is not None and needed > limit:
+            raise ValueError(
+                f"memory_limit must be at least {needed:,} bytes for {what}, but it is {limit:,}: "
+                f"{instead}."
+            )
+
+    def _assigned(self, X: Any, sample_weight: Any = None, *, part: bool = False) -> LocalEngine:
+        """X, all of it or a part, with every row labelled."""
+        check_is_fitted(self)
+        engine = self._engine(X, sample_weight, part=part, labelled=True)
+        engine.start("lloyd", self._given_centres().shape[0])
+        engine.assign(self._centroids(engine))
+        engine.refuse_doubtful()
+        return engine
+
+    def _centroids(self, engine: LocalEngine) -> _core.Centroids:
+        """The centres that rows of this engine are compared with, from the cache."""
+        # A new attribute only for models that were loaded or unpickled.
+        cache: CentroidsCache = self.__dict__.setdefault("_centroids_cache", CentroidsCache())
+        return cache.get(self._given_centres(), self._frame, engine, self._centres)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_centroids_cache"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _real(dtype: Any) -> Any:
+    """The dtype in which centres of this dtype are compared."""
+    return dtype if dtype in REALS else np.dtype(np.float64)

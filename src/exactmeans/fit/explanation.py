@@ -1,0 +1,72 @@
+"""What a fit did and why: `explain()` of the estimators, as a dict and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exactmeans import _core
+
+
+def explanation(model: Any) -> dict[str, Any]:
+    """The facts of a finished fit, as plain numbers, strings, lists and dicts."""
+    n, k = model._n_rows, model.cluster_centers_.shape[0]
+    plain = n * k * (model.n_iter_ + (model.history_[-1].changed > 0))
+    # Gradient steps on batches may compute more distances than one pass has.
+    share = model.n_distances_ / plain if model.n_distances_ <= plain else None
+    return {
+        "stages": [
+            {"from_iteration": first, "algorithm": name, "reason": why}
+            for first, name, why in model._stages
+        ],
+        "rows": n,
+        "features": int(model.n_features_in_),
+        "clusters": k,
+        "dtype": str(model.cluster_centers_.dtype),
+        "metric": model._frame.metric,
+        "shifted": model._frame.shift is not None,
+        "zero_based": getattr(model, "_zero_based", None),
+        "distinct_rows": model._choice.distinct_rows,
+        "threads": model._n_jobs_used,
+        "instruction_set": _core.active_isa(),
+        "iterations": model.n_iter_,
+        "stopped": model._stopped,
+        "seconds": model.history_[-1].seconds,
+        "inertia": model.inertia_,
+        "distances": model.n_distances_,
+        "distances_plain": plain,
+        "distances_share": share,
+        "passes": model._passes,
+        "blocks_unread": model._unread,
+        "bytes_needed": model._choice.bytes_needed,
+    }
+
+
+def as_text(told: dict[str, Any]) -> str:
+    """The same in a few lines."""
+    several = len(told["stages"]) > 1
+    lines = [
+        f"algorithm: {stage['algorithm']}"
+        + (f" from iteration {stage['from_iteration']}" if several else "")
+        + f" ({stage['reason']})"
+        for stage in told["stages"]
+    ]
+    shift = "shifted to the mean" if told["shifted"] else "used as given"
+    lines.append(f"data: {told['rows']} x {told['features']}, {told['dtype']}, {shift}")
+    if told["zero_based"] is not None:
+        lines.append(f"indices of svmlight files: from {0 if told['zero_based'] else 1} on")
+    if told["distinct_rows"] is not None:
+        lines.append(f"rows compared: {told['distinct_rows']}, copies of which are all others")
+    lines.append(f"threads: {told['threads']}, instruction set: {told['instruction_set']}")
+    lines.append(f"iterations: {told['iterations']}; stopped because {told['stopped']}")
+    share = ""
+    if told["distances_share"] is not None:
+        plain = told["distances_plain"]
+        share = f" of {plain} that plain Lloyd computes ({told['distances_share']:.1%})"
+    lines.append(f"distances: {told['distances']}{share}")
+    if told["passes"]:
+        lines.append(
+            f"passes over blocks that are not in memory: {told['passes']:.3g}; "
+            f"{told['blocks_unread']} times a block was not read, since no label in it could change"
+        )
+    lines.append(f"memory beside the data: about {told['bytes_needed'] / 1e6:.1f} MB")
+    return "\n".join(lines)

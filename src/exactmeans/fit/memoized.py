@@ -1,0 +1,103 @@
+"""Memoized k-means: batches exchange their share of the exact sums."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from exactmeans.callbacks import Callback, Iteration, Tasks
+from exactmeans.data.arrays import Double, Labels, Matrix
+from exactmeans.data.centres import from_core
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.fit.loop import Run, finished_run, first_centroids, is_true
+from exactmeans.fit.problem import Problem
+from exactmeans.fit.sgd import STAGES
+from exactmeans.fit.update import relocate_rows
+
+
+def memoized(
+    problem: Problem,
+    centres: Matrix,
+    batch_size: int,
+    max_iter: int,
+    callbacks: Sequence[Callback],
+    tasks: Tasks | None,
+) -> tuple[Run, int]:
+    """Batch after batch: take its old share out of the sums, put its new one in, move the centres.
+
+    M. C. Hughes & E. B. Sudderth, Memoized online variational inference, NIPS 2013, for k-means.
+    The first pass labels all rows at the initial centres, so that sums are those of all rows.
+    """
+    engine, began = problem.engine, time.perf_counter()
+    assert isinstance(engine, LocalEngine)
+    k, d = centres.shape
+    centroids = first_centroids(problem, centres)
+    problem.start("lloyd", k)
+    sums, advance = problem.sums(k), problem.advance(k)
+    history: list[Iteration] = []
+    stopped, steps = "max_iter reached", 0
+
+    def now() -> Matrix:
+        return from_core(centroids.centres, (k, d))
+
+    for iteration in range(1, max_iter + 1):
+        if tasks is not None:
+            tasks.begin(problem.frame, now)
+        changed, shift2 = 0, 0.0
+        for own, last in engine.exchange(centroids, sums, batch_size):
+            changed += own
+            steps += 1
+            if own and not last and iteration > 1:
+                shift2 += advance.run(sums, centroids, engine.n_jobs).shift2
+        relocated = []
+        if sums.any_empty:
+            relocated = relocate_rows(problem, sums, now())
+        movement = advance.run(sums, centroids, engine.n_jobs)
+        for row, source, empty in relocated:
+            engine.move_row(sums, row, empty, source)
+        shift2 += movement.shift2
+        advance.observe(sums, centroids)
+        record = Iteration(
+            run=0,
+            iteration=iteration,
+            inertia=problem.inertia(advance.explained),
+            shift=problem.unscaled(shift2),
+            changed=changed,
+            distances=engine.n * k,
+            skipped=0,
+            algorithm="lloyd",
+            seconds=time.perf_counter() - began,
+        )
+        history.append(record)
+        stop_requested = any([is_true(callback(record)) for callback in callbacks])
+        if tasks is not None and tasks.end(problem.frame, now):
+            stop_requested = True
+        if changed == 0 and not relocated:
+            stopped = "no label changed"
+            break
+        if shift2 <= problem.tolerance:
+            stopped = "the centres moved less than tol"
+            break
+        if stop_requested:
+            stopped = "a callback asked to"
+            break
+    again = changed > 0 or movement.moved > 0 or shift2 > 0
+    return finished_run(problem, centroids, k, history, stopped, STAGES, again=again), steps
+
+
+def weights_by_label(labels: Labels, weights: Double | None, k: int) -> Double:
+    """Sums of weights; rows in no cluster have label -1."""
+    return np.asarray(np.bincount(labels + 1, weights, k + 1)[1:], dtype=np.float64)
+
+
+def mean_lengths(engine: LocalEngine, outcome: Run, counts: Double) -> Double | None:
+    """Lengths of the means of unit rows whose directions the centres are: 1 less the mean cost."""
+    if not engine.metric.directed:
+        return None
+    costs = engine.own_distances(outcome.centres, 0)
+    if engine.weights is not None:
+        costs *= engine.weights
+    total = weights_by_label(engine.final_labels(), costs, len(counts))
+    return 1 - np.divide(total, counts, out=np.ones_like(counts), where=counts > 0)

@@ -1,0 +1,117 @@
+"""Rows labelled by a model, and what the measures of quality share."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from exactmeans.data.arrays import Double, Labels, Matrix
+from exactmeans.data.centres import from_core
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.fit.problem import sums_of
+from exactmeans.kmeans import KMeans
+
+CHUNK_BYTES = 2**26  # of rows by clusters, or of clusters by clusters
+
+
+class Labelled(NamedTuple):
+    """Labelled rows and the centres that their distances are taken from."""
+
+    model: KMeans
+    engine: LocalEngine
+    labels: Labels  # -1: in no cluster
+    centres: Matrix
+
+    @property
+    def k(self) -> int:
+        return int(self.centres.shape[0])
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        return np.bincount(self.labels + 1, minlength=self.k + 1)[1:]
+
+    @property
+    def filled(self) -> NDArray[np.bool_]:
+        return self.counts > 0
+
+    def costs(self) -> Double:
+        """What each row adds to the objective at the centre of its label."""
+        exponent = self.model._frame.cost_exponent
+        return np.ldexp(self.engine.own_distances(self.centres, exponent), -2 * exponent)
+
+    def distances(self) -> Double:
+        exponent = self.model._frame.cost_exponent
+        own = self.engine.own_distances(self.centres, exponent)
+        if self.engine.metric.name in ("euclidean", "angular"):
+            own = np.sqrt(own)
+        return np.ldexp(own, -exponent)
+
+    def between_centres(self) -> Iterator[tuple[slice, Double]]:
+        """Distances of the centres of filled clusters, a few rows of the matrix at a time."""
+        centres = self.centres[np.flatnonzero(self.filled)]
+        bare = bare_copy(self.model)
+        bare.cluster_centers_ = centres
+        bare.memory_limit = None  # the chunks are small
+        step = max(1, CHUNK_BYTES // (8 * centres.shape[0]))
+        for begin in range(0, centres.shape[0], step):
+            at = slice(begin, min(begin + step, centres.shape[0]))
+            yield at, np.asarray(bare.transform(centres[at]), dtype=np.float64)
+
+
+def labelled(X: Any, model: KMeans, sample_weight: Any = None, *, means: bool = True) -> Labelled:
+    """X, labelled. `means`: with the means of its clusters, for squared Euclidean distances."""
+    check_model(model)
+    engine = model._assigned(X, sample_weight)
+    centres, labels = model._centres(), engine.final_labels()
+    if means and engine.metric.name == "euclidean":
+        centres, _ = means_of(engine, centres.shape[0])
+    return Labelled(model, engine, labels, centres)
+
+
+def means_of(engine: LocalEngine, k: int) -> tuple[Matrix, Double]:
+    """The means of the clusters in float64, and by what their sums were divided.
+
+    Where only directions count, of unit rows; rows without a direction add 0 to the sum of the
+    cluster that they were compared with last, and count in its divisor.
+    """
+    sums = sums_of(engine, k)
+    engine.add_changes(sums)
+    if engine.sparse:
+        return from_core(sums.sparse_average(False), (k, engine.d)), sums.weights
+    means = np.empty((k, engine.d))
+    sums.average(means)
+    return means, sums.weights
+
+
+def check_model(model: Any) -> None:
+    if not isinstance(model, KMeans):
+        raise ValueError(
+            "model must be a fitted KMeans or MiniBatchKMeans, but it is of type "
+            f"{type(model).__name__!r}."
+        )
+    check_is_fitted(model)
+
+
+def bare_copy(model: KMeans) -> KMeans:
+    """A shallow copy without the names of features, for rows that are picked here."""
+    bare = copy.copy(model)
+    for name in ("feature_names_in_", "_centroids_cache"):
+        bare.__dict__.pop(name, None)
+    return bare
+
+
+def by_label(values: Double, labels: Labels, k: int) -> Double:
+    inside = labels >= 0
+    return np.bincount(labels[inside], values[inside], k).astype(np.float64, copy=False)
+
+
+def ratio(a: Double, b: NDArray[Any]) -> Double:
+    """a / b; NaN where b is 0."""
+    out: Double = np.full(len(a), np.nan)
+    np.divide(a, b, out=out, where=b > 0)
+    return out

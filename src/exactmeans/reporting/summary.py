@@ -1,0 +1,271 @@
+"""What a report says about clusters: numbers and choices of rows, without any drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from exactmeans.data.arrays import Matrix
+from exactmeans.data.memory import ArrayBlocks
+from exactmeans.metrics import METRICS
+from exactmeans.reporting.projection import (
+    Projection,
+    between_axes,
+    is_sparse,
+    principal_axes,
+    sample_rows,
+    unit_rows,
+)
+
+Reals = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+
+#: A row is odd if its distance exceeds the mean of its cluster by so many standard deviations;
+#: under cosine, if its similarity to the centre is smaller than the mean by this factor.
+ODD = 3.0
+_NEIGHBOURS = 4
+
+
+class Contrast(NamedTuple):
+    """A feature that sets a cluster apart from all rows."""
+
+    feature: int
+    value: float  # in the centre
+    contrast: (
+        float  # standard deviations from the mean of all rows; for sparse rows, the difference
+    )
+
+
+class Picked(NamedTuple):
+    """Some rows by their numbers in X, ascending, and their values."""
+
+    rows: Numbers
+    values: Matrix
+
+    def row(self, row: int) -> Any:
+        """Values of one row, 1 by d."""
+        at = int(np.searchsorted(self.rows, row))
+        return self.values[at : at + 1]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The clusters of X under a model. Arrays are by cluster or by row."""
+
+    metric: str
+    labels: NDArray[np.int32]
+    distance: Reals  # of each row to its centre
+    silhouette: Reals | None  # simplified, of each row; None for one cluster
+    size: Numbers
+    mean_distance: Reals
+    radius: Reals  # the largest distance
+    inertia: Reals
+    cluster_silhouette: Reals | None
+    nearest: list[Numbers]  # rows nearest to each centre, nearest first
+    farthest: list[Numbers]  # and the farthest, farthest first
+    neighbours: NDArray[np.int32]  # of each centre, nearest first
+    neighbour_distance: Reals
+    mean: Reals  # of each feature over the sample
+    spread: Reals  # standard deviation of each feature over the sample
+    contrast: list[list[Contrast]]
+    odd: Numbers  # rows, the oddest first
+    oddness: Reals  # see ODD
+    odd_total: int
+    sample: Numbers  # rows on the map
+    picked: Picked  # all rows that are shown
+    projection: Projection
+    sample_xy: Reals
+    centre_xy: Reals
+
+
+def summarise(
+    model: Any, X: Any, *, points: int = 3000, examples: int = 5, features: int = 10, seed: int = 0
+) -> Summary:
+    """Label X once and choose the rows and features that tell most about each cluster."""
+    centres = model.cluster_centers_
+    k = centres.shape[0]
+    labels2, distance2 = two_nearest(model, X)
+    labels, distance = labels2[:, 0], distance2[:, 0].astype(np.float64)
+    size = np.bincount(labels[labels >= 0], minlength=k)
+    silhouette = None if k == 1 else _simplified(distance, distance2[:, 1].astype(np.float64))
+    by_cluster = _Grouped(labels, size)
+    mean_distance = by_cluster.mean(distance)
+    order = by_cluster.order(distance)
+    nearest = [own[:examples] for own in order]
+    farthest = [own[::-1][: min(examples, len(own) // 2)] for own in order]
+    score = _dissimilarity if model._frame.metric == "cosine" else _deviation
+    odd, oddness, odd_total = _odd_rows(by_cluster, score(distance, by_cluster, mean_distance))
+
+    sample = sample_rows(len(labels), points, seed)
+    shown = np.unique(np.concatenate([sample, odd, *nearest, *farthest])).astype(np.intp)
+    picked = Picked(shown, model._engine(X, labelled=True).pick(shown))
+    directed = METRICS[model._frame.metric].directed
+    rows = picked.values[np.searchsorted(shown, sample)]
+    rows = unit_rows(rows) if directed else rows
+    mean, spread = _moments(rows)
+    near, near_distance = _neighbours(model, centres, k)
+    means = _times(centres, 1 - mean_distance) if model._frame.metric == "cosine" else centres
+    projection = (
+        between_axes(rows, means, np.maximum(size, 0.5), seed)
+        if is_sparse(rows) and k > 2
+        else principal_axes(rows, seed)
+    )
+    return Summary(
+        metric=model._frame.metric,
+        labels=labels,
+        distance=distance,
+        silhouette=silhouette,
+        size=size,
+        mean_distance=mean_distance,
+        radius=by_cluster.largest(distance),
+        inertia=by_cluster.sum(_cost(distance, model._frame.metric)),
+        cluster_silhouette=None if silhouette is None else by_cluster.mean(silhouette),
+        nearest=nearest,
+        farthest=farthest,
+        neighbours=near,
+        neighbour_distance=near_distance,
+        mean=mean,
+        spread=spread,
+        contrast=_contrasts(centres, mean, spread, features, sparse=is_sparse(rows)),
+        odd=odd,
+        oddness=oddness,
+        odd_total=odd_total,
+        sample=sample,
+        picked=picked,
+        projection=projection,
+        sample_xy=projection(rows),
+        centre_xy=projection(means),
+    )
+
+
+def two_nearest(model: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    """The two nearest centres of each row and their distances; one if there is one cluster."""
+    m = min(2, model.cluster_centers_.shape[0])
+    labels, distances = model.nearest(X, m)
+    return labels, distances
+
+
+def _simplified(own: Reals, other: Reals) -> Reals:
+    """Simplified silhouette: distances to centres in place of mean distances to rows."""
+    larger = np.maximum(own, other)
+    # A cosine distance of 0 may round to a little below it.
+    return np.clip(np.where(larger > 0, (other - own) / np.where(larger > 0, larger, 1), 0), -1, 1)
+
+
+def _cost(distance: Reals, metric: str) -> Reals:
+    """What a row adds to the inertia."""
+    return distance if metric in ("cosine", "manhattan") else distance**2
+
+
+class _Grouped:
+    """Sums and orders of row values by cluster; rows in no cluster (label -1) are left out."""
+
+    def __init__(self, labels: NDArray[np.int32], size: Numbers) -> None:
+        self._labels, self._size = labels, size
+        self.rows = np.flatnonzero(labels >= 0)
+        self.own = labels[self.rows]
+
+    def sum(self, values: Reals) -> Reals:
+        found: Any = np.bincount(self.own, values[self.rows], minlength=len(self._size))
+        return np.asarray(found, dtype=np.float64)
+
+    def mean(self, values: Reals) -> Reals:
+        return np.asarray(self.sum(values) / np.maximum(self._size, 1))
+
+    def largest(self, values: Reals) -> Reals:
+        found = np.zeros(len(self._size))
+        np.maximum.at(found, self.own, values[self.rows])
+        return found
+
+    def order(self, values: Reals) -> list[Numbers]:
+        """Rows of each cluster by ascending value; equal values by row."""
+        order = self.rows[np.lexsort((values[self.rows], self.own))]
+        return np.split(order, np.cumsum(self._size)[:-1])
+
+
+def _odd_rows(groups: _Grouped, oddness: Reals, most: int = 20) -> tuple[Numbers, Reals, int]:
+    """The oddest rows, the oddest first, and how many there are."""
+    found = np.flatnonzero(oddness > ODD)
+    first = found[np.argsort(-oddness[found], kind="stable")[:most]]
+    return groups.rows[first], oddness[first], len(found)
+
+
+def _deviation(distance: Reals, groups: _Grouped, mean: Reals) -> Reals:
+    """Standard deviations of a distance above the mean of its cluster."""
+    spread = np.sqrt(np.maximum(groups.mean(distance**2) - mean**2, 0))[groups.own]
+    own = mean[groups.own]
+    real = spread > 1e-6 * np.maximum(own, 1e-300)  # rounding of equal distances is no spread
+    return np.where(real, (distance[groups.rows] - own) / np.where(real, spread, 1), 0.0)
+
+
+def _dissimilarity(distance: Reals, groups: _Grouped, mean: Reals) -> Reals:
+    """Mean similarity of a cluster over that of the row; distances near 1 have no long tail."""
+    similarity = np.maximum(1 - distance[groups.rows], 1e-3)
+    return np.asarray(np.maximum(1 - mean[groups.own], 0) / similarity)
+
+
+def _moments(rows: Matrix) -> tuple[Reals, Reals]:
+    mean = np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
+    if is_sparse(rows):
+        given: Any = rows
+        square = np.asarray(given.multiply(given).mean(axis=0, dtype=np.float64)).ravel()
+        return mean, np.sqrt(np.maximum(square - mean**2, 0))
+    return mean, np.asarray(rows.std(axis=0, dtype=np.float64))
+
+
+def _neighbours(model: Any, centres: Any, k: int) -> tuple[NDArray[np.int32], Reals]:
+    """The nearest other centres of each centre."""
+    m = min(_NEIGHBOURS, k - 1)
+    if m == 0:
+        return np.empty((k, 0), dtype=np.int32), np.empty((k, 0))
+    labels, distance = model.nearest(_as_rows(model, centres), m + 1)
+    # A centre comes first in its own list, unless it has equals.
+    own = labels == np.arange(k)[:, None]
+    own[~own.any(axis=1), -1] = True
+    return labels[~own].reshape(k, m), distance[~own].reshape(k, m).astype(np.float64)
+
+
+def _as_rows(model: Any, centres: Any) -> Any:
+    """Centres with the column names of fit, if there are some, so that nothing is warned of."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return centres
+    blocks = ArrayBlocks([centres])
+    blocks.names = [str(name) for name in names]
+    return blocks
+
+
+def _times(centres: Any, factors: Reals) -> Any:
+    """Centres of cosine, which are directions, as the means of their rows of length 1."""
+    if is_sparse(centres):
+        return sp.csr_matrix(sp.diags(factors) @ centres)
+    return centres * factors[:, None].astype(centres.dtype)
+
+
+def _contrasts(
+    centres: Any, mean: Reals, spread: Reals, most: int, *, sparse: bool
+) -> list[list[Contrast]]:
+    """The features of each centre that differ most from the mean of all rows."""
+    found = []
+    safe = np.where(spread > 0, spread, 1.0)
+    for j in range(centres.shape[0]):
+        centre = _dense_row(centres, j)
+        difference = centre - mean
+        contrast = difference if sparse else np.where(spread > 0, difference / safe, 0.0)
+        strength = contrast if sparse else np.abs(contrast)  # a text is told by what it has
+        count = min(most, len(strength))
+        top = np.argpartition(-strength, count - 1)[:count]
+        top = top[np.argsort(-strength[top], kind="stable")]
+        found.append(
+            [Contrast(int(f), float(centre[f]), float(contrast[f])) for f in top if strength[f] > 0]
+        )
+    return found
+
+
+def _dense_row(matrix: Any, j: int) -> Reals:
+    row = matrix[[j]].toarray()[0] if is_sparse(matrix) else matrix[j]
+    return np.asarray(row, dtype=np.float64)

@@ -1,0 +1,715 @@
+"""Rows from databases and clusters back to them, through every driver."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+import exactmeans.data.spool
+import exactmeans.database.duckdb
+from databases import EMBEDDED, KINDS, SERVED, opened, put, rows_of, run
+from exactmeans import KMeans, MiniBatchKMeans, from_sql, open_blocks, open_sql
+from exactmeans.sql import DatabaseError, predict_function, predict_table, register
+from oracle import near_ties
+from postgres import PASSWORD, Server
+
+N, D, K = 700, 4, 5
+RNG = np.random.default_rng(33)
+X = RNG.normal(size=(N, D)) + RNG.integers(0, 4, (N, 1))
+IDS = RNG.permutation(N)  # the order in which the table has its rows
+NAMES = ["a", "b", "c", "d"]
+NASTY = 'x"; drop table t; --'
+
+
+def _columns(rows: Any = X) -> dict[str, Any]:
+    return {"id": IDS} | {name: rows[IDS, f] for f, name in enumerate(NAMES)}
+
+
+@pytest.fixture(params=list(KINDS))
+def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A database with the table t, by each driver in turn."""
+    uri = ""
+    if request.param in SERVED:
+        server: Server = request.getfixturevalue("postgres")
+        uri = server.new_database()
+    with opened(request.param, tmp_path, uri) as made:
+        put(made, "t", _columns())
+        yield made
+
+
+@pytest.fixture
+def duck() -> Iterator[Any]:
+    with duckdb.connect() as made:
+        put(made, "t", _columns())
+        yield made
+
+
+def _fitted(source: Any = X, **options: Any) -> KMeans:
+    return KMeans(K, random_state=0, **options).fit(source)
+
+
+def _same(model: KMeans, other: KMeans) -> None:
+    assert np.array_equal(model.labels_, other.labels_)
+    assert np.array_equal(model.cluster_centers_, other.cluster_centers_)
+    assert model.inertia_ == other.inertia_
+
+
+# reading ------------------------------------------------------------------------------------------
+
+
+def test_a_query_gives_the_bits_of_the_same_rows_in_a_file(connection: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    expected = _fitted(tmp_path / "x.npy")
+    rows = open_sql("SELECT * FROM t", connection, key="id")
+    assert rows.shape == X.shape
+    assert rows.keys.to_pylist() == list(range(N))
+    assert rows.feature_names == NAMES
+    assert np.array_equal(rows.read(0), X)
+    _same(_fitted(rows), expected)
+
+
+def test_the_order_of_the_server_does_not_matter(connection: Any) -> None:
+    up = open_sql("SELECT * FROM t ORDER BY a", connection, key="id")
+    down = open_sql("SELECT * FROM t ORDER BY b DESC", connection, key="id")
+    assert np.array_equal(up.read(0), down.read(0))
+
+
+def test_features_are_chosen_in_order(connection: Any) -> None:
+    rows = open_sql("SELECT * FROM t", connection, key="id", features=["c", "a"])
+    assert np.array_equal(rows.read(0), X[:, [2, 0]])
+    rows = open_sql("SELECT * FROM t", connection, key="id", features="d")
+    assert np.array_equal(rows.read(0), X[:, [3]])
+
+
+def test_text_keys_are_ordered_by_their_bytes(connection: Any) -> None:
+    names = [f"{'éaZ'[i % 3]}{i:03}" for i in range(N)]
+    put(connection, "named", {"name": names, "x": np.arange(N) * 1.0})
+    rows = open_sql("SELECT * FROM named", connection, key="name")
+    order = sorted(range(N), key=lambda i: names[i].encode())
+    assert rows.keys.to_pylist() == [names[i] for i in order]
+    assert np.array_equal(rows.read(0)[:, 0], np.array(order) * 1.0)
+
+
+def test_weights_of_a_column_are_used(connection: Any) -> None:
+    weights = RNG.random(N)
+    put(connection, "weighted", _columns() | {"w": weights[IDS]})
+    rows = open_sql("SELECT * FROM weighted", connection, key="id", weight="w")
+    assert rows.sample_weight is not None
+    assert np.array_equal(rows.sample_weight, weights)
+    expected = KMeans(K, random_state=0).fit(X, sample_weight=weights)
+    model = _fitted(rows)
+    _same(model, expected)
+    assert model.score(rows) == expected.score(X, sample_weight=weights)
+    assert model.score(rows, sample_weight=np.ones(N)) == expected.score(X)
+    small = MiniBatchKMeans(K, random_state=0).fit(rows)
+    other = MiniBatchKMeans(K, random_state=0).fit(open_blocks([X]), sample_weight=weights)
+    assert np.array_equal(small.labels_, other.labels_)
+
+
+def test_parameters_are_bound(connection: Any) -> None:
+    mark = "?"
+    if isinstance(connection, psycopg.Connection):
+        mark = "%s"
+    elif getattr(connection, "adbc_connection", None) or str(connection).startswith("postgresql"):
+        mark = "?" if "sqlite" in type(connection).__module__ else "$1"
+    rows = open_sql(f"SELECT * FROM t WHERE id < {mark}", connection, key="id", parameters=[10])
+    assert rows.shape == (10, D)
+
+
+@pytest.mark.parametrize("block_rows", [None, 50])
+def test_a_file_gives_the_bits_of_memory(
+    duck: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_rows: int | None
+) -> None:
+    monkeypatch.setattr(exactmeans.database.duckdb, "_ROWS", 64)
+    monkeypatch.setattr(exactmeans.data.spool, "_LEAST_RUN", 2**12)
+    put(duck, "weighted", _columns() | {"w": np.arange(N)[IDS] + 1.0})
+    query = "SELECT * FROM weighted"
+    rows = open_sql(query, duck, key="id", weight="w", memory_limit=2**14, block_rows=block_rows)
+    assert not rows.in_memory
+    assert len(rows._runs) > 3
+    assert rows.keys.to_pylist() == list(range(N))
+    assert rows.sample_weight is not None
+    assert np.array_equal(rows.sample_weight, np.arange(N) + 1.0)
+    assert np.array_equal(np.concatenate([rows.read(b) for b in range(len(rows))]), X)
+    whole = open_sql(query, duck, key="id", weight="w", block_rows=block_rows)
+    assert whole.in_memory
+    _same(_fitted(rows), _fitted(whole))
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(rows)
+    again = pickle.loads(pickle.dumps(whole))
+    assert np.array_equal(again.read(0), whole.read(0))
+
+
+def test_spool_names_the_folder_of_the_file(duck: Any, tmp_path: Path) -> None:
+    rows = open_sql("SELECT * FROM t", duck, key="id", spool=tmp_path)
+    assert not rows.in_memory
+    assert list(tmp_path.iterdir()) == []  # it has no name
+    _same(_fitted(rows), _fitted())
+    with pytest.raises(OSError, match="spool must name a folder with room"):
+        open_sql("SELECT * FROM t", duck, key="id", spool=tmp_path / "nowhere")
+
+
+def test_keys_that_repeat_in_different_runs_are_refused(
+    duck: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exactmeans.database.duckdb, "_ROWS", 64)
+    monkeypatch.setattr(exactmeans.data.spool, "_LEAST_RUN", 2**12)
+    query = "SELECT * FROM t UNION ALL (SELECT * FROM t WHERE id = 77)"
+    with pytest.raises(ValueError, match="column 'id' has 77 more than once"):
+        open_sql(query, duck, key="id", memory_limit=2**14)
+
+
+# layouts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql adbc", "postgresql uri", "psycopg"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays(kind: str, dtype: Any, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    uri = request.getfixturevalue("postgres").new_database() if kind in SERVED else ""
+    own = X.astype(dtype)
+    with opened(kind, tmp_path, uri) as made:
+        put(made, "t", {"id": IDS, "v": pa.array(list(own[IDS]))})
+        rows = open_sql("SELECT * FROM t", made, key="id", layout="array")
+        assert rows.dtype == dtype
+        assert np.array_equal(rows.read(0), own)
+        assert rows.feature_names is None
+
+
+def test_arrays_of_duckdb_and_text_and_bytes() -> None:
+    with duckdb.connect() as made:
+        query = "SELECT 1 AS id, [1, 2]::FLOAT[2] AS v UNION ALL SELECT 2, [3, 4]::FLOAT[2]"
+        rows = open_sql(query, made, key="id", layout="array")
+        assert rows.read(0).tolist() == [[1, 2], [3, 4]]
+        assert rows.dtype == np.float32
+        for text in ("[1, 2.5]", "{1,2.5}", " [1 , 2.5] "):
+            rows = open_sql(f"SELECT 1 AS id, '{text}' AS v", made, key="id", layout="array")
+            assert rows.read(0).tolist() == [[1, 2.5]]
+    with duckdb.connect() as made:
+        put(made, "b", {"id": [1], "v": [np.array([1, 2.5], "<f4").tobytes()]})
+        rows = open_sql("SELECT * FROM b", made, key="id", layout="array")
+        assert rows.read(0).tolist() == [[1, 2.5]]
+
+
+@pytest.mark.parametrize("kind", ["postgresql uri", "psycopg"])
+def test_pgvector(kind: str, pgvector: Server, tmp_path: Path) -> None:
+    single = X.astype(np.float32)
+    sparse: Any = sp.random_array((N, 30), density=0.2, rng=RNG, dtype=np.float32, format="csr")
+    uri = pgvector.new_database()
+    with psycopg.connect(uri, autocommit=True) as maker, maker.cursor() as cursor:
+        cursor.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+        cursor.execute("CREATE TABLE t (id int, v vector(4), h halfvec(4), s sparsevec(30))")
+        with cursor.copy("COPY t FROM STDIN") as copy:
+            for i in IDS.tolist():
+                row = sparse[[i]]
+                entries = zip(row.indices.tolist(), row.data.tolist(), strict=True)
+                text = ",".join(f"{f + 1}:{value!r}" for f, value in entries)
+                vector = str(single[i].tolist())
+                copy.write_row((i, vector, vector, f"{{{text}}}/30"))
+    with opened(kind, tmp_path, uri) as made:
+        query = "SELECT * FROM t"
+        rows = open_sql(query, made, key="id", features="v", layout="array")
+        assert np.array_equal(rows.read(0).astype(np.float32), single)  # psycopg gives text
+        rows = open_sql(query, made, key="id", features="h", layout="array")
+        assert np.array_equal(rows.read(0).astype(np.float16), single.astype(np.float16))
+        rows = open_sql(query, made, key="id", features="s", layout="array")
+        assert rows.sparse
+        assert rows.dtype == np.float32
+        assert rows.shape == sparse.shape
+        assert abs(rows.read(0) - sp.csr_matrix(sparse)).nnz == 0
+        _same(_fitted(rows), _fitted(sparse))
+        left = open_sql(
+            "SELECT id, CASE WHEN id <> 3 THEN s END AS s FROM t",
+            made, key="id", layout="array", nulls="drop",
+        )  # fmt: skip
+        assert left.n_dropped == 1
+        assert left.shape == (N - 1, 30)
+
+
+def _triples(matrix: Any, dtype: Any = np.float64) -> dict[str, Any]:
+    found = sp.coo_array(matrix)
+    order = RNG.permutation(found.nnz)
+    return {
+        "doc": found.row[order].astype(np.int64) * 10,
+        "term": found.col[order].astype(np.int32),
+        "n": found.data[order].astype(dtype),
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_triples_become_csr(connection: Any, dtype: Any) -> None:
+    matrix: Any = sp.random_array((300, 40), density=0.1, rng=RNG, dtype=dtype, format="csr")
+    stack: Any = sp.hstack
+    matrix = stack([np.ones((300, 1), dtype), matrix[:, 1:]], format="csr")  # no empty row
+    put(connection, "coo", _triples(matrix, dtype))
+    rows = open_sql("SELECT * FROM coo", connection, key="doc", layout="coo")
+    assert rows.keys.to_pylist() == list(range(0, 3000, 10))
+    assert rows.read(0).has_canonical_format
+    assert abs(rows.read(0) - sp.csr_matrix(matrix)).nnz == 0
+    _same(_fitted(rows, dtype=dtype), _fitted(matrix))
+    wide = open_sql("SELECT * FROM coo", connection, key="doc", layout="coo", n_features=50)
+    assert wide.shape == (300, 50)
+
+
+def test_triples_in_a_file(duck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactmeans.database.duckdb, "_ROWS", 64)
+    monkeypatch.setattr(exactmeans.data.spool, "_LEAST_RUN", 2**11)
+    matrix: Any = sp.random_array((300, 40), density=0.1, rng=RNG, format="csr")
+    stack: Any = sp.hstack
+    matrix = stack([np.ones((300, 1)), matrix[:, 1:]], format="csr")
+    put(duck, "coo", _triples(matrix))
+    options: dict[str, Any] = {"key": "doc", "layout": "coo", "memory_limit": 2**13}
+    rows = open_sql("SELECT * FROM coo", duck, block_rows=30, **options)
+    assert not rows.in_memory
+    assert len(rows._runs) > 3
+    whole = sp.vstack([rows.read(b) for b in range(len(rows))])
+    assert abs(whole - sp.csr_matrix(matrix)).nnz == 0
+    _same(_fitted(rows), _fitted(matrix))
+    again = "SELECT * FROM coo UNION ALL (SELECT * FROM coo WHERE doc = 70 AND term = 0)"
+    with pytest.raises(ValueError, match="doc = 70 has column 0 more than once"):
+        open_sql(again, duck, **options)
+
+
+# what is refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "message"),
+    [
+        ("SELECT id, 'x' AS a FROM t", {}, "features must hold numbers, but column 'a' holds text"),
+        ("SELECT * FROM t", {"key": "no"}, "key must be a column of the query, but 'no' is not"),
+        ("SELECT * FROM t", {"features": ["a", "no"]}, "features must be a column of the query"),
+        ("SELECT * FROM t", {"weight": "no"}, "weight must be a column of the query"),
+        ("SELECT id FROM t", {}, "features must name columns"),
+        ("SELECT * FROM t WHERE id < 0", {}, "query must return rows, but it returned none"),
+        ("SELECT * FROM t UNION ALL SELECT * FROM t", {}, "column 'id' has 0 more than once"),
+        ("SELECT nullif(id, 3) AS id, a FROM t", {}, "key must not be NULL"),
+        ("SELECT id, nullif(id, 3) AS a FROM t", {}, "id = 3 has such a value in column 'a'"),
+        ("SELECT id, a, nullif(id, 7) AS w FROM t", {"weight": "w"}, "id = 7 has such .* 'w'"),
+        ("SELECT * FROM t", {"key": "a"}, "key must hold integers, text, dates or UUIDs"),
+        ("SELECT * FROM t", {"layout": "array"}, "features must name one column for"),
+        ("SELECT * FROM t", {"layout": "coo"}, "features must name two columns for layout='coo'"),
+        ("SELECT id, a FROM t", {"layout": "array"}, "a column of arrays .* holds double"),
+        ("SELECT id, a, a AS n FROM t", {"layout": "coo"}, "must have column numbers from"),
+        ("SELECT id, id + 5 AS c, a FROM t", {"layout": "coo", "n_features": 9}, "from 0 to 8"),
+    ],
+)  # fmt: skip
+def test_bad_rows_are_refused(
+    connection: Any, query: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        open_sql(query, connection, **({"key": "id"} | options))
+    assert open_sql("SELECT * FROM t", connection, key="id").shape == X.shape
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [("SELECT * FROM nowhere", "nowhere"), ("SELEC 1", "SELEC"), ("SELECT zap FROM t", "zap")],
+)
+def test_bad_queries_are_refused_in_one_sentence(connection: Any, query: str, message: str) -> None:
+    with pytest.raises(DatabaseError, match=message) as failure:
+        open_sql(query, connection, key="id")
+    said = str(failure.value)
+    assert said.startswith("query failed in ")
+    assert "\n" not in said
+    assert said.endswith(".")
+    assert failure.value.__cause__ is None
+    assert open_sql("SELECT * FROM t", connection, key="id").shape == X.shape  # usable
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"query": ""}, ValueError, "query must be a statement"),
+        ({"layout": "rows"}, ValueError, "layout must be one of"),
+        ({"nulls": "keep"}, ValueError, "nulls must be one of"),
+        ({"key": ""}, ValueError, "key must be a name"),
+        ({"block_rows": 0}, ValueError, "block_rows must be"),
+        ({"memory_limit": "much"}, ValueError, "memory_limit must be"),
+        ({"n_features": 3}, ValueError, "n_features must be None unless layout='coo'"),
+        ({"connection": 7}, TypeError, "connection must be a URI"),
+        ({"connection": "mysql://x/y"}, ValueError, "connection must be a URI that begins"),
+        ({"connection": "sqlite://x"}, ValueError, "three slashes"),
+        ({"connection": "sqlite:///no.db"}, FileNotFoundError, "that exists, but 'no.db'"),
+        ({"connection": "duckdb:///no.db"}, FileNotFoundError, "that exists, but 'no.db'"),
+    ],
+)  # fmt: skip
+def test_bad_arguments(
+    duck: Any, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    given = {"query": "SELECT * FROM t", "connection": duck, "key": "id"} | arguments
+    with pytest.raises(error, match=message):
+        open_sql(**given)
+
+
+def test_infinity_is_refused_and_nan_can_be_dropped(duck: Any) -> None:
+    put(duck, "n", {"id": [1, 2, 3, 4], "a": [1.0, np.nan, None, 4.0], "w": [1.0, 1, 1, None]})
+    with pytest.raises(ValueError, match="id = 2 has such a value in column 'a'"):
+        open_sql("SELECT id, a FROM n", duck, key="id")
+    rows = open_sql("SELECT id, a FROM n", duck, key="id", nulls="drop")
+    assert rows.keys.to_pylist() == [1, 4]
+    assert rows.n_dropped == 2
+    rows = open_sql("SELECT * FROM n", duck, key="id", weight="w", nulls="drop")
+    assert rows.keys.to_pylist() == [1]
+    query = "SELECT 1 AS id, 'inf'::DOUBLE AS a"
+    with pytest.raises(ValueError, match=r"id = 1 has infinity \(inf\) in column 'a'"):
+        open_sql(query, duck, key="id", nulls="drop")
+    with pytest.raises(ValueError, match="returned none, after 1 with NULL or NaN"):
+        open_sql("SELECT id, a FROM n WHERE id = 3", duck, key="id", nulls="drop")
+
+
+def test_arrays_that_do_not_fit_are_refused(duck: Any) -> None:
+    def read(*cells: str) -> Any:
+        query = " UNION ALL ".join(f"SELECT {i} AS id, {cell} AS v" for i, cell in enumerate(cells))
+        return open_sql(query, duck, key="id", layout="array")
+
+    with pytest.raises(ValueError, match="2 numbers in one row and 1 in that with id = 1"):
+        read("[1, 2]", "[3]")
+    with pytest.raises(ValueError, match="id = 1 has such a value in column 'v', at place 0"):
+        read("[1, 2]", "NULL")
+    with pytest.raises(ValueError, match="id = 0 has such a value in column 'v', at place 1"):
+        read("[1, NULL]", "[3, 4]")
+    with pytest.raises(ValueError, match="holds arrays of string"):
+        read("['x']", "['y']")
+    with pytest.raises(ValueError, match="column 'v' does not"):
+        read("'[1, x]'")
+    with pytest.raises(ValueError, match="pass layout='array'"):
+        open_sql("SELECT 1 AS id, [1, 2] AS v", duck, key="id")
+
+
+def test_a_password_never_shows(postgres: Server, tmp_path: Path) -> None:
+    uri = postgres.uri
+    wrong = uri.replace("tester:", "nobody:")
+    gone = uri.replace(str(postgres.port), "1")
+    lost = uri + "?sslmode=strange"
+    for bad in (wrong, gone, lost, "postgresql://u:s3cr%3At%2Fp%40ss@[::bad/x"):
+        with pytest.raises((DatabaseError, ValueError)) as failure:
+            open_sql("SELECT 1", bad, key="id")
+        said = repr(failure.value)
+        assert PASSWORD not in said
+        assert "s3cr" not in said
+        assert failure.value.__cause__ is None
+        assert failure.value.__suppress_context__
+    rows = open_sql("SELECT 1 AS id, 2.0::float8 AS a", uri, key="id")
+    model = KMeans(1).fit(rows)
+    assert "s3cr" not in repr(rows) + repr(vars(rows)) + model.explain() + repr(vars(model))
+
+
+# writing ------------------------------------------------------------------------------------------
+
+
+def test_labels_are_written_with_their_keys(connection: Any) -> None:
+    rows = open_sql("SELECT * FROM t", connection, key="id")
+    model = _fitted(rows)
+    assert model.to_sql(connection, "out", rows) == N
+    found = rows_of(connection, "SELECT id, cluster, distance FROM out ORDER BY id")
+    assert [row[0] for row in found] == list(range(N))
+    assert [row[1] for row in found] == model.labels_.tolist()
+    own = model.transform(X)[np.arange(N), model.labels_]
+    assert np.allclose([row[2] for row in found], own, rtol=1e-12)
+
+
+def test_if_exists(connection: Any) -> None:
+    rows = open_sql("SELECT * FROM t", connection, key="id")
+    model = _fitted(rows)
+    model.to_sql(connection, "out", rows)
+    with pytest.raises(ValueError, match="table must not exist, but 'out' does"):
+        model.to_sql(connection, "out", rows)
+    model.to_sql(connection, "out", rows, if_exists="append")
+    assert rows_of(connection, "SELECT count(*) FROM out") == [(2 * N,)]
+    model.to_sql(connection, "out", rows, if_exists="replace")
+    assert rows_of(connection, "SELECT count(*) FROM out") == [(N,)]
+    with pytest.raises(ValueError, match="if_exists must be one of"):
+        model.to_sql(connection, "out", rows, if_exists="zap")  # type: ignore[arg-type]
+
+
+def test_names_are_only_names(connection: Any) -> None:
+    put(connection, NASTY, {NASTY: IDS, "a'b": X[IDS, 0]})
+    quoted = '"' + NASTY.replace('"', '""') + '"'
+    rows = open_sql(f"SELECT * FROM {quoted}", connection, key=NASTY)
+    model = _fitted(rows)
+    model.to_sql(connection, NASTY + "2", rows)
+    model.centers_to_sql(connection, NASTY + "3")
+    assert np.array_equal(from_sql(connection, NASTY + "3").predict(rows), model.labels_)
+    table = '"' + (NASTY + "2").replace('"', '""') + '"'
+    found = rows_of(connection, f"SELECT * FROM {table}")
+    assert sorted(row[0] for row in found) == list(range(N))
+    assert open_sql("SELECT * FROM t", connection, key="id").shape == X.shape  # still there
+
+
+def test_what_fails_leaves_the_table_as_it_was(connection: Any) -> None:
+    rows = open_sql("SELECT * FROM t", connection, key="id")
+    model = _fitted(rows)
+    put(connection, "out", {"id": [1], "other": [2.0]})
+    with pytest.raises(DatabaseError):
+        model.to_sql(connection, "out", rows, if_exists="append")
+    assert rows_of(connection, "SELECT * FROM out") == [(1, 2.0)]
+    with pytest.raises(ValueError, match="table must not exist"):
+        model.centers_to_sql(connection, "out")
+    assert rows_of(connection, "SELECT * FROM out") == [(1, 2.0)]
+
+
+def test_a_failure_in_the_second_table_undoes_the_first(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'x.sqlite'}"  # which has no arrays
+    put(uri, "centres_entries", {"x": [1]})
+    with pytest.raises(ValueError, match="'centres_entries' does"):
+        _fitted().centers_to_sql(uri, "centres")
+    assert rows_of(uri, "SELECT name FROM sqlite_master") == [("centres_entries",)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["dense", "csr", "sparse centres"])
+def test_a_model_comes_back_from_a_table(connection: Any, form: str, dtype: Any) -> None:
+    data: Any = X.astype(dtype) if form == "dense" else sp.csr_array(np.maximum(X, 0).astype(dtype))
+    model = KMeans(K, random_state=0, sparse_centers=form == "sparse centres").fit(data)
+    model.centers_to_sql(connection, "centres", data)
+    back = from_sql(connection, "centres")
+    assert type(back) is KMeans
+    assert back.get_params() == model.get_params()
+    assert sp.issparse(back.cluster_centers_) == sp.issparse(model.cluster_centers_)
+    assert back.cluster_centers_.dtype == dtype
+    assert abs(back.cluster_centers_ - model.cluster_centers_).max() == 0
+    assert np.array_equal(back.predict(data), model.labels_)
+    assert back.explain() == model.explain()
+    found = rows_of(connection, "SELECT id, size, inertia FROM centres ORDER BY id")
+    assert [row[:2] for row in found] == list(enumerate(np.bincount(model.labels_).tolist()))
+    assert np.isclose(sum(row[2] for row in found), model.inertia_)
+
+
+def test_a_table_that_is_no_model_is_refused(connection: Any) -> None:
+    with pytest.raises(ValueError, match="table must come from centers_to_sql"):
+        from_sql(connection, "t")
+    with pytest.raises(DatabaseError, match="nowhere"):
+        from_sql(connection, "nowhere")
+    _fitted().centers_to_sql(connection, "centres")
+    with pytest.raises(ValueError, match="if_exists must be 'fail' or 'replace'"):
+        _fitted().centers_to_sql(connection, "centres", if_exists="append")
+    run(connection, "DELETE FROM centres WHERE id = 2")
+    with pytest.raises(ValueError, match="must hold the centres 0 to 4 once each"):
+        from_sql(connection, "centres")
+    run(connection, "DELETE FROM centres WHERE id = 0")
+    with pytest.raises(ValueError, match="must hold one model, but 'centres' holds 0"):
+        from_sql(connection, "centres")
+
+
+def test_minibatch_models_come_back(duck: Any) -> None:
+    model = MiniBatchKMeans(K, random_state=0).fit(X)
+    model.centers_to_sql(duck, "centres")
+    back = from_sql(duck, "centres")
+    assert type(back) is MiniBatchKMeans
+    assert np.array_equal(back.predict(X), model.predict(X))
+
+
+def test_schemas(postgres: Server) -> None:
+    uri = postgres.new_database()
+    put(uri, "t", _columns())
+    run(uri, 'CREATE SCHEMA "my ""own"')  # beside the one that stands for a database
+    rows = open_sql("SELECT * FROM t", uri, key="id")
+    model = _fitted(rows)
+    model.to_sql(uri, "out", rows, schema='my "own')
+    assert rows_of(uri, 'SELECT count(*) FROM "my ""own".out') == [(N,)]
+    model.centers_to_sql(uri, "centres", schema='my "own')
+    assert np.array_equal(from_sql(uri, "centres", schema='my "own').predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_keys_keep_their_types(kind: str, postgres: Server, tmp_path: Path) -> None:
+    uri = postgres.new_database()
+    run(uri, "CREATE TABLE k AS SELECT gen_random_uuid() AS u, '2020-01-01'::date + i AS d, "
+        "now() + i * interval '1 s' AS t, i::smallint AS s, i * 1.5::float8 AS x "
+        "FROM generate_series(1, 50) i")  # fmt: skip
+    with opened(kind, tmp_path, uri) as made:
+        for key in "udts":
+            rows = open_sql(f"SELECT {key}, x FROM k", made, key=key)
+            KMeans(3, random_state=0).fit(rows).to_sql(made, f"out_{key}", rows)
+            query = f"SELECT count(*) FROM k JOIN out_{key} USING ({key})"
+            assert rows_of(made, query) == [(50,)]
+
+
+def test_only_rows_of_a_query_have_keys(duck: Any) -> None:
+    with pytest.raises(TypeError, match="source must be what open_sql returned"):
+        _fitted().to_sql(duck, "out", X)
+    rows = open_sql("SELECT id AS cluster, a FROM t", duck, key="cluster")
+    with pytest.raises(ValueError, match="key must not be called 'cluster'"):
+        _fitted(rows).to_sql(duck, "out", rows)
+
+
+def test_distances_of_other_metrics(duck: Any) -> None:
+    positive = np.abs(X) + 0.1
+    positive[3] = 0
+    put(duck, "p", _columns(positive))
+    rows = open_sql("SELECT * FROM p", duck, key="id")
+    for metric in ("cosine", "angular", "manhattan"):
+        model = _fitted(rows, metric=metric, zero_rows="keep")
+        model.to_sql(duck, "out", rows, if_exists="replace")
+        found = rows_of(duck, "SELECT cluster, distance FROM out ORDER BY id")
+        assert [row[0] for row in found] == model.labels_.tolist()
+        inside = model.labels_ >= 0
+        own = model.transform(positive)[np.arange(N), model.labels_]
+        written = np.array([row[1] for row in found], dtype=float)
+        assert np.allclose(written[inside], own[inside], atol=1e-7)
+        if metric != "manhattan":
+            assert found[3] == (-1, None)
+
+
+# transactions of the user -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite3", "psycopg", "postgresql adbc"])
+def test_an_open_transaction_stays_the_users(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    uri = request.getfixturevalue("postgres").new_database() if kind in SERVED else ""
+    with opened(kind, tmp_path, uri) as made:
+        put(made, "t", _columns())
+        rows = open_sql("SELECT * FROM t", made, key="id")
+        model = _fitted(rows)
+        execute = made.execute if kind != "postgresql adbc" else made.cursor().execute
+        if kind == "duckdb":
+            execute("BEGIN")
+        execute("CREATE TABLE mine (x INT)")
+        execute("INSERT INTO mine VALUES (1)")
+        assert open_sql("SELECT * FROM t", made, key="id").shape == X.shape
+        model.to_sql(made, "out", rows)
+        made.rollback()
+        with pytest.raises(DatabaseError):
+            open_sql("SELECT * FROM out", made, key="id")
+        model.to_sql(made, "out", rows)  # in a transaction of its own
+        if kind != "duckdb":  # which refuses to roll back what has ended
+            made.rollback()
+        assert rows_of(made, "SELECT count(*) FROM out") == [(N,)]
+
+
+def test_reading_leaves_no_transaction_open(postgres: Server) -> None:
+    uri = postgres.new_database()
+    put(uri, "t", _columns())
+    with psycopg.connect(uri) as made:
+        open_sql("SELECT * FROM t", made, key="id")
+        assert made.info.transaction_status == 0
+        with pytest.raises(DatabaseError):
+            open_sql("SELECT * FROM nowhere", made, key="id")
+        assert made.info.transaction_status == 0
+
+
+# prediction inside --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_function_of_duckdb_predicts(duck: Any, dtype: Any) -> None:
+    model = _fitted(X.astype(dtype))
+    register(duck, model, "cluster_of")
+    found = rows_of(duck, "SELECT cluster_of([a, b, c, d]) FROM t ORDER BY id")
+    assert [row[0] for row in found] == model.predict(X.astype(dtype)).tolist()
+    assert rows_of(duck, "SELECT cluster_of(NULL)") == [(None,)]
+    with pytest.raises(duckdb.Error, match="must be called with 4 numbers, but it got 2"):
+        duck.execute("SELECT cluster_of([a, b]) FROM t").fetchall()
+    with pytest.raises(duckdb.Error, match="NaN"):
+        duck.execute("SELECT cluster_of([a, b, c, 'nan'::DOUBLE]) FROM t").fetchall()
+    with pytest.raises(TypeError, match="connection must be a connection of DuckDB"):
+        register("duckdb:///:memory:", model, "f")
+
+
+def test_a_registered_model_does_not_change(duck: Any) -> None:
+    model = _fitted(open_sql("SELECT * FROM t", duck, key="id"))
+    labels = model.labels_
+    register(duck, model, "cluster_of")
+    model.cluster_centers_[:] = 0
+    found = rows_of(duck, "SELECT cluster_of([a, b, c, d]) FROM t ORDER BY id")
+    assert [row[0] for row in found] == labels.tolist()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "angular", "manhattan"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_plain_sql_predicts_up_to_ties(postgres: Server, metric: Any, dtype: Any) -> None:
+    uri = postgres.new_database()
+    own = (X + 10).astype(dtype)
+    put(uri, "t", {"id": IDS, "v": pa.array(list(own[IDS]))})
+    model = _fitted(own, metric=metric)
+    with psycopg.connect(uri) as made:
+        made.execute(predict_function(model, NASTY).encode())
+        quoted = '"' + NASTY.replace('"', '""') + '"'
+        found = made.execute(f"SELECT {quoted}(v) FROM t ORDER BY id".encode()).fetchall()
+        labels = np.array([row[0] for row in found])
+        if metric == "euclidean":
+            near_ties(own, model.cluster_centers_, labels)
+        else:
+            assert (labels != model.labels_).mean() < 0.01
+        odd = "SELECT {0}(NULL), {0}(ARRAY[1.0]), {0}(ARRAY[1, 2, 3, NULL]::float8[])"
+        assert made.execute(odd.format(quoted).encode()).fetchall() == [(None, None, None)]
+
+
+def test_plain_sql_breaks_exact_ties_as_predict_does(postgres: Server) -> None:
+    model = KMeans(3, init=np.array([[0.0], [2.0], [4.0]]), max_iter=1, n_init=1).fit(
+        np.array([[0.0], [2.0], [4.0]])
+    )
+    points = np.array([[1.0], [3.0], [2.0]])
+    with psycopg.connect(postgres.uri) as made:
+        made.execute(predict_function(model, "f").encode())
+        query = "SELECT f(ARRAY[x]) FROM (VALUES (1, 1.0), (2, 3.0), (3, 2.0)) t (i, x) ORDER BY i"
+        assert [row[0] for row in made.execute(query).fetchall()] == model.predict(points).tolist()
+        made.rollback()
+
+
+def test_plain_sql_of_large_models_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exactmeans.sql.inside._MOST_VALUES", 10)
+    with pytest.raises(ValueError, match="at most 10 values in its centres"):
+        predict_function(_fitted(), "f")
+    with pytest.raises(ValueError, match="dialect must be"):
+        predict_function(_fitted(), "f", dialect="oracle")  # type: ignore[arg-type]
+
+
+def test_predict_table_gives_the_labels_of_predict(connection: Any) -> None:
+    model = _fitted(open_sql("SELECT * FROM t", connection, key="id"))
+    assert predict_table(connection, "SELECT * FROM t", model, into="out", key="id") == N
+    found = rows_of(connection, "SELECT id, cluster, distance FROM out ORDER BY id")
+    assert [row[1] for row in found] == model.labels_.tolist()
+    own = model.transform(X)[np.arange(N), model.labels_]
+    assert np.allclose([row[2] for row in found], own, rtol=1e-12)
+    with pytest.raises(ValueError, match="table must not exist, but 'out' does"):
+        predict_table(connection, "SELECT * FROM t", model, into="out", key="id")
+    assert rows_of(connection, "SELECT count(*) FROM out") == [(N,)]
+
+
+def test_predict_table_refuses_bad_rows(duck: Any) -> None:
+    model = _fitted()
+    options: dict[str, Any] = {"into": "out", "key": "id"}
+    with pytest.raises(ValueError, match="id = 3 has such a value in column 'a'"):
+        predict_table(duck, "SELECT id, nullif(id, 3) AS a, b, c, d FROM t", model, **options)
+    with pytest.raises(ValueError, match="4 features"):
+        predict_table(duck, "SELECT id, a FROM t", model, **options)
+    with pytest.raises(ValueError, match="layout must be one of"):
+        predict_table(duck, "SELECT * FROM t", model, layout="coo", **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="into must be a name"):
+        predict_table(duck, "SELECT * FROM t", model, into="", key="id")
+    assert duck.execute("SHOW TABLES").fetchall() == [("t",)]
+    query = "SELECT id, nullif(id, 3) AS a, b, c, d FROM t"
+    assert predict_table(duck, query, model, nulls="drop", **options) == N - 1
+
+
+def test_predict_table_reads_arrays_with_names(duck: Any) -> None:
+    model = _fitted(open_sql("SELECT * FROM t", duck, key="id"))
+    query = "SELECT id, [a, b, c, d] AS v FROM t"
+    predict_table(duck, query, model, into="out", key="id", layout="array")
+    found = rows_of(duck, "SELECT cluster FROM out ORDER BY id")
+    assert [row[0] for row in found] == model.labels_.tolist()
+
+
+def test_uuid_keys_of_python(duck: Any, tmp_path: Path) -> None:
+    with opened("sqlite3", tmp_path) as made:
+        put(made, "u", {"u": [str(uuid.UUID(int=i)) for i in range(9)], "x": np.arange(9.0)})
+        rows = open_sql("SELECT * FROM u", made, key="u")
+        assert KMeans(2).fit(rows).to_sql(made, "out", rows) == 9
+
+
+def test_embedded_kinds_are_tested_without_a_server() -> None:
+    assert len(EMBEDDED) == 5
+    assert len(SERVED) == 5
