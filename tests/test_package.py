@@ -15,6 +15,7 @@ import sys
 import tomllib
 import typing
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
