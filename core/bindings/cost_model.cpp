@@ -19,6 +19,7 @@ void bind_cost_model(nb::module_& m) {
     set("pca_min_features", cost::pca_min_features);
     set("pca_probe_rows", cost::pca_probe_rows);
     set("pca_max_share", cost::pca_max_share);
+    set("filter_probe_rows", cost::filter_probe_rows);
     set("inter_centre_probe_rows", cost::inter_centre_probe_rows);
     set("changed_share_for_bounds_csr", cost::changed_share_for_bounds_csr);
     set("changed_share_for_bounds_dense", cost::changed_share_for_bounds_dense);

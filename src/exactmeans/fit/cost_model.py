@@ -20,6 +20,7 @@ PRODUCTS_BYTES = _COST.products_bytes
 PCA_MIN_FEATURES = _COST.pca_min_features
 PCA_PROBE_ROWS = _COST.pca_probe_rows
 PCA_MAX_SHARE = _COST.pca_max_share
+FILTER_PROBE_ROWS = _COST.filter_probe_rows
 INTER_CENTRE_PROBE_ROWS = _COST.inter_centre_probe_rows
 #: By whether the rows are sparse.
 CHANGED_SHARE_FOR_BOUNDS = {
@@ -90,6 +91,13 @@ class Workload:
         if algorithm == "products":  # transposed rows, and the previous centres
             centres += self.n * self.width * (2 * self.itemsize + 6) + 16 * self.d
         return int(self.n * per_row + centres + self.reading)
+
+    @property
+    def code_bytes(self) -> int:
+        """8-bit codes of dense rows, which are kept if there is room (filter/dense_codes.hpp)."""
+        if self.sparse or self.reading or METRICS[self.metric].l1:
+            return 0
+        return _core.code_bytes(self.itemsize == 4, self.compared, self.k, self.d)
 
     def bytes_of_batches(self, batch_size: int, sample: int) -> int:
         """The same for steps over batches, whose first centres come from a sample of the rows."""
@@ -172,7 +180,7 @@ class Workload:
 
     @property
     def inter_centre_distances(self) -> bool:
-        """Whether inter-centre distances can tell how many centres a row must be compared with."""
+        """Whether inter-centre distances predict how many centres a row must be compared with."""
         enough = _COST.rows_per_centre_for_distances * self.k <= self.compared
         known = not self.sparse and self.metric == "euclidean" and enough
         return known and not self.reading

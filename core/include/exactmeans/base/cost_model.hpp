@@ -120,6 +120,7 @@ inline constexpr double products_bytes = 0x1p29;  // largest table of products w
 inline constexpr std::ptrdiff_t pca_min_features = 128;  // from which principal coordinates prune
 inline constexpr std::ptrdiff_t pca_probe_rows = 1024;   // rows of the probe that decides about pca
 inline constexpr double pca_max_share = 0.35;  // of distances left in the probe, for pca to be used
+inline constexpr std::ptrdiff_t filter_probe_rows = 256;       // of the 8-bit filter for dense rows
 inline constexpr std::ptrdiff_t inter_centre_probe_rows = 32;  // of the probe of those distances
 // Bounds begin when at most this share of the labels changes.
 inline constexpr double changed_share_for_bounds_csr = 0.1, changed_share_for_bounds_dense = 0.03;
