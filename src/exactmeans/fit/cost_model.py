@@ -133,7 +133,11 @@ class Workload:
     def plain_cost(self, *, filtered: bool = True) -> float:
         """A pass of Lloyd; `filtered`: the centres are dense enough for the int8 filter."""
         if self.sparse:
-            width = _COST.filtered_share * self.width if self.quantized_filter and filtered else self.width
+            width = (
+                _COST.filtered_share * self.width
+                if self.quantized_filter and filtered
+                else self.width
+            )
             return self.compared * self.k * (width + _COST.csr_score_cost)
         # Includes packing the values of a row before they are multiplied.
         return self.compared * (self.k * (self.width + 4) + 8 * self.width + 100)
