@@ -113,14 +113,18 @@ class Progress:
             f"{self.rows / took:.3g} rows/s, {record.seconds:.2f} s, at most {left:.0f} s left"
         )
         if self._bar is None:
-            line = f"run {record.run} iteration {record.iteration}: {text}"
-            if _logs():
-                _LOGGER.info(line)
-            else:
-                print(line, flush=True)
+            show_line(f"run {record.run} iteration {record.iteration}: {text}")
             return
         now = {"completed": record.iteration, "total": self.most, "run": record.run}
         self._bar.update(self._task, description=text, **now)
+
+
+def show_line(line: str) -> None:
+    """Log a line if somebody listens and there is no terminal; else print it."""
+    if _logs():
+        _LOGGER.info(line)
+    else:
+        print(line, flush=True)
 
 
 def _logs() -> bool:

@@ -19,6 +19,7 @@ from exactmeans.fit.cost_model import (
     CHANGED_SHARE_FOR_BOUNDS,
     CHEAP_FIRST_PASS,
     EXPECTED_SAVING,
+    FILTER_PROBE_ROWS,
     INTER_CENTRE_PROBE_ROWS,
     KDTREE_MAX_FEATURES,
     MAX_LOSS,
@@ -213,6 +214,19 @@ def share_left_by_pca(engine: Engine, centroids: _core.Centroids, k: int) -> flo
     return distances / (n * k)
 
 
+def cost_with_filter(engine: Engine, centroids: _core.Centroids, work: Workload) -> float:
+    """The cost of a plain pass with the 8-bit filter for dense rows, as a share of one without."""
+    if not work.code_bytes:
+        return 1.0
+    rows = _some_rows(engine, FILTER_PROBE_ROWS)
+    own = rows_of(rows, None)
+    if engine.metric.directed:
+        lengths = np.empty(len(rows))
+        own.lengths(lengths, engine.n_jobs)
+        own = own.with_metric(work.metric, None, lengths)
+    return _core.filtered_cost(own, work.compared, centroids, engine.n_jobs)
+
+
 def share_near(engine: Engine, centroids: _core.Centroids, k: int) -> float:
     """The share of centres that inter-centre distances do not prune, for a sample of rows."""
     centres = from_core(centroids.centres, (k, engine.d))
@@ -246,23 +260,33 @@ class Policy:
         self._max_loss = MAX_LOSS
         #: (first iteration, algorithm, why)
         self.stages: list[tuple[int, str, str]] = []
+        # What the 8-bit filter for dense rows leaves of the cost of a plain pass.
+        self._filter_cost = 1.0
         self._choose_first(1.0)
 
     def begin(self, engine: Engine, centroids: _core.Centroids) -> None:
         """Refine the first choice by probes with the initial centres."""
         work = self._work
+        if self._choice.adaptive and self._bounds:
+            self._filter_cost = cost_with_filter(engine, centroids, work)
+            self._choose_first(1.0)
         if self._choice.probe and self._may_probe():
             left = share_left_by_pca(engine, centroids, work.k)
-            if left <= PCA_MAX_SHARE:
+            if left <= PCA_MAX_SHARE * self._filter_cost:
                 why = f"auto: principal coordinates prune {1 - left:.0%} of the centres"
                 self._choice = replace(self._choice, algorithm="pca")
                 self.algorithm, self.stages = "pca", [(1, "pca", why)]
         if self.algorithm != self._choice.algorithm and work.inter_centre_distances:
             self._choose_first(share_near(engine, centroids, work.k))
 
+    @property
+    def _plain_cost(self) -> float:
+        """A pass of Lloyd."""
+        return self._work.plain_cost() * self._filter_cost
+
     def _may_probe(self) -> bool:
         """Whether enough passes follow to recover the cost of the probe and of the first pass."""
-        probe = self._work.probe_cost() / self._work.plain_cost()
+        probe = self._work.probe_cost() / self._plain_cost
         return (
             probe <= PCA_PROBE_SHARE * self._max_iter
             and EXPECTED_SAVING * (self._max_iter - 1) >= PCA_FIRST_PASS
@@ -306,7 +330,7 @@ class Policy:
             elif stats.changed <= self._changed_at_entry and self._affordable(iteration):
                 self._switch(iteration, self._choice.algorithm, f"{share:.1%} of rows changed")
             return
-        cost = self._work.cost(self.algorithm, stats) / self._work.plain_cost()
+        cost = self._work.cost(self.algorithm, stats) / self._plain_cost
         if self.stages[-1][0] == iteration:  # the first pass with bounds computes all distances
             self._budget += 1 - (self._first_cost(stats.distances) if self._bounds else cost)
         else:
@@ -322,7 +346,7 @@ class Policy:
     def _first_cost(self, distances: float) -> float:
         """The first pass with bounds, in passes of plain Lloyd."""
         first = self._work.first_cost(self._choice.algorithm, distances)
-        return first / self._work.plain_cost()
+        return first / self._plain_cost
 
     def _affordable(self, iteration: int) -> bool:
         """Whether the budget covers the first pass, and the remaining passes can recover it."""

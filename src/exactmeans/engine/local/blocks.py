@@ -67,13 +67,14 @@ class Block:
     def started(self) -> bool:
         return self._labelling is not None
 
-    def start(self, algorithm: str, k: int, *, single: bool) -> None:
-        """Forget labels and bounds."""
+    def start(self, algorithm: str, k: int, *, single: bool, codes: bool) -> None:
+        """Forget labels and bounds; `codes`: there is memory for 8-bit codes of all rows."""
         rows = self.n
         if self.duplicates is not None:
             self.duplicates.labels.fill(-1)
             rows = self.duplicates.n
         assigner = _core.Assigner(algorithm, single, rows, k)
+        assigner.set_store_codes(codes)
         self._labelling = _Labelling(unlabelled(self.n), unlabelled(self.n), assigner)
 
     @property

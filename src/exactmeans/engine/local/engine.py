@@ -92,8 +92,10 @@ class LocalEngine(SurveyedRows):
     ) -> None:
         """Forget labels and bounds. Frame and grids are for engines with workers."""
         single = self.dtype == np.float32
-        for block in self._blocks:
-            block.start(algorithm, k, single=single)
+        needed = 0 if self.sparse else _core.code_bytes(single, self.n, k, self.d)
+        room = self.scratch_limit is None or needed <= self.scratch_limit
+        for block in self._blocks:  # streamed rows may be more than memory holds
+            block.start(algorithm, k, single=single, codes=room and not self.streamed)
 
     def use(self, algorithm: str) -> None:
         """Switch to another algorithm, which begins without bounds."""
