@@ -7,10 +7,16 @@ import importlib.util
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from exactmeans.data.arrays import Matrix
 from exactmeans.data.centres import for_users
 from exactmeans.parameters import check_verbose
+
+if TYPE_CHECKING:
+    from exactmeans.engine.frame import Frame
 
 __all__ = ["Callback", "Iteration"]
 
@@ -182,12 +188,12 @@ class Tasks:
         """The method, with callbacks torn down after it, also if it fails."""
         return importlib.import_module("sklearn.callback").with_callbacks(method)
 
-    def begin(self, frame: Any, centres: Callable[[], Any]) -> None:
+    def begin(self, frame: Frame, centres: Callable[[], Matrix]) -> None:
         """An iteration begins, with these centres."""
         self._task = self._root.subcontext(task_name="iteration")
         self._task.call_on_fit_task_begin(**self._now(frame, centres))
 
-    def end(self, frame: Any, centres: Callable[[], Any]) -> bool:
+    def end(self, frame: Frame, centres: Callable[[], Matrix]) -> bool:
         """The iteration is done; returns whether a callback stops the fit."""
         return bool(self._task.call_on_fit_task_end(**self._now(frame, centres)))
 
@@ -197,9 +203,35 @@ class Tasks:
             estimator=self._estimator, reconstruction_attributes={}, **self._given
         )
 
-    def _now(self, frame: Any, centres: Callable[[], Any]) -> dict[str, Any]:
+    def _now(self, frame: Frame, centres: Callable[[], Matrix]) -> dict[str, Any]:
         def fitted() -> dict[str, Any]:
             own = for_users(centres(), self._estimator.sparse_centers)
             return {"cluster_centers_": own, "_frame": frame, "_n_features_out": own.shape[0]}
 
         return {"estimator": self._estimator, "reconstruction_attributes": fitted, **self._given}
+
+
+class Reports:
+    """Who is called about the iterations of a fit: callbacks of users, tasks of scikit-learn."""
+
+    def __init__(self, callbacks: Sequence[Callback] = (), tasks: Tasks | None = None) -> None:
+        self._callbacks, self._tasks = callbacks, tasks
+
+    def begin(self, frame: Frame, centres: Callable[[], Matrix]) -> None:
+        """An iteration begins, with these centres."""
+        if self._tasks is not None:
+            self._tasks.begin(frame, centres)
+
+    def end(self, record: Iteration, frame: Frame, centres: Callable[[], Matrix]) -> bool:
+        """The iteration is done; returns whether a callback stops the fit.
+
+        Only True and NumPy's True stop a fit: callbacks may return anything else.
+        """
+        answers = [callback(record) for callback in self._callbacks]
+        stop = any(isinstance(answer, (bool, np.bool_)) and bool(answer) for answer in answers)
+        return (self._tasks is not None and self._tasks.end(frame, centres)) or stop
+
+    def close(self) -> None:
+        """The estimator is fitted."""
+        if self._tasks is not None:
+            self._tasks.close()

@@ -10,12 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from exactmeans.callbacks import (
-    Callback,
-    Iteration,
-    Progress,
-    Tasks,
-)
+from exactmeans.callbacks import Callback, Iteration, Progress, Reports, Tasks
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.stream import is_source
 from exactmeans.engine.labels import same_clustering
@@ -214,15 +209,14 @@ class KMeans(BaseKMeans):
                 self._keep(done.best, done.frame, done.choice, engine)
                 return
             tasks = Tasks.opened(self, init.n_init * max_iter, X, y, sample_weight)
-            callbacks = [*progress.callbacks, *parameters.callbacks]
+            reports = Reports([*progress.callbacks, *parameters.callbacks], tasks)
             problem = analyse(engine, parameters.tol)
-            runs = Runs(problem, k, plan, max_iter, callbacks, tasks)
+            runs = Runs(problem, k, plan, max_iter, reports)
             best = self._best_run(runs, init, rng, checkpoint)
             if checkpoint is not None:
                 checkpoint.finish(best, problem.frame, plan.choice, rng.get_state(legacy=False))
             self._keep(best, problem.frame, plan.choice, engine)
-            if tasks is not None:
-                tasks.close()
+            reports.close()
 
     def _best_run(
         self, runs: Runs, init: Init, rng: np.random.RandomState, checkpoint: Checkpoint | None
@@ -295,8 +289,7 @@ class Runs:
     k: int
     plan: Plan
     max_iter: int
-    callbacks: list[Callback]
-    tasks: Tasks | None
+    reports: Reports
 
     def run(
         self,
@@ -313,8 +306,7 @@ class Runs:
             policy=Policy(self.plan.choice, self.plan.work, self.max_iter),
             max_iter=self.max_iter,
             run=number,
-            callbacks=self.callbacks,
-            tasks=self.tasks,
+            reports=self.reports,
             done=done,
             stop=stop,
             checkpoint=checkpoint,

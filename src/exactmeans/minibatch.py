@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from exactmeans import _core
-from exactmeans.callbacks import Callback, Progress, Tasks
+from exactmeans.callbacks import Callback, Progress, Reports, Tasks
 from exactmeans.data.arrays import Double
 from exactmeans.data.centres import for_users
 from exactmeans.data.stream import is_source
@@ -195,9 +195,8 @@ class MiniBatchKMeans(BaseKMeans):
         tasks = Tasks.opened(self, steps, X, y, sample_weight)
         init = Init.check(self, parameters.k, engine, auto=3, in_blocks=batches.in_blocks)
         rng = check_random_state(self.random_state)
-        fit = Fit(
-            engine, parameters, init, rng, [*progress.callbacks, *parameters.callbacks], tasks
-        )
+        reports = Reports([*progress.callbacks, *parameters.callbacks], tasks)
+        fit = Fit(engine, parameters, init, rng, reports)
         result = self._fit_exactly(fit) if exact else self._fit_by_steps(fit, batches, steps)
         needed = Workload.of(engine, parameters.k).bytes_needed("lloyd")
         self._keep(result.run, result.frame, Choice("lloyd", "batch by batch", needed), engine)
@@ -209,8 +208,7 @@ class MiniBatchKMeans(BaseKMeans):
             self.n_iter_ = batches.passes(result.steps)
         if not self.compute_labels:
             del self.labels_
-        if tasks is not None:
-            tasks.close()
+        reports.close()
 
     def _fit_exactly(self, fit: Fit) -> Result:
         """Memoized steps, which end where Lloyd's algorithm would not move either."""
@@ -220,9 +218,7 @@ class MiniBatchKMeans(BaseKMeans):
             centres = fit.init.centres(problem, parameters.k, fit.rng)
         else:
             centres = self._best_start(fit).centres
-        run, steps = memoized(
-            problem, centres, self.batch_size, parameters.max_iter, fit.callbacks, fit.tasks
-        )
+        run, steps = memoized(problem, centres, self.batch_size, parameters.max_iter, fit.reports)
         counts = weights_by_label(engine.final_labels(), engine.weights, parameters.k)
         return Result(run, problem.frame, counts, mean_lengths(engine, run, counts), steps)
 
@@ -240,7 +236,7 @@ class MiniBatchKMeans(BaseKMeans):
         reassignment = Reassignment(float(self.reassignment_ratio), self.batch_size)
         sgd = sgd_for(engine, start, np.zeros(fit.parameters.k), reassignment)
         drawn = batches.draw(engine, fit.rng)
-        history = sgd.run(drawn, steps, fit.rng, stopping, fit.callbacks, fit.tasks)
+        history = sgd.run(drawn, steps, fit.rng, stopping, fit.reports)
         run = sgd.outcome(engine, history, label=self.compute_labels)
         if not self.compute_labels:
             run.inertia = history[-1].inertia * engine.total_weight()
@@ -342,8 +338,7 @@ class Fit:
     parameters: FitParameters
     init: Init
     rng: np.random.RandomState
-    callbacks: Sequence[Callback]
-    tasks: Tasks | None
+    reports: Reports
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from exactmeans import _core
-from exactmeans.callbacks import Callback, Iteration, Tasks
+from exactmeans.callbacks import Iteration, Reports
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.engine.labels import FinalLabels
@@ -54,8 +54,7 @@ def lloyd_loop(
     policy: Policy,
     max_iter: int,
     run: int = 0,
-    callbacks: Sequence[Callback] = (),
-    tasks: Tasks | None = None,
+    reports: Reports,
     done: Sequence[Iteration] = (),
     stop: bool = False,
     checkpoint: CheckpointWriter | None = None,
@@ -90,36 +89,32 @@ def lloyd_loop(
         if policy.algorithm != algorithm:
             algorithm = policy.algorithm
             engine.use(algorithm)
-        if tasks is not None and iteration != len(done):
-            tasks.begin(problem.frame, now)
-        due = checkpoint is not None and iteration != len(done) and checkpoint.due
+        repeated = iteration == len(done)  # the last one of a resumed run
+        if not repeated:
+            reports.begin(problem.frame, now)
+        due = checkpoint is not None and not repeated and checkpoint.due
         begun_with = now() if due else None
         stats = engine.assign(centroids, update.sums)
-        changed, distances, skipped, unread = stats
         converged = converged or iteration == max_iter
-        movement = update.run(centroids, changed, converged=converged)
+        movement = update.run(centroids, converged=converged)
         engine.moved(movement)
         record = Iteration(
             run,
             iteration,
             update.inertia,
             unscaled(movement.shift2, exponent),
-            changed,
-            distances,
-            skipped,
+            stats.changed,
+            stats.distances,
+            stats.skipped,
             algorithm,
             time.perf_counter() - began,
-            unread,
+            stats.unread,
         )
-        if iteration == len(done):
-            record, changed = done[-1], done[-1].changed
-            stop_requested = stop
+        if repeated:
+            record, stop_requested = done[-1], stop
         else:
-            stop_requested = False
-            for callback in callbacks:
-                stop_requested = is_true(callback(record)) or stop_requested
-            if tasks is not None and tasks.end(problem.frame, now):
-                stop_requested = True
+            stop_requested = reports.end(record, problem.frame, now)
+        changed = record.changed
         history.append(record)
         policy.after(iteration, stats, filtered=centroids.fits_filter())
         if checkpoint is not None and begun_with is not None:
@@ -134,7 +129,7 @@ def lloyd_loop(
             break
     if stopped == CALLBACK_STOPPED and update.approximate:
         changed = engine.assign(centroids).changed
-        movement = update.run(centroids, changed, converged=True)
+        movement = update.run(centroids, converged=True)
         engine.moved(movement)
     again = bool(changed or movement.moved)
     stages = [stage for stage in policy.stages if stage[0] <= len(history)]
@@ -167,11 +162,6 @@ def finished_run(
         distances=sum(record.distances for record in history) + extra,
         stages=stages,
     )
-
-
-def is_true(answer: Any) -> bool:
-    """True or NumPy's True; other truthy results of callbacks do not stop a fit."""
-    return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
 def first_centroids(problem: Problem, centres: Matrix) -> _core.Centroids:

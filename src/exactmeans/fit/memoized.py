@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 import numpy as np
 
-from exactmeans.callbacks import Callback, Iteration, Tasks
+from exactmeans.callbacks import Iteration, Reports
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.engine.local.engine import LocalEngine
-from exactmeans.fit.loop import CALLBACK_STOPPED, Run, finished_run, first_centroids, is_true
+from exactmeans.fit.loop import CALLBACK_STOPPED, Run, finished_run, first_centroids
 from exactmeans.fit.problem import Problem
 from exactmeans.fit.sgd import STAGES
 from exactmeans.fit.update import relocate_rows
@@ -22,8 +21,7 @@ def memoized(
     centres: Matrix,
     batch_size: int,
     max_iter: int,
-    callbacks: Sequence[Callback],
-    tasks: Tasks | None,
+    reports: Reports,
 ) -> tuple[Run, int]:
     """Batch after batch: take its old share out of the sums, put its new one in, move the centres.
 
@@ -43,8 +41,7 @@ def memoized(
         return from_core(centroids.centres, (k, d))
 
     for iteration in range(1, max_iter + 1):
-        if tasks is not None:
-            tasks.begin(problem.frame, now)
+        reports.begin(problem.frame, now)
         changed, shift2 = 0, 0.0
         for own, last in engine.exchange(centroids, sums, batch_size):
             changed += own
@@ -71,9 +68,7 @@ def memoized(
             seconds=time.perf_counter() - began,
         )
         history.append(record)
-        stop_requested = any([is_true(callback(record)) for callback in callbacks])
-        if tasks is not None and tasks.end(problem.frame, now):
-            stop_requested = True
+        stop_requested = reports.end(record, problem.frame, now)
         if changed == 0 and not relocated:
             stopped = "no label changed"
             break

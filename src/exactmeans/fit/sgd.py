@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,13 +11,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from exactmeans.callbacks import Callback, Iteration, Tasks
+from exactmeans.callbacks import Iteration, Reports
 from exactmeans.data.arrays import Double, Matrix
 from exactmeans.data.centres import from_core, lengths_of, normalise
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.early_stopping import EarlyStopping
-from exactmeans.fit.loop import CALLBACK_STOPPED, Run, is_true
+from exactmeans.fit.loop import CALLBACK_STOPPED, Run
 from exactmeans.fit.problem import FAINT, sums_of, unscaled
 from exactmeans.fit.reassignment import NONE, Reassignment
 from exactmeans.metrics import METRICS
@@ -86,16 +86,14 @@ class Sgd:
         steps: int,
         rng: np.random.RandomState,
         stopping: EarlyStopping,
-        callbacks: Sequence[Callback],
-        tasks: Tasks | None,
+        reports: Reports,
     ) -> list[Iteration]:
         history: list[Iteration] = []
         began = time.perf_counter()
         self.stopped = "max_iter reached"
         frame = self.frame
         for step in range(1, steps + 1):
-            if tasks is not None:
-                tasks.begin(frame, lambda: self.state.centres)
+            reports.begin(frame, lambda: self.state.centres)
             batch = next(batches)
             inertia, shift2 = self.step(batch, rng)
             stop = stopping.reason(inertia, shift2)
@@ -111,10 +109,7 @@ class Sgd:
                 seconds=time.perf_counter() - began,
             )
             history.append(record)
-            stop_requested = any([is_true(callback(record)) for callback in callbacks])
-            if tasks is not None and tasks.end(frame, lambda: self.state.centres):
-                stop_requested = True
-            if stop_requested:
+            if reports.end(record, frame, lambda: self.state.centres):
                 stop = stop or CALLBACK_STOPPED
             if stop:
                 self.stopped = stop

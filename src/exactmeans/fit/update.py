@@ -27,9 +27,7 @@ class Update(Protocol):
     approximate: bool
     sums: _core.Sums | None
 
-    def run(
-        self, centroids: _core.Centroids, changed: int, *, converged: bool
-    ) -> _core.Movement: ...
+    def run(self, centroids: _core.Centroids, *, converged: bool) -> _core.Movement: ...
 
 
 def update_of(problem: Problem, k: int) -> Update:
@@ -51,7 +49,7 @@ class Means:
         self._sums, self._advance = problem.sums(k), problem.advance(k)
         self.sums: _core.Sums | None = self._sums
 
-    def run(self, centroids: _core.Centroids, changed: int, *, converged: bool) -> _core.Movement:
+    def run(self, centroids: _core.Centroids, *, converged: bool) -> _core.Movement:
         problem, engine, sums = self.problem, self.problem.engine, self._sums
         relocated: list[tuple[int, int, int]] = []
         if sums.any_empty:
@@ -75,7 +73,7 @@ class Medians:
         self.problem = problem
         self.inertia = 0.0
 
-    def run(self, centroids: _core.Centroids, changed: int, *, converged: bool) -> _core.Movement:
+    def run(self, centroids: _core.Centroids, *, converged: bool) -> _core.Movement:
         engine, centres = self.problem.engine, _array(centroids)
         self.inertia, _ = engine.scatter(centres, 0, labelled=True)
         labels, followers, leader = whole_clusters(self.problem, centres)
@@ -98,7 +96,7 @@ class KarcherMeans:
         left = 0.0 if counted is None else problem.scatter - float(counted.sum())
         self._undirected = left * (np.pi / 2) ** 2
 
-    def run(self, centroids: _core.Centroids, changed: int, *, converged: bool) -> _core.Movement:
+    def run(self, centroids: _core.Centroids, *, converged: bool) -> _core.Movement:
         engine, centres = self.problem.engine, _array(centroids)
         rows = engine.one_block()
         tolerance = 1e-7 if engine.dtype == np.float32 else 1e-13
