@@ -1,0 +1,87 @@
+"""The 8-bit filter for dense rows changes how long passes take, never what they give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exactmeans import KMeans, _core
+from models import assert_same_model
+
+K, N, D = 64, 4000, 96
+pytestmark = [
+    pytest.mark.core,
+    pytest.mark.skipif(
+        _core.code_bytes(True, N, K, D) == 0,
+        reason=f"{_core.active_isa()} has no integer dot products",
+    ),
+]
+
+
+def rows(dtype: Any, seed: int = 0, offset: float = 0.0) -> Any:
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(K, D)) * 1.5
+    X = centres[random.integers(K, size=N)] + random.normal(size=(N, D)) + offset
+    X[:20] = X[20:40]  # ties of rows
+    X[40:60] = 0
+    return np.ascontiguousarray(X, dtype=dtype)
+
+
+def fit(X: Any, algorithm: str = "lloyd", **params: Any) -> KMeans:
+    return KMeans(
+        K, init=X[100 : 100 + K], n_init=1, max_iter=8, tol=0, algorithm=algorithm, **params
+    ).fit(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("offset", [0.0, 30.0])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_the_filter_gives_the_bits_of_algorithms_without_it(
+    dtype: Any, offset: float, metric: str
+) -> None:
+    X = rows(dtype, offset=offset)
+    filtered = fit(X, metric=metric)
+    # Rows decided by codes, and far fewer distances than rows times centres.
+    assert all(record.skipped > N / 4 for record in filtered.history_[1:])
+    assert filtered.n_distances_ < 0.2 * N * K * filtered.n_iter_
+    assert_same_model(filtered, fit(X, "hamerly", metric=metric))
+    assert_same_model(filtered, fit(X, n_jobs=2, metric=metric))
+    assert np.array_equal(filtered.predict(X), filtered.labels_)
+    assert np.array_equal(filtered.predict(X[::-1]), filtered.labels_[::-1])
+
+
+def test_fortran_order_and_strides_do_without_the_filter() -> None:
+    X = rows(np.float32)
+    assert_same_model(fit(X), fit(np.asfortranarray(X)))
+    wide = np.zeros((N, 2 * D), dtype=np.float32)
+    wide[:, ::2] = X
+    assert_same_model(fit(X), fit(wide[:, ::2]))
+
+
+def test_without_room_codes_are_not_kept() -> None:
+    X = rows(np.float32)
+    plain = fit(X)
+    assert plain.explain(as_dict=True)["bytes_needed"] > N * D
+    tight = fit(X, memory_limit=N * D // 2)
+    assert tight.explain(as_dict=True)["bytes_needed"] <= N * D // 2
+    assert_same_model(plain, tight)
+
+
+def test_data_that_codes_cannot_decide_goes_without() -> None:
+    random = np.random.default_rng(1)
+    # One feature dwarfs the others, which alone tell clusters apart.
+    X = rows(np.float32)
+    X[:, 0] = 1e4 * random.normal(size=N)
+    model = fit(X)
+    assert model.history_[-1].distances > 0.5 * N * K
+    assert_same_model(model, fit(X, "hamerly"))
+
+
+def test_values_that_are_not_finite_are_refused() -> None:
+    X = rows(np.float32)
+    model = fit(X)
+    X[7, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(X)
