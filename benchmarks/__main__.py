@@ -17,6 +17,7 @@ from . import (
     probes,
     report,
     seeding,
+    sources,
     sparse_scale,
 )
 from .peers import PEERS
@@ -45,7 +46,7 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
     elif suite == "memory":
         yield probes.memory(options.ours or "exactmeans", options.threads, options.quick)
     elif suite == "databases":
-        yield from databases.databases(options.threads, options.quick)
+        yield from databases.databases(options.threads, options.quick, options.only or "")
     elif suite == "larger_than_memory":
         yield larger.larger_than_memory(options.threads, options.quick)
     elif suite == "minibatch":
@@ -84,6 +85,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3, help="how often everybody runs")
     parser.add_argument("--only", help="cases whose name contains this text")
+    parser.add_argument(
+        *("--data", "-d"),
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="a file of yours in place of a data set: X of .npz or .npy, or CSR counts",
+    )
     parser.add_argument("--ours", help="another contender in our place, as name@threads")
     parser.add_argument("--list", action="store_true", help="name suites and cases, then stop")
     options = parser.parse_args()
@@ -91,6 +99,8 @@ def main() -> None:
     options.rounds = max(1, options.rounds)
     if options.ours and options.ours.partition("@")[0] not in PEERS:
         parser.error(f"--ours must be one of {', '.join(PEERS)}")
+    if wrong := sources.name_files(options.data):
+        parser.error(wrong)
     if unknown := set(options.suites) - set(SUITES):
         parser.error(f"unknown suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     chosen = options.suites or list(SUITES)

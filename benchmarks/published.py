@@ -51,17 +51,16 @@ def tables(path: Path = STORED) -> str:
     run = read(path)
     about = run["machine"]
     versions = ", ".join(f"{name} {v}" for name, v in about["versions"].items() if v != "missing")
-    parts = [
-        f"{about['cpu']}, {about['threads']} cores used, {about['system']}, Python "
-        f"{about['python']}. Rounds: {about['rounds']}. Versions: {versions}."
-    ]
+    head = f"{about['cpu']}, {about['threads']} cores used, {about['system']}, Python "
+    head += f"{about['python']}. Rounds: {about['rounds']}."
+    parts = [f"{head} Versions: {versions}." if versions else f"{head} Ratios only."]
     for suite in run["suites"]:
         parts.append(f"### {suite}\n\n{_table(rows_of(run, suite))}")
     return "\n\n".join(parts)
 
 
 def _table(rows: list[Row]) -> str:
-    lines = ["| case | contender | time | times as long as exactmeans | note |", "| --- " * 5 + "|"]
+    lines = ["| case | library | time | times as long as exactmeans | note |", "| --- " * 5 + "|"]
     before = ""
     for row in rows:
         figure = "–" if row.value is None else f"{row.value:,.4g} {row.unit}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -181,3 +184,51 @@ def test_exactmeans_num_threads_comes_first(monkeypatch: pytest.MonkeyPatch) -> 
     assert some() == [5, 5, 4, 3]
     tasks = joblib.Parallel(n_jobs=2, backend="threading")(joblib.delayed(some)() for _ in range(2))
     assert tasks == [[5, 5, 4, 3]] * 2
+
+
+# Systems that are not Unix ------------------------------------------------------------------------
+
+_ELSEWHERE = """
+import os, sys, types
+import numpy as np, pandas, pyarrow, safetensors.numpy, scipy.sparse, sklearn.cluster  # noqa
+import sklearn.feature_extraction.text, joblib, multiprocessing.pool, asyncio, tempfile  # noqa
+for name in {functions!r}:
+    vars(os).pop(name, None)
+for name in {modules!r}:
+    sys.modules[name] = None
+import exactmeans
+from exactmeans import KMeans, MiniBatchKMeans, open_blocks
+
+os.chdir(sys.argv[1])
+X = np.random.default_rng(0).normal(size=(500, 4))
+np.save("rows.npy", X)
+km = KMeans(4, random_state=0, checkpoint="fit.safetensors").fit(X)
+km.save("model.safetensors")
+assert (exactmeans.load("model.safetensors").predict(X) == km.labels_).all()
+blocks = KMeans(4, random_state=0, memory_limit="10MB", n_jobs=2).fit("rows.npy")
+assert (blocks.labels_ == km.labels_).all()
+MiniBatchKMeans(4, random_state=0).fit(X).partial_fit(X)
+KMeans(4, random_state=0, verbose=1).fit(scipy.sparse.csr_matrix(X))
+exactmeans.show_versions()
+"""
+# What Windows lacks; macOS lacks some of it.
+_UNIX_FUNCTIONS = (
+    *("fork", "forkpty", "register_at_fork", "sysconf", "confstr", "uname", "getuid", "geteuid"),
+    *("sched_getaffinity", "sched_setaffinity", "sched_yield", "getloadavg", "nice", "wait4"),
+    *("pread", "preadv", "pwrite", "posix_fadvise", "posix_fallocate", "sendfile", "statvfs"),
+    *("O_DIRECTORY", "O_CLOEXEC", "O_NOFOLLOW", "O_SYNC", "fdatasync", "sync", "mkfifo", "chown"),
+)
+_UNIX_MODULES = ("fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty")
+
+
+def test_the_default_path_calls_nothing_that_only_unix_has(tmp_path: Path) -> None:
+    code = _ELSEWHERE.format(functions=_UNIX_FUNCTIONS, modules=_UNIX_MODULES)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "exactmeans: " in done.stdout

@@ -115,11 +115,11 @@ def silhouette(
         samples, labels = _simplified(X, model, distinct)
     else:
         samples, labels = _exact(X, model, k)
-    samples[labels < 0] = np.nan
+    samples[labels < 0] = np.nan  # the only ones
     counts, sums = np.bincount(labels + 1, minlength=k + 1)[1:], by_label(samples, labels, k)
     inside = int(counts.sum())
     return Silhouette(
-        mean=math.fsum(samples[labels >= 0]) / inside if inside else math.nan,
+        mean=float(np.nansum(samples)) / inside if inside else math.nan,
         samples=samples,
         clusters=ratio(sums, counts),
         labels=labels,

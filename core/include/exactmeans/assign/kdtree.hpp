@@ -14,8 +14,8 @@
 //                        where their difference is least, and so in the whole box
 //
 // The difference of two scores is linear in the row, so a corner has its least value in a box. The
-// test allows for the rounding of both computed scores (docs/numerics.md). Unlike in the papers,
-// nodes hold no sums: the update uses the exact cluster sums of all algorithms.
+// test allows for the rounding of both computed scores (docs/proofs/boxes.md). Unlike in the
+// papers, nodes hold no sums: the update uses the exact cluster sums of all algorithms.
 #pragma once
 
 #include <array>

@@ -3,7 +3,7 @@
 // Between two passes many centres do not move, and most others move little. Scores with unmoved
 // centres do not change. For the moved centres of a group, the history tabulates per feature the
 // largest fall and the largest rise of a value. Sums of these over a row bound the change of its
-// scores. docs/numerics.md ("Centres that moved") derives the bounds.
+// scores. docs/proofs/delta_bounds.md derives the bounds.
 #pragma once
 
 #include <algorithm>

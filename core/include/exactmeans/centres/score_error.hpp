@@ -1,5 +1,5 @@
-// The error of scores that are not canonical (docs/numerics.md, "Centres that moved" and "Reordered
-// scores").
+// The error of scores that are not canonical (docs/proofs/delta_bounds.md and
+// docs/proofs/reordered_scores.md).
 #pragma once
 
 #include <algorithm>

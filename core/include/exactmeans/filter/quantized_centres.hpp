@@ -3,8 +3,8 @@
 // A pass over CSR rows waits for values of centres that are scattered over the caches. 8-bit codes
 // take a quarter or an eighth of the memory of float32 or float64 values and still decide nearly
 // every row. Each feature has a scale (filter/feature_scales.hpp); a code is a multiple of it, so a
-// score is off by half a scale per entry, times the entry, plus rounding. docs/numerics.md ("The
-// int8 filter") derives the error.
+// score is off by half a scale per entry, times the entry, plus rounding.
+// docs/proofs/sparse_filter.md derives the error.
 //
 // 8-bit codes lie in panels (kernels/quantized.hpp), two centres to a word (filter/code_pair.hpp).
 // 16-bit codes lie centre by centre, frequent features side by side: refinements are few, and most

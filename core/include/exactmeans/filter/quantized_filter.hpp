@@ -7,7 +7,7 @@
 //   verify      canonical scores decide between the candidates that are still left
 //
 // Bounds are of exact scores and include the rounding of canonical ones: where two bounds do not
-// overlap, canonical scores have the same order. docs/numerics.md ("The int8 filter") derives them.
+// overlap, canonical scores have the same order. docs/proofs/sparse_filter.md derives them.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Arithmetic of distance bounds, compiled once per instruction set. Bounds are float32 for every
 // dtype of rows. Their unit, one per block, is a power of two that scales the longest row to about
-// 1. Every rounding goes to the safe side (docs/numerics.md, "Bounds in float32").
+// 1. Every rounding goes to the safe side (docs/proofs/bounds.md).
 #pragma once
 
 #include <cstdint>

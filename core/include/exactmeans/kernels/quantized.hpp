@@ -1,5 +1,5 @@
 // Kernels of 8-bit scores of CSR rows, and of bounds that follow moving centres: the integer and
-// float32 arithmetic of filter/ and assign/sparse/. docs/numerics.md derives the errors.
+// float32 arithmetic of filter/ and assign/sparse/. docs/proofs/ derives the errors.
 #pragma once
 
 #include "exactmeans/kernels/panels.hpp"

@@ -1,6 +1,6 @@
 // Certified bounds from computed scores, and the test that allows pruning. Without the slack, rows
-// near a tie could get other labels than Lloyd's algorithm gives them. Derivation: docs/numerics.md
-// ("Bounds").
+// near a tie could get other labels than Lloyd's algorithm gives them. Derivation:
+// docs/proofs/bounds.md.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Lengths, unit vectors and 1 - cos of rows and centres, as accurate as float64 allows. Labels do
-// not depend on them; scores decide labels (docs/numerics.md, "Directions").
+// not depend on them; scores decide labels (docs/proofs/directions.md).
 #pragma once
 
 #include <algorithm>

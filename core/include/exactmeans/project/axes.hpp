@@ -36,7 +36,7 @@ public:
     Size coordinates() const { return count_ + 1; }
     const double* origin() const { return origin_.data(); }
     // Rounding error of a projection, relative to the point's distance from the origin
-    // (docs/numerics.md, "Shadows").
+    // (docs/proofs/projections.md).
     double error() const {
         return 3 * std::sqrt(double(d_ + 32) * double(coordinates()) * 0x1p-52) + 0x1p-22;
     }

@@ -3,7 +3,7 @@
 // centres before a row itself is compared.
 //
 // Projections are float32 for every dtype of the rows, in units of the block (kernels/bounds.hpp);
-// docs/numerics.md ("Shadows") bounds their rounding. Memory: 4 (m + 4) bytes per row, with m
+// docs/proofs/projections.md bounds their rounding. Memory: 4 (m + 4) bytes per row, with m
 // coordinates.
 #pragma once
 

@@ -247,7 +247,7 @@ private:
 
     // Labels from all scores of a row. If the centres have posting lists, the scores are summed in
     // another order, which is faster. Where that order could change the label, the row is compared
-    // again by canonical scores (docs/numerics.md, "Reordered scores").
+    // again by canonical scores (docs/proofs/reordered_scores.md).
     template <class OnScores>
     void from_scores(const Work<Rows>& work, Size begin, const Size* ids, Size count,
                      OnScores on_scores) {

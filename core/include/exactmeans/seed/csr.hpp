@@ -259,7 +259,7 @@ private:
                 longest[std::size_t(worker)] = std::max(longest[std::size_t(worker)], row.nonzeros);
             }
         });
-        // Products of m terms are off by at most (m + 2) u |x| |s|, twice (docs/numerics.md).
+        // Products of m terms are off by at most (m + 2) u |x| |s|, twice (docs/proofs/seeding.md).
         keep_ = 1 - 8 * double(*std::max_element(longest.begin(), longest.end()) + 8) * 0x1p-53;
     }
 

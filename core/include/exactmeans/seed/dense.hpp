@@ -115,8 +115,8 @@ private:
     }
     static std::uint32_t low_bits(Size count) { return ~std::uint32_t(0) >> (32 - count); }
 
-    // The relative error of squared distances is below e = (d + 16) u. docs/numerics.md proves that
-    // a margin of 2 e suffices, and bounds underflow.
+    // The relative error of squared distances is below e = (d + 16) u. docs/proofs/seeding.md
+    // proves that a margin of 2 e suffices, and bounds underflow.
     SeedReach reach_of(SeedPoints& points, Size first, Size count, const Threads& threads) const {
         const Size width = (count + seed_stripes - 1) / seed_stripes * seed_stripes;
         return {points.seed_distances2(first, count, width, threads), width,

@@ -4,7 +4,7 @@
 //
 // Coordinates of rows are int8 multiples of a step; points have finer steps. Coordinates outside
 // the range are clamped, which is a projection onto a convex set and never increases a distance. So
-// only rounding needs slack, per row and per point (docs/numerics.md, "Seeding").
+// only rounding needs slack, per row and per point (docs/proofs/seeding.md).
 //
 // Rows are stored in tiles if all rows are bounded, and row by row if another projection prunes
 // most of them first. Memory: m + 12 bytes per row, with m coordinates, rounded up.

@@ -3,7 +3,7 @@
 // SparseKmeans).
 //
 // Values are float32 and products are summed in lanes, so the scores are not canonical
-// (docs/numerics.md, "Centres that moved").
+// (docs/proofs/delta_bounds.md).
 #pragma once
 
 #include <algorithm>

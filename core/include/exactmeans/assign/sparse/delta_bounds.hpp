@@ -1,6 +1,6 @@
 // Bounds of the change of scores by one table: per feature, the largest fall and the largest rise
 // of a value over all bounded centres. Sums of the table over a row bound how much its scores with
-// any of these centres fell or rose. docs/numerics.md ("Centres that moved") derives the bounds.
+// any of these centres fell or rose. docs/proofs/delta_bounds.md derives the bounds.
 #pragma once
 
 #include <algorithm>

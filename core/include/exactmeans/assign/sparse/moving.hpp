@@ -15,7 +15,7 @@
 // The plan of a pass, whether it prunes and by what, is a function of the last pass's statistics
 // (assign/sparse/policy.hpp).
 //
-//   symbol in docs/numerics.md    here
+//   symbol in docs/proofs/delta_bounds.md    here
 //   a     label of the row        work.labels[i]
 //   H     bound of its score      RowBounds::high
 //   L, L_g  bound of all others   RowBounds::low, per group

@@ -9,7 +9,7 @@
 //
 // The products are float32. An error bound accumulates their roundings; a row for which the error
 // could change the label is compared by canonical scores with the centres that may be nearest
-// (docs/numerics.md, "Kept products").
+// (docs/proofs/kept_products.md).
 #pragma once
 
 #include <algorithm>
