@@ -148,8 +148,8 @@ def test_names_of_clusters() -> None:
 
 def test_unit_rows_keep_zeros() -> None:
     X = np.array([[3.0, 4.0], [0.0, 0.0]])
-    np.testing.assert_allclose(unit_rows(X), [[0.6, 0.8], [0, 0]])
-    np.testing.assert_allclose(unit_rows(sp.csr_matrix(X)).toarray(), [[0.6, 0.8], [0, 0]])
+    np.testing.assert_allclose(unit_rows(X), [[0.6, 0.8], [0.0, 0.0]])
+    np.testing.assert_allclose(unit_rows(sp.csr_matrix(X)).toarray(), [[0.6, 0.8], [0.0, 0.0]])
 
 
 # the file -----------------------------------------------------------------------------------------
