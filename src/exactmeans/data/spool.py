@@ -201,7 +201,7 @@ class Spool:
             self._runs.append(run._replace(rows=None))
 
     def finish(self) -> tuple[mmap.mmap | None, list[Run]]:
-        if self._file is None:
+        if self._file is None or not self._runs:
             return None, self._runs
         mapped, rows = self._file.map()
         runs = [run._replace(rows=own) for run, own in zip(self._runs, rows, strict=True)]
