@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse as sp
 
 import exactmeans.data.spool
+import exactmeans.database.dbapi
 import exactmeans.database.duckdb
 from databases import EMBEDDED, KINDS, SERVED, opened, put, rows_of, run
 from exactmeans import KMeans, MiniBatchKMeans, from_sql, open_blocks, open_sql
@@ -158,6 +159,22 @@ def test_spool_names_the_folder_of_the_file(duck: Any, tmp_path: Path) -> None:
     _same(_fitted(rows), _fitted())
     with pytest.raises(OSError, match="spool must name a folder with room"):
         open_sql("SELECT * FROM t", duck, key="id", spool=tmp_path / "nowhere")
+
+
+def test_a_query_without_rows_and_a_folder(duck: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="query must return rows"):
+        open_sql("SELECT * FROM t WHERE id < 0", duck, key="id", spool=tmp_path)
+
+
+def test_keys_of_several_types_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactmeans.database.dbapi, "_ROWS", 1)
+    with opened("sqlite3", tmp_path) as made:
+        query = "SELECT 1 AS id, 2.0 AS x UNION ALL SELECT 'b', 3.0"
+        with pytest.raises(ValueError, match="key must hold values of one type, but column 'id'"):
+            open_sql(query, made, key="id")
+        monkeypatch.setattr(exactmeans.database.dbapi, "_ROWS", 9)
+        with pytest.raises(DatabaseError, match="column 'id' has values of several types: int and"):
+            open_sql(query, made, key="id")
 
 
 def test_keys_that_repeat_in_different_runs_are_refused(

@@ -41,29 +41,50 @@ class Run(NamedTuple):
 
 
 class GrowingRows:
-    """A dense matrix that grows by rows. Large ones are moved by the system, not copied."""
+    """A dense matrix that grows by rows, in memory that the system extends without copying it."""
 
     def __init__(self, d: int, dtype: np.dtype[Any]) -> None:
-        self._values = np.empty((0, d), dtype=dtype)
+        self._d, self._dtype = d, dtype
         self.itemsize = dtype.itemsize
+        self._memory: mmap.mmap | None = None
         self.n = 0
 
     def append(self, rows: NDArray[Any]) -> None:
         end = self.n + len(rows)
-        if end > len(self._values):
-            self._resize(max(end, len(self._values) * 3 // 2))
-        self._values[self.n : end] = rows
+        needed = end * self._d * self.itemsize
+        if self._memory is None:
+            self._memory = _private_memory(needed)
+        elif needed > len(self._memory):
+            # What is not written to yet takes no memory.
+            self._memory = _extended(self._memory, max(needed, 2 * len(self._memory)))
+        self._view(end)[self.n :] = rows
         self.n = end
 
-    def _resize(self, n: int) -> None:
-        self._values.resize((n, self._values.shape[1]), refcheck=False)
+    def _view(self, n: int) -> NDArray[Any]:
+        assert self._memory is not None
+        return np.frombuffer(self._memory, self._dtype, n * self._d).reshape(n, self._d)
 
     def taken(self) -> NDArray[Any]:
         """All rows; this object is empty from now on."""
-        self._resize(self.n)
-        values, self._values = self._values, self._values[:0].copy()
-        self.n = 0
-        return values
+        rows = self._view(self.n)
+        self._memory, self.n = None, 0
+        return rows
+
+
+def _private_memory(size: int) -> mmap.mmap:
+    if hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)  # shared memory cannot grow
+    return mmap.mmap(-1, size)  # Windows
+
+
+def _extended(memory: mmap.mmap, size: int) -> mmap.mmap:
+    try:
+        memory.resize(size)
+    except (OSError, SystemError, ValueError):  # a system without mremap
+        new = _private_memory(size)
+        new[: len(memory)] = memory[:]
+        return new
+    return memory
 
 
 @contextmanager
@@ -180,7 +201,7 @@ class Spool:
             self._runs.append(run._replace(rows=None))
 
     def finish(self) -> tuple[mmap.mmap | None, list[Run]]:
-        if self._file is None:
+        if self._file is None or not self._runs:
             return None, self._runs
         mapped, rows = self._file.map()
         runs = [run._replace(rows=own) for run, own in zip(self._runs, rows, strict=True)]

@@ -177,6 +177,12 @@ class _Reader:
     def _run(self, layout: Layout) -> Run:
         """What was collected since the last run, sorted by key."""
         pa = pyarrow_or_refuse()
+        kinds = sorted({str(keys.type) for keys in self._keys})
+        if len(kinds) > 1:  # SQLite does not mind
+            raise ValueError(
+                f"key must hold values of one type, but column {layout.key!r} holds "
+                f"{' and '.join(kinds)}."
+            )
         keys = pa.concat_arrays(self._keys)
         weights = np.concatenate(self._weights) if self._weights else None
         self._keys, self._weights = [], []
