@@ -12,7 +12,7 @@ SOURCES := pyproject.toml CMakeLists.txt \
 PYTEST_ARGS ?= -n auto
 ASAN_SITE := build/asan-site
 
-.PHONY: help demo test test-oldest lint format asan tsan neon bench docs wheel clean
+.PHONY: help demo test test-all test-oldest lint format asan tsan neon bench docs wheel clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -20,7 +20,11 @@ help:
 demo: $(VENV)/.core  ## cluster the docstrings of the standard library
 	$(BIN)/python examples/stdlib_docstrings.py
 
-test: $(VENV)/.dev  ## C++ and Python tests
+test: $(VENV)/.dev  ## C++ and Python tests, without those marked slow
+	cmake --workflow --preset dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow"
+
+test-all: $(VENV)/.dev  ## the same with those marked slow
 	cmake --workflow --preset dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 

@@ -46,7 +46,7 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
     elif suite == "memory":
         yield probes.memory(options.ours or "exactmeans", options.threads, options.quick)
     elif suite == "databases":
-        yield from databases.databases(options.threads, options.quick)
+        yield from databases.databases(options.threads, options.quick, options.only or "")
     elif suite == "larger_than_memory":
         yield larger.larger_than_memory(options.threads, options.quick)
     elif suite == "minibatch":

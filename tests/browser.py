@@ -47,8 +47,12 @@ class Page:
         )
         try:
             address = self._address()
-            connect = websocket.websocket_connect(address, max_message_size=2**28)
-            self._socket = self._loop.run_until_complete(asyncio.wait_for(connect, _SECONDS))
+
+            async def connected() -> Any:  # tornado wants a running loop
+                return await websocket.websocket_connect(address, max_message_size=2**28)
+
+            waiting = asyncio.wait_for(connected(), _SECONDS)
+            self._socket: Any = self._loop.run_until_complete(waiting)
             for domain in ("Page", "Runtime", "Log", "Network"):
                 self.call(f"{domain}.enable")
             scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -121,9 +125,11 @@ class Page:
 
     def open(self, path: Path) -> None:
         """Open a report and wait until it is drawn."""
+        self.complaints.clear()
+        self.requests.clear()
         self.call("Page.navigate", url=path.resolve().as_uri())
         for _ in range(600):
-            if self.run("document.documentElement.dataset.ready === 'true'"):
+            if self.run("document.documentElement?.dataset.ready === 'true'"):
                 break
             self._loop.run_until_complete(asyncio.sleep(0.05))
         else:

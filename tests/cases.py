@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -211,6 +212,21 @@ def cases(*, tie_free: bool = False) -> Iterator[Case]:
 
 def params(found: Iterator[Case]) -> list[Any]:
     return [pytest.param(case, id=str(case)) for case in found]
+
+
+def sampled(cross: Iterator[tuple[Any, ...]], *, one_in: int) -> list[Any]:
+    """Params of a full cross, of which one in so many is quick and the others are `slow`.
+
+    The choice follows from the names, so that it stays the same from run to run, and is spread over
+    all algorithms, layouts and data.
+    """
+    found = []
+    for values in cross:
+        name = "-".join(map(str, values))
+        quick = zlib.crc32(name.encode()) % one_in == 0
+        marks = () if quick else (pytest.mark.slow,)
+        found.append(pytest.param(*values, id=name, marks=marks))
+    return found
 
 
 # Answers ------------------------------------------------------------------------------------------

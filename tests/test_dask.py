@@ -896,16 +896,16 @@ def test_nonfinite_rows_are_named_by_their_number(client: Any) -> None:
 
 def test_what_travels_arrives_as_it_was() -> None:
     grid = _core.Grid(np.array([1.0, 1e-200, 3e300]), 1000)
-    grid.words = 3
+    grid.bins = 3
     again = pickle.loads(pickle.dumps(grid))
-    assert (again.words, again.exponent) == (grid.words, grid.exponent)
+    assert (again.bins, again.exponent) == (grid.bins, grid.exponent)
     values = rows(300, 3) * np.array([0.1, 1e-201, 1e299])
     exported = []
     for own in (grid, again):
         sums = _core.Sums(1, 3, own, _core.Grid(np.ones(1), 300))
         labels = np.full(300, -1, np.int32)
         sums.relabel(_core.Rows.dense(values, None), None, labels, 1)
-        exported.append(sums.words)
+        exported.append(sums.bins)
     np.testing.assert_array_equal(exported[0], exported[1])
 
     total = _core.ExactSum()
@@ -927,7 +927,7 @@ def test_sums_of_many_workers_are_reduced_exactly(sparse: bool) -> None:
     k = 7
     labels = np.random.default_rng(0).integers(0, k - 1, 900).astype(np.int32)
     grid = _core.Grid(np.full(1 if sparse else X.shape[1], abs(X).max()), 900)
-    grid.words = 2
+    grid.bins = 2
     blank = (k, X.shape[1], grid, _core.Grid(np.ones(1), 900), sparse)
 
     def summed(begin: int, end: int) -> Any:

@@ -404,7 +404,7 @@ def test_callbacks_and_history(method: Any) -> None:
     model.fit(blobs(spread=8.0))
     assert len(seen) == 2
     assert model.history_ == seen
-    assert "a callback asked to" in model.explain()
+    assert "a callback returned True" in model.explain()
 
 
 @pytest.mark.parametrize("method", METHODS)

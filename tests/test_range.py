@@ -187,7 +187,7 @@ for below in range(2, 22):
     done = threading.Event()
     def look():
         while not done.is_set():
-            centroids.has_lists()
+            centroids.has_posting_lists()
     other = threading.Thread(target=look)
     other.start()
     assigner.assign(rows, centroids, labels, 2)

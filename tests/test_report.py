@@ -1,4 +1,4 @@
-"""The HTML report: its numbers against oracles, its text escaped, and the page in a real browser."""
+"""The HTML report: numbers against oracles, text escaped, and the page in a real browser."""
 
 from __future__ import annotations
 
@@ -192,15 +192,16 @@ def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path: Path) -> None:
     X = datasets.blobs(50, 3, 2)
     model = KMeans(2, random_state=0).fit(X)
     path = tmp_path / "r.html"
-    for given, words_of_it in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"texts": ["a"]}, "texts must have one entry for each of the 50 rows, but it has 1"),
         ({"ids": range(51)}, "ids must have one entry for each of the 50 rows, but it has 51"),
         ({"feature_names": ["a"]}, "feature_names must have one name for each of the 3 features"),
         ({"examples": -1}, "examples must be"),
         ({"max_points": 0}, "max_points must be"),
-    ):
+    ]
+    for given, words_of_it in cases:
         with pytest.raises(ValueError, match=words_of_it):
-            report(model, X, path, **given)  # type: ignore[arg-type]
+            report(model, X, path, **given)
     with pytest.raises(FileNotFoundError, match="path must lie in a folder that exists"):
         report(model, X, tmp_path / "no" / "r.html")
     assert list(tmp_path.iterdir()) == []
@@ -256,7 +257,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     model = KMeans(5, random_state=0).fit(X)
     paths = {name: folder / f"{name}.html" for name in ("table", "text", "many")}
     report(model, X, paths["table"], feature_names=["alpha", "beta", "gamma", "delta"])
-    texts = [f"{word} {MARKUP} number {i % 7}" for i in range(60) for word in ("fish", "stars")]
+    texts = [
+        f"{word} {MARKUP} number {i % 7}" for i in range(60) for word in ("fish", "stars", "trees")
+    ]
     rows = tfidf(texts)
     talk = KMeans(3, metric="cosine", random_state=0).fit(rows.X)
     report(talk, rows.X, paths["text"], feature_names=rows.terms, texts=texts, title=MARKUP)
@@ -359,7 +362,7 @@ def test_keyboard_walk(page: Page, pages: dict[str, Path]) -> None:
     for _ in range(60):
         page.press("Tab")
         reached.append(
-            page.run("(e => e.id || e.closest('[id]').id + ' ' + e.className.toString())"
+            page.run("(e => e.id || e.closest('[id]')?.id + ' ' + e.className.toString())"
                      "(document.activeElement)")
         )  # fmt: skip
     text = " ".join(map(str, reached))

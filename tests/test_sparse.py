@@ -34,7 +34,7 @@ def text(n: int = 300, d: int = 1000, seed: int = 0, dtype: str = "float64") -> 
 def make_sums(X: Any, k: int, *, sparse: bool) -> tuple[Any, Any]:
     engine = LocalEngine([X], None, 2)
     grid = _core.Grid(engine.survey(weighted=False).bounds, engine.n)
-    grid.words = engine.words_needed(grid, weighted=False)
+    grid.bins = engine.bins_needed(grid, weighted=False)
     counts = _core.Grid(np.ones(1), engine.n)
     return _core.Sums(k, engine.d, grid, counts, sparse=sparse), engine._blocks[0].rows
 
@@ -54,13 +54,13 @@ def test_exported_sums_add_up(sparse: bool) -> None:
     exported = difference.export()
     assert len(exported[0]) <= k
     total.absorb(exported)
-    assert total.words.tobytes() == whole.words.tobytes()
+    assert total.bins.tobytes() == whole.bins.tobytes()
     assert total.members.tolist() == whole.members.tolist()
     assert total.weights.tolist() == whole.weights.tolist()
     empty = make_sums(X, k, sparse=sparse)[0].export()
     assert len(empty[0]) == 0
     total.absorb(empty)
-    assert total.words.tobytes() == whole.words.tobytes()
+    assert total.bins.tobytes() == whole.bins.tobytes()
 
 
 def test_exported_sums_of_other_grids_are_refused() -> None:
@@ -113,7 +113,7 @@ def test_no_dense_layout_beyond_the_memory_limit() -> None:
     dense = 8 * 20 * X.shape[1]
     for limit, lists in ((None, False), (dense, False), (dense - 1, True)):
         engine = LocalEngine([X], None, 2, scratch_limit=limit)
-        assert frame.centroids(X[:20], engine).has_lists() == lists
+        assert frame.centroids(X[:20], engine).has_posting_lists() == lists
     work = Workload(2000, X.shape[1], 20, True, 8, X.nnz / 2000)
     least = work.bytes_needed("lloyd")
     wide, narrow = (

@@ -19,6 +19,7 @@ import exactmeans.data.spool
 import exactmeans.database.duckdb
 from databases import EMBEDDED, KINDS, SERVED, opened, put, rows_of, run
 from exactmeans import KMeans, MiniBatchKMeans, from_sql, open_blocks, open_sql
+from exactmeans.database.errors import one_sentence, secrets_of
 from exactmeans.sql import DatabaseError, predict_function, predict_table, register
 from oracle import near_ties
 from postgres import PASSWORD, Server
@@ -402,6 +403,28 @@ def test_a_password_never_shows(postgres: Server, tmp_path: Path) -> None:
     rows = open_sql("SELECT 1 AS id, 2.0::float8 AS a", uri, key="id")
     model = KMeans(1).fit(rows)
     assert "s3cr" not in repr(rows) + repr(vars(rows)) + model.explain() + repr(vars(model))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "could not connect to postgresql://me:s3cr%3At@host/x",
+        "invalid dsn: host=h password=s3cr:t user=me",
+        "invalid dsn: host=h password='s3cr:t' user=me",
+        "IO: [libpq] auth of me with s3cr:t failed\n\tat host\n",
+        "IO: [libpq] auth of me with s3cr%3At failed. Query was: SELECT 1",
+    ],
+)
+def test_what_a_driver_says_loses_its_passwords(said: str) -> None:
+    secrets = secrets_of("postgresql://me:s3cr%3At@host/x?sslpassword=s3cr")
+    shown = one_sentence(RuntimeError(said), secrets)
+    assert "s3cr" not in shown
+    assert "***" in shown
+    assert "\n" not in shown
+    assert "Query was" not in shown
+    if "://" in said or "dsn" in said:  # known by their place, too
+        assert "s3cr" not in one_sentence(RuntimeError(said))
+    assert secrets_of("postgresql://host/x") == ()
 
 
 # writing ------------------------------------------------------------------------------------------

@@ -70,11 +70,11 @@ class Summed:
         self.rows = engine._blocks[0].rows
         grid = _core.Grid(engine.survey(weighted=True).bounds, engine.n)
         self.exponent = grid.exponent
-        grid.words = engine.words_needed(grid, weighted=True)
+        grid.bins = engine.bins_needed(grid, weighted=True)
         counts = _core.Grid(np.ones(1), engine.n)
         if weights is not None:
             counts = _core.Grid(weights.max(keepdims=True), engine.n)
-            counts.words = _core.Rows.dense(weights[:, None], None).words_needed(counts, 1)
+            counts.bins = _core.Rows.dense(weights[:, None], None).bins_needed(counts, 1)
         self.sums = _core.Sums(k, engine.d, grid, counts)
         self.other = _core.Sums(k, engine.d, grid, counts)
         self.summed = np.full(engine.n, -1, dtype=np.int32)
@@ -85,7 +85,7 @@ class Summed:
     def exact(self) -> list[list[Fraction]]:
         """What the words stand for, in the data's own units."""
         back = Fraction(2) ** -self.exponent
-        words = self.sums.words
+        words = self.sums.bins
         assert words.shape[0] == self.k
         return [
             [sum(map(Fraction, column.tolist()), Fraction(0)) * back for column in centre.T]
@@ -148,7 +148,7 @@ def test_rows_come_and_go_without_a_trace(problem: Any, randoms: list[Any]) -> N
     assert summed.exact() == direct.exact()
     summed.check_means(labels)
     summed.sums.reset()
-    assert not summed.sums.words.any()
+    assert not summed.sums.bins.any()
     assert not summed.sums.members.any()
     summed.summed.fill(-1)
     summed.relabel(labels)

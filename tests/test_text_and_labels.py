@@ -13,9 +13,17 @@ import scipy.sparse as sp
 from sklearn.datasets import load_svmlight_file, make_multilabel_classification
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-from exactmeans import KMeans
+from exactmeans import KMeans, silhouette
 from exactmeans.labels import load_svmlight, representations
-from exactmeans.text import IDF, documents, tfidf, top_terms, without_terms
+from exactmeans.text import (
+    IDF,
+    documents,
+    misfits,
+    representatives,
+    tfidf,
+    top_terms,
+    without_terms,
+)
 
 DOCUMENTS = [
     "the cat sat on the mat",
@@ -272,3 +280,64 @@ def test_load_svmlight_agrees_with_scikit_learn(tmp_path: Path) -> None:
     Y, Z = load_svmlight(path, dtype="float64")
     np.testing.assert_array_equal(Z.toarray(), X.toarray())
     assert [np.flatnonzero(row).tolist() for row in Y.toarray()] == [list(map(int, t)) for t in y]
+
+
+# representatives, contrast and misfits ------------------------------------------------------------
+
+
+TOPICS = ["red fish", "blue fish", "fish soup", "night sky", "stars in the sky", "sky of stars"]
+
+
+def test_representatives_are_the_nearest_rows() -> None:
+    rows = tfidf(TOPICS)
+    model = KMeans(2, metric="cosine", random_state=0).fit(rows.X)
+    apart = model.transform(rows.X)[np.arange(6), model.labels_]
+    for j, own in enumerate(representatives(rows.X, model, 2)):
+        members = np.flatnonzero(model.labels_ == j)
+        wanted = members[np.argsort(apart[members], kind="stable")][:2]
+        assert own.tolist() == wanted.tolist()
+    assert [len(own) for own in representatives(rows.X, model, 10)] == [3, 3]
+    with pytest.raises(ValueError, match="count must be an int of at least 1"):
+        representatives(rows.X, model, 0)
+
+
+def test_representatives_of_rows_in_no_cluster() -> None:
+    X = sp.csr_matrix(np.array([[1.0, 0], [0, 0], [0, 1], [2, 0]]))
+    model = KMeans(2, metric="cosine", random_state=0, zero_rows="keep").fit(X)
+    found = sorted(row for own in representatives(X, model) for row in own.tolist())
+    assert found == [0, 2, 3]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_contrast_ranks_what_sets_a_centre_apart(form: Any) -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.random((4, 20)) * (rng.random((4, 20)) < 0.5)
+    centres[:, 0] = 2.0  # the heaviest term of every centre, which tells nothing
+    terms = np.array([f"t{f}" for f in range(20)])
+    got = top_terms(form(centres), terms, 5, by="contrast")
+    mean = centres.mean(axis=0)
+    for own, found in zip(centres, got, strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.nan_to_num(own * np.log(own / mean))
+        wanted = [f"t{f}" for f in np.argsort(-value, kind="stable")[:5] if value[f] > 1e-12]
+        assert found == wanted
+        assert "t0" not in found
+    assert all(found[0] == "t0" for found in top_terms(form(centres), terms, 5))
+    with pytest.raises(ValueError, match="by must be one of 'weight', 'contrast'"):
+        top_terms(centres, terms, by="tfidf")
+
+
+def test_misfits_have_a_silhouette_below_zero() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.random((200, 30)) * (rng.random((200, 30)) < 0.2)
+    values[:, 0] += 0.01
+    values[7] = 0
+    X = sp.csr_array(values)
+    model = KMeans(6, metric="cosine", random_state=0, zero_rows="keep").fit(X)
+    samples = silhouette(X, model, "exact").samples
+    found = misfits(X, model)
+    assert found[0] == 7
+    np.testing.assert_array_equal(np.sort(found[1:]), np.flatnonzero(samples < 0))
+    assert len(found) > 2
+    assert (np.diff(samples[found[1:]]) >= 0).all()
+    np.testing.assert_array_equal(misfits(X, model, 2), found[:2])

@@ -46,6 +46,7 @@ PYTHON_ROOMS = (
     ("estimators",),
     ("kmeans", "minibatch", "dask"),
     ("quality",),
+    ("select",),
     ("text", "labels"),
     ("preparation",),
     ("reporting", "plot"),

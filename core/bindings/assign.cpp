@@ -147,10 +147,40 @@ struct AnyAssigner {
         if (!single) of = AssignerState<double>{};
         use(name);
     }
+    // Whether 8-bit codes of all rows may be kept (filter/dense_codes.hpp).
+    void set_store_codes(bool may) {
+        std::visit([&](auto& state) { state.rows.codes->set_may_store(may); }, of);
+    }
     void use(const std::string& name) {
         std::visit([&](auto& state) { state.use(name, n, k); }, of);
     }
 };
+
+// The cost of a pass over n rows like these, as a share of one without the 8-bit filter.
+double filtered_cost(const Block& block, Size n, AnyCentres& any, int n_jobs) {
+    return std::visit(
+        [&]<class Rows>(const Rows& x) {
+            if constexpr (is_dense<Rows>) {
+                using R = typename Rows::Real;
+                auto* shared = any.shared<R>();
+                require(shared && shared->centres.d() == x.d, "centres and rows must fit");
+                return unlocked(n_jobs, [&](const Threads& threads) {
+                    DenseFilterPass<R> pass;
+                    return pass.expected_cost(x, n, shared->centres, threads);
+                });
+            } else {
+                return 1.0;
+            }
+        },
+        block.rows);
+}
+
+// Bytes of the 8-bit codes of n dense rows; 0 if the filter cannot pay.
+Size code_bytes(bool single, Size n, Size k, Size d) {
+    const bool pays = single ? DenseFilterPass<float>::may_pay(n, d, k)
+                             : DenseFilterPass<double>::may_pay(n, d, k);
+    return pays ? n * DenseCodes<float>::bytes_per_row(d) : 0;
+}
 
 Size bytes_per_row(const std::string& name, bool single, bool dense, Size k, Size d) {
     return single ? find_algorithm<float>(name).bytes_per_row(k, d, dense)
@@ -218,13 +248,13 @@ void bind_assign(nb::module_& m) {
 
     nb::class_<AnyCentres>(m, "Centroids")
         .def_static("make", &make_centroids<float>, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
+                    nb::arg("exponent"), nb::arg("packed_columns").none(), nb::arg("n_jobs"),
                     nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def_static("make", &make_centroids<double>, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
+                    nb::arg("exponent"), nb::arg("packed_columns").none(), nb::arg("n_jobs"),
                     nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def_static("make", &make_sparse_centroids, nb::arg("centres"), nb::arg("shift").none(),
-                    nb::arg("exponent"), nb::arg("slots").none(), nb::arg("n_jobs"),
+                    nb::arg("exponent"), nb::arg("packed_columns").none(), nb::arg("n_jobs"),
                     nb::arg("metric") = "euclidean", nb::arg("packing") = 0)
         .def("move", &move<float>)
         .def("move", &move<double>)
@@ -235,11 +265,11 @@ void bind_assign(nb::module_& m) {
              [](AnyCentres& any, Size centres) {
                  any.visit_shared([&](auto& shared) { shared.layouts.set_rare_below(centres); });
              })
-        .def("set_room",
+        .def("set_scratch_limit",
              [](AnyCentres& any, Size bytes) {
                  any.visit_shared([&](auto& shared) { shared.layouts.set_room(bytes); });
              })
-        .def("has_lists",
+        .def("has_posting_lists",
              [](AnyCentres& any) {
                  // Without the GIL, because the holder of the layout lock may wait for it.
                  return unlocked(1, [&](const Threads& threads) {
@@ -262,15 +292,19 @@ void bind_assign(nb::module_& m) {
         .def("__init__", [](AnyAssigner* self, const std::string& name, bool single, Size n,
                             Size k) { new (self) AnyAssigner(name, single, n, k); })
         .def("use", &AnyAssigner::use)
+        .def("set_store_codes", &AnyAssigner::set_store_codes)
         .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"),
              nb::arg("n_jobs"))
-        .def_ro("doubtful", &AnyAssigner::doubtful)
-        .def("settled", &settled, nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
+        .def_ro("rows_without_score", &AnyAssigner::doubtful)
+        .def("labels_certain", &settled, nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
         .def("moved", [](AnyAssigner& any, const Movement& movement) {
             std::visit([&](auto& state) { state.assigner->moved(movement); }, any.of);
         });
 
     m.def("algorithms", &algorithms);
+    m.def("filtered_cost", &filtered_cost, nb::arg("rows"), nb::arg("n"), nb::arg("centroids"),
+          nb::arg("n_jobs"));
+    m.def("code_bytes", &code_bytes, nb::arg("single"), nb::arg("n"), nb::arg("k"), nb::arg("d"));
     m.def("bytes_per_row", &bytes_per_row, nb::arg("algorithm"), nb::arg("single"),
           nb::arg("dense"), nb::arg("k"), nb::arg("d"));
 }

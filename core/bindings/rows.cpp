@@ -392,7 +392,7 @@ void bind_rows(nb::module_& m) {
         .def_prop_ro("d", [](const Block& b) { return column_count(b.rows); })
         .def("with_metric", &with_metric, nb::arg("metric"), nb::arg("weights").none(),
              nb::arg("norms").none())
-        .def("kinds", &find_duplicates, nb::arg("n_jobs"))
+        .def("duplicates", &find_duplicates, nb::arg("n_jobs"))
         .def("lengths", &lengths, nb::arg("out"), nb::arg("n_jobs"))
         .def("survey",
              [](const Block& b, int n_jobs) {
@@ -405,7 +405,7 @@ void bind_rows(nb::module_& m) {
                          "there must be one count per feature");
                  std::visit([&](const auto& x) { count_features(x, counts.data()); }, b.rows);
              })
-        .def("words_needed", &bins_needed_by, nb::arg("grid"), nb::arg("n_jobs"))
+        .def("bins_needed", &bins_needed_by, nb::arg("grid"), nb::arg("n_jobs"))
         .def("scatter", &scatter_of<Array<const float, 2>>, nb::arg("centres"),
              nb::arg("labels").none(), nb::arg("exponent"), nb::arg("n_jobs"))
         .def("scatter", &scatter_of<Array<const double, 2>>, nb::arg("centres"),
@@ -445,7 +445,7 @@ void bind_rows(nb::module_& m) {
              nb::arg("centres"), nb::arg("exponent"), nb::arg("labels"), nb::arg("distances"),
              nb::arg("n_jobs"));
 
-    nb::class_<DuplicateRows>(m, "Kinds")
+    nb::class_<DuplicateRows>(m, "DuplicateRows")
         .def_prop_ro(
             "rows", [](const DuplicateRows& duplicates) { return duplicates.rows; },
             nb::keep_alive<0, 1>())
@@ -454,7 +454,8 @@ void bind_rows(nb::module_& m) {
                          const auto& first = duplicates.distinct->first;
                          return to_numpy(first, {first.size()});
                      })
-        .def("spread", &copy_labels, nb::arg("by_kind"), nb::arg("labels"), nb::arg("n_jobs"));
+        .def("copy_labels", &copy_labels, nb::arg("first_labels"), nb::arg("labels"),
+             nb::arg("n_jobs"));
 
     nb::class_<SparseCentres>(m, "SparseCentres")
         .def_static("make", &make_sparse_centres<float>, nb::arg("data"), nb::arg("indices"),

@@ -180,18 +180,18 @@ void bind_seed(nb::module_& m) {
         .def("retract", &SeedPoints::retract);
     nb::class_<SeedBlock>(m, "SeedBlock")
         .def_static("make", &seed_block<false>, nb::keep_alive<0, 1>())
-        .def_static("passing", &seed_block<true>)
+        .def_static("streamed", &seed_block<true>)
         .def("attach",
              [](SeedBlock& block, const Block& rows) {
                  require(row_count(rows.rows) == block.n(), "the block has another size");
                  block.attach(rows.rows);
              })
         .def("detach", &SeedBlock::detach)
-        .def("remembers", &SeedBlock::can_accept_detached)
+        .def("can_accept_detached", &SeedBlock::can_accept_detached)
         .def("project", &project)
         .def("largest", &SeedBlock::largest)
         .def("farthest", &SeedBlock::farthest)
-        .def("toss", &SeedBlock::bernoulli_sample)
+        .def("sample_bernoulli", &SeedBlock::bernoulli_sample)
         .def("set_unit2", &SeedBlock::set_unit2)
         .def("lay_grid",
              [](SeedBlock& block, double bound, Size n, int n_jobs) {
@@ -201,7 +201,7 @@ void bind_seed(nb::module_& m) {
              })
         .def_prop_ro("total", [](const SeedBlock& block) { return weight_bins(block.total()); })
         .def("find", &find)
-        .def("totals_left", &totals_left)
+        .def("potentials", &totals_left)
         .def("greedy", &greedy, nb::arg("points"), nb::arg("rows"), nb::arg("shares"),
              nb::arg("enough"), nb::arg("n_jobs"))
         .def("accept",
@@ -210,21 +210,21 @@ void bind_seed(nb::module_& m) {
                  unlocked(n_jobs,
                           [&](const Threads& threads) { block.accept(points, s, threads); });
              })
-        .def("absorb",
+        .def("add",
              [](SeedBlock& block, SeedPoints& points, int n_jobs) {
                  must_be_attached(block);
                  unlocked(n_jobs,
                           [&](const Threads& threads) { block.accept_all(points, threads); });
              })
         .def_prop_ro("distances", &SeedBlock::distances)
-        .def("mass", &SeedBlock::sampling_weight)
+        .def("sampling_weight", &SeedBlock::sampling_weight)
         .def("refresh",
              [](SeedBlock& block, SeedPoints& points, Size i) {
                  must_be_attached(block);
                  return block.refresh(points, i);
              })
         .def_prop_ro(
-            "own",
+            "nearest_seed",
             [](const SeedBlock& block) { return to_numpy(block.own(), {block.own().size()}); })
         .def_prop_ro(
             "d2", [](const SeedBlock& block) { return to_numpy(block.d2(), {block.d2().size()}); });

@@ -241,7 +241,7 @@ void bind_update(nb::module_& m) {
                 new (self) Bins(make_grid(bounds, n));
             },
             nb::call_guard<FloatEnvironment>())
-        .def_prop_rw("words", &Bins::bins, &Bins::set_bins, nb::call_guard<FloatEnvironment>())
+        .def_prop_rw("bins", &Bins::bins, &Bins::set_bins, nb::call_guard<FloatEnvironment>())
         .def_prop_ro("exponent", &Bins::exponent)
         .def("__getstate__",
              [](const Bins& grid) {
@@ -288,7 +288,7 @@ void bind_update(nb::module_& m) {
                          for (Size j = 0; j < s.k(); ++j) weights.push_back(s.weight(j));
                          return to_numpy(weights, {weights.size()});
                      })
-        .def_prop_ro("words", [](const Sums& s) {
+        .def_prop_ro("bins", [](const Sums& s) {
             return to_numpy(s.bins(),
                             {std::size_t(s.k()), std::size_t(s.grid().bins()), std::size_t(s.d())});
         });

@@ -18,10 +18,10 @@ namespace {
 constexpr float inf = std::numeric_limits<float>::infinity();
 
 template <class R>
-Labels canonical_labels(const DenseRows<R>& x, const Centres<R>& centroids) {
+Labels canonical_labels(const DenseRows<R>& x, SharedCentres<R>& shared) {
     Labels label(static_cast<std::size_t>(x.n));
     RowSlacks<R> slacks;
-    Work<DenseRows<R>> work(x, centroids, label.data(), slacks);
+    Work<DenseRows<R>> work(x, shared, label.data(), slacks);
     work.pack_centres(Threads{});
     Scan<DenseRows<R>> scan;
     scan.nearest_canonical(work, 0, x.n);
@@ -33,7 +33,9 @@ template <class R>
 struct Coded {
     Matrix<R> x, c;
     DenseRows<R> rows = x.rows();
-    Centres<R> centroids;
+    SharedCentres<R> shared;
+    const Centres<R>& centroids = shared.centres;
+    bool usable = false;
     DenseCodes<R> codes{};
     DenseCentreCodes<R> centres{};
 
@@ -41,11 +43,11 @@ struct Coded {
           const double* norms = nullptr)
         : x(std::move(of_rows)),
           c(std::move(of_centres)),
-          centroids(c.values.data(), c.n, c.d, std::move(frame), Threads{}) {
+          shared(Centres<R>(c.values.data(), c.n, c.d, std::move(frame), Threads{})) {
         rows.norms = norms;
         CHECK(DenseCodes<R>::possible(rows, centroids.frame()));
         codes.choose_origin(rows, centroids.frame());
-        CHECK(centres.update(centroids, codes, Threads{}));
+        usable = centres.update(centroids, codes, Threads{});
     }
     typename DenseFilter<R>::Input input() const { return {rows, centroids, codes, centres}; }
 };
@@ -58,7 +60,8 @@ Matrix<R> normal(Size n, Size d, Random& random, double spread = 1) {
 // Labels by the filter; rows that it leaves open get the wanted label.
 template <class R>
 void expect_labels(Coded<R>& coded, Size* decided = nullptr) {
-    const Labels wanted = canonical_labels(coded.rows, coded.centroids);
+    CHECK(coded.usable);
+    const Labels wanted = canonical_labels(coded.rows, coded.shared);
     const Size n = coded.rows.n;
     Random random(7);
     Labels any(static_cast<std::size_t>(n));
@@ -79,7 +82,8 @@ void expect_labels(Coded<R>& coded, Size* decided = nullptr) {
     };
     for (const bool stored : {false, true}) {
         if (stored) coded.codes.store(coded.rows, coded.centroids.frame(), Threads{});
-        for (const Size* order : {static_cast<const Size*>(nullptr), ids.data()}) {
+        for (const Size* order :
+             {static_cast<const Size*>(nullptr), static_cast<const Size*>(ids.data())}) {
             check(order, nullptr);
             check(order, &any);
             check(order, &wanted);
@@ -89,9 +93,8 @@ void expect_labels(Coded<R>& coded, Size* decided = nullptr) {
 
 // Rows whose wanted label is not among the candidates of codes.
 template <class R>
-Size missed(const Coded<R>& coded, std::vector<CodedVector> rows, float margin,
-            CodedCentres centres) {
-    const Labels wanted = canonical_labels(coded.rows, coded.centroids);
+Size missed(Coded<R>& coded, std::vector<CodedVector> rows, float margin, CodedCentres centres) {
+    const Labels wanted = canonical_labels(coded.rows, coded.shared);
     const Size n = coded.rows.n, d = coded.rows.d, pitch = DenseCodes<R>::pitch(d);
     Size wrong = 0;
     for (Size i = 0; i < n; ++i) {
@@ -101,7 +104,7 @@ Size missed(const Coded<R>& coded, std::vector<CodedVector> rows, float margin,
         float limit = inf;
         std::int32_t count = 0;
         std::vector<Candidate> list(CandidateLists::most);
-        const CandidateLists lists{&row, &slack, &limit, &count, list.data(), nullptr};
+        const CandidateLists lists{&row, &slack, &limit, &count, list.data(), false};
         std::vector<std::int32_t> products(static_cast<std::size_t>(CodedCentres::unit));
         for (Size u = 0; u < centres.units(); ++u) {
             integer_products().products({coded.codes.codes(i, d), pitch, 1}, &start, centres, u, 1,
@@ -122,36 +125,33 @@ std::vector<CodedVector> stored_rows(Coded<R>& coded) {
     return {coded.codes.row(0), coded.codes.row(0) + coded.rows.n};
 }
 
-// Pairs of centres, a and b = a + 2 e, and rows in the middle, a little nearer to one of them. What
-// rounding to codes takes from a row points along e, or what it takes from the centres along the
-// row.
-template <class R>
-Coded<R> near_middles(Size n, Size d, double apart, Random& random) {
-    Matrix<R> c(2, d), x(n, d);
-    for (Size f = 0; f < d; ++f) {
-        const double a = random.normal(), e = apart * random.normal();
-        c(0, f) = R(a);
-        c(1, f) = R(a + 2 * e);
-    }
-    for (Size i = 0; i < n; ++i) {
-        const double nearer = random.uniform(0.97, 1.03);
+// Codes, multiplied by a sign per feature, that add up to a little less than 0, and numbers that
+// are larger by 0.45 in the direction of the signs, whose sum is above 0.
+struct Misleading {
+    std::vector<double> sign, value;
+    Misleading(Size d, Random& random) {
+        double sum = 0;
         for (Size f = 0; f < d; ++f) {
-            const double middle =
-                double(c(0, f)) + nearer * (double(c(1, f)) - double(c(0, f))) / 2;
-            x(i, f) = R(middle + random.normal());
+            sign.push_back(random.coin() ? 1 : -1);
+            // The first pair fixes the scale.
+            double code = f == 0 ? 127 : f == 1 ? -127 : double(random.between(-9, 9));
+            if (f > 1) code -= sum > 0 ? std::min(sum, 9.0) : 0;
+            sum += code;
+            value.push_back(sign.back() * (f < 2 ? code : code + 0.45));
         }
-        // Back to the plane between the centres, but for `nearer`.
-        double along = 0, e2 = 0;
-        for (Size f = 0; f < d; ++f) {
-            const double e = (double(c(1, f)) - double(c(0, f))) / 2,
-                         m = double(c(0, f)) + nearer * e;
-            along += (double(x(i, f)) - m) * e;
-            e2 += e * e;
-        }
-        for (Size f = 0; f < d; ++f)
-            x(i, f) = R(double(x(i, f)) - along / e2 * (double(c(1, f)) - double(c(0, f))) / 2);
+        value[2] -= sign[2] * (sum + 0.1 * double(d));
     }
-    return Coded<R>(std::move(x), std::move(c));
+};
+// x and -x for every row, so that the mean is 0.
+Matrix<float> both(const std::vector<std::vector<double>>& rows) {
+    const Size d = Size(rows[0].size());
+    Matrix<float> out(2 * Size(rows.size()), d);
+    for (Size i = 0; i < Size(rows.size()); ++i)
+        for (Size f = 0; f < d; ++f) {
+            out(2 * i, f) = float(rows[std::size_t(i)][std::size_t(f)]);
+            out(2 * i + 1, f) = -out(2 * i, f);
+        }
+    return out;
 }
 
 }  // namespace
@@ -250,19 +250,24 @@ TEST(codes_are_within_their_residual) {
             }
 }
 
-TEST(every_term_of_the_bound_is_needed) {
+TEST(residuals_of_rows_and_centres_are_needed) {
     Random random(3);
     Size without_row = 0, without_centre = 0;
     for (int repeat = 0; repeat < 20; ++repeat) {
-        auto coded = near_middles<float>(200, 40, 0.05, random);
-        const std::vector<CodedVector> rows = stored_rows(coded);
-        const CodedCentres centres = coded.centres.panels();
-        const float margin = coded.centres.margin();
-        CHECK_EQ(missed(coded, rows, margin, centres), 0);
-        std::vector<CodedVector> certain = rows;
-        for (CodedVector& row : certain) row.residual = 0;
-        without_row += missed(coded, certain, margin, centres);
-        without_centre += missed(coded, rows, 0, centres);
+        const Misleading own(60, random);
+        // One side is misleading, the other has no residual: all its magnitudes are equal.
+        for (const bool rows_mislead : {true, false}) {
+            const Matrix<float> misleading = both({own.value}), plain = both({own.sign});
+            Coded<float> coded(rows_mislead ? misleading : plain,
+                               rows_mislead ? plain : misleading);
+            std::vector<CodedVector> rows = stored_rows(coded);
+            const CodedCentres centres = coded.centres.panels();
+            const float margin = coded.centres.margin();
+            CHECK_EQ(missed(coded, rows, margin, centres), 0);
+            if (!rows_mislead) without_centre += missed(coded, rows, 0, centres);
+            for (CodedVector& row : rows) row.residual = 0;
+            if (rows_mislead) without_row += missed(coded, rows, margin, centres);
+        }
     }
     CHECK(without_row > 0);
     CHECK(without_centre > 0);
@@ -385,10 +390,16 @@ TEST(wild_data_has_the_right_labels) {
     run(float(), all(0, 5), same);
     run(float(), all(0, 0), all(0, 0));
     run(float(), all(1e-12, 0), all(1e-12, 0));
-    run(float(), all(1e10, 0), all(1e10, 0));
+    run(float(), all(1e7, 0), all(1e7, 0));
     run(double(), all(1e-60, 0), same);
     run(double(), one(1e100), same);
     run(double(), all(1, 1e9), all(1, 1e9));
+}
+
+TEST(centres_beyond_float32_bounds_are_refused) {
+    Random random(11);
+    const Coded<double> coded(normal<double>(50, 20, random), normal<double>(5, 20, random, 1e30));
+    CHECK(!coded.usable);
 }
 
 TEST(rows_that_are_not_finite_stay_open) {

@@ -17,10 +17,12 @@ inline std::vector<const exactmeans::Isa*> isas() {
              &exactmeans::isa_baseline,
 #if defined(__x86_64__)
              &exactmeans::isa_avx2,
+             &exactmeans::isa_avxvnni,
              &exactmeans::isa_avx512,
              &exactmeans::isa_avx512vnni,
 #elif defined(__aarch64__)
              &exactmeans::isa_neon,
+             &exactmeans::isa_neondot,
 #endif
          })
         if (std::find(usable.begin(), usable.end(), isa->name) != usable.end()) out.push_back(isa);

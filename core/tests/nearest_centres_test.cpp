@@ -68,16 +68,16 @@ struct Sample {
 
 template <class Rows, class R>
 void check_nearest(const Rows& x, const Sample<R>& s) {
-    const Centres<R> centroids(s.centres.values.data(), 13, 11, s.frame, Threads{});
+    SharedCentres<R> shared(Centres<R>(s.centres.values.data(), 13, 11, s.frame, Threads{}));
     const Points<R> points(s.centres.values.data(), 13, 11, s.frame.exponent, s.frame.metric);
     std::vector<R> all(200 * 13);
     transform(x, points, s.frame.shift_or_null(), all.data(), Threads{});
     for (const Size m : {1, 2, 3, 13}) {
         Labels labels(std::size_t(200 * m)), again(labels.size());
         std::vector<R> distances(labels.size()), same(labels.size());
-        nearest_centres(NearestQuery(x, centroids, points, m, Threads{}), labels.data(),
+        nearest_centres(NearestQuery(x, shared, points, m, Threads{}), labels.data(),
                         distances.data(), Threads{});
-        nearest_centres(NearestQuery(x, centroids, points, m, Threads{3}), again.data(),
+        nearest_centres(NearestQuery(x, shared, points, m, Threads{3}), again.data(),
                         same.data(), Threads{3});
         CHECK(again == labels && same_bits(same, distances));
         for (Size i = 0; i < 200; ++i)

@@ -18,6 +18,7 @@ from exactmeans.quality import (
 )
 from exactmeans.reporting import report
 from exactmeans.seeding import kmeans_plusplus
+from exactmeans.select import KSelection, select_k
 from exactmeans.sql.centers import from_sql
 from exactmeans.versions import show_versions
 
@@ -25,6 +26,7 @@ __all__ = [
     "BlockSource",
     "Iteration",
     "KMeans",
+    "KSelection",
     "MiniBatchKMeans",
     "Silhouette",
     "calinski_harabasz",
@@ -37,6 +39,7 @@ __all__ = [
     "open_sql",
     "plot",
     "report",
+    "select_k",
     "show_versions",
     "silhouette",
 ]

@@ -52,12 +52,12 @@ _LOGGER = logging.getLogger("exactmeans")
 class Progress:
     """What `verbose=1` shows: a line per iteration, or a bar if rich is there and can draw one.
 
-    Lines go to the logger "exactmeans" at level INFO if somebody listens and there is no terminal,
+    Lines go to the logger "exactmeans" at level INFO if it has handlers and there is no terminal,
     as in a service; else they are printed.
     """
 
     def __init__(self, verbose: Any) -> None:
-        self.rows = 0  # that an iteration looks at
+        self.rows = 0  # of an iteration
         self.relabels = True  # are changed labels counted?
         self.runs, self.most = 1, 1  # runs, and the most iterations of each
         self._verbose = check_verbose(verbose)
@@ -107,14 +107,18 @@ class Progress:
             f"{self.rows / took:.3g} rows/s, {record.seconds:.2f} s, at most {left:.0f} s left"
         )
         if self._bar is None:
-            line = f"run {record.run} iteration {record.iteration}: {text}"
-            if _logs():
-                _LOGGER.info(line)
-            else:
-                print(line, flush=True)
+            show_line(f"run {record.run} iteration {record.iteration}: {text}")
             return
         now = {"completed": record.iteration, "total": self.most, "run": record.run}
         self._bar.update(self._task, description=text, **now)
+
+
+def show_line(line: str) -> None:
+    """Log a line if somebody listens and there is no terminal; else print it."""
+    if _logs():
+        _LOGGER.info(line)
+    else:
+        print(line, flush=True)
 
 
 def _logs() -> bool:
@@ -129,7 +133,7 @@ class TakesCallbacks:
     if importlib.util.find_spec("sklearn.callback"):
 
         def set_callbacks(self, *callbacks: Any) -> Any:
-            """Set scikit-learn's callbacks, which are told of every iteration.
+            """Set scikit-learn's callbacks, which are called after every iteration.
 
             Parameters
             ----------
@@ -151,8 +155,8 @@ class TakesCallbacks:
 class Tasks:
     """scikit-learn's own callbacks, for which each iteration is a task.
 
-    Those that want one get an estimator as it would be had the fit ended where it stands: it can
-    predict, transform and score, but has no labels yet.
+    Callbacks can get the estimator of the current centres, which can predict, transform and score,
+    but has no labels yet.
     """
 
     def __init__(self, estimator: Any, most: int, X: Any, y: Any, sample_weight: Any) -> None:
@@ -184,7 +188,7 @@ class Tasks:
         self._task.call_on_fit_task_begin(**self._now(frame, centres))
 
     def end(self, frame: Any, centres: Callable[[], Any]) -> bool:
-        """The iteration is done; returns whether a callback wants to stop."""
+        """The iteration is done; returns whether a callback stops the fit."""
         return bool(self._task.call_on_fit_task_end(**self._now(frame, centres)))
 
     def close(self) -> None:

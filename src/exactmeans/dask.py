@@ -9,8 +9,8 @@ import contextlib
 import math
 import numbers
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import dask
 import dask.array as da
@@ -22,7 +22,7 @@ from dask.highlevelgraph import HighLevelGraph
 from sklearn.utils.validation import check_is_fitted
 
 from exactmeans import _core, kmeans
-from exactmeans.callbacks import Callback, Progress
+from exactmeans.callbacks import Progress
 from exactmeans.data.dask_blocks import DaskBlocks, DaskSource, client_of, is_lazy
 from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import Stream
@@ -31,13 +31,10 @@ from exactmeans.engine.cluster.engine import DaskEngine, Labelling
 from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
-from exactmeans.estimators.base import FitParameters
-from exactmeans.fit.policy import AlgorithmName
+from exactmeans.estimators.base import FitParameters, with_defaults
 from exactmeans.fit.problem import unscaled
 from exactmeans.io import model_file
-from exactmeans.metrics import MetricName, ZeroRows
 from exactmeans.parameters import check_n_jobs
-from exactmeans.seeding.init import InitName
 
 __all__ = ["KMeans"]
 
@@ -70,48 +67,8 @@ class KMeans(kmeans.KMeans):
     array([1, 1, 1, 0, 0, 0], dtype=int32)
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: InitName | Any = "k-means||",
-        n_init: Literal["auto"] | int = "auto",
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        verbose: int = 0,
-        random_state: Any = None,
-        copy_x: bool = True,
-        algorithm: AlgorithmName = "auto",
-        metric: MetricName = "euclidean",
-        n_jobs: int | None = None,
-        memory_limit: int | float | str | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        sparse_centers: Literal["auto"] | bool = "auto",
-        checkpoint: Any = None,
-        zero_rows: ZeroRows = "error",
-        init_options: Mapping[str, Any] | None = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            init=init,
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
-            verbose=verbose,
-            random_state=random_state,
-            copy_x=copy_x,
-            algorithm=algorithm,
-            metric=metric,
-            n_jobs=n_jobs,
-            memory_limit=memory_limit,
-            callbacks=callbacks,
-            sparse_centers=sparse_centers,
-            checkpoint=checkpoint,
-            zero_rows=zero_rows,
-            init_options=init_options,
-            dtype=dtype,
-        )
+    if not TYPE_CHECKING:  # type checkers see the same parameters without it
+        __init__ = with_defaults(kmeans.KMeans.__init__, init="k-means||")
 
     _saved_as = "KMeans"  # the class that exactmeans.load makes
 

@@ -85,7 +85,7 @@ class KMeans(BaseKMeans):
         How to find the nearest centres. The choice changes time and memory, never the result. For
         one cluster, 'elkan' warns and runs as 'lloyd', as in scikit-learn.
     metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
-        'cosine' and 'angular' look at the directions of rows only; centres are unit vectors,
+        'cosine' and 'angular' compare the directions of rows only; centres are unit vectors,
         directions of means or geodesic means. 'manhattan' makes centres of medians. See
         docs/metrics.md.
     n_jobs : int or None, default=None
@@ -100,9 +100,9 @@ class KMeans(BaseKMeans):
     callbacks : callable, sequence of callables or None, default=None
         Called with an `Iteration` record after each iteration; returning True stops the run.
     checkpoint : path or None, default=None
-        A file to keep the fit in while it runs, every few seconds at most. A fit of the same data
-        with the same parameters goes on from it and ends with the same bits; one that was
-        finished returns at once. Needs `pip install exactmeans[io]`.
+        A file for the state of the fit, written every few seconds at most. A fit of the same data
+        with the same parameters resumes from it and ends with the same bits; a finished one
+        returns at once. Needs `pip install exactmeans[io]`.
     sparse_centers : 'auto' or bool, default='auto'
         Whether `cluster_centers_` is a CSR array. 'auto' makes it one if X is sparse and an ndarray
         would take more than half a gigabyte.
@@ -114,7 +114,7 @@ class KMeans(BaseKMeans):
         What `init` takes besides: `oversampling` (2.0) and `rounds` (5) for 'k-means||',
         `n_local_trials` for 'k-means++'.
     dtype : {'float32', 'float64'} or None, default=None
-        What to compute in. None keeps float32 as it is and makes everything else float64.
+        What to compute in. None keeps float32 and converts everything else to float64.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class KMeans(BaseKMeans):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only when `X` has column names that are all strings.
     algorithm_ : str
-        The algorithm that ran; where 'auto' changed its mind, the last one. `explain()` tells when
+        The algorithm that ran; if 'auto' switched, the last one. `explain()` says when
         and why, and `history_` what each iteration used.
     n_distances_ : int
         Row-centre distances computed by the run that was kept.

@@ -84,7 +84,7 @@ def representations(Y: Any, Z: Any, *, n_jobs: int | None = None) -> Representat
 def _checked(given: Any, what: str) -> Any:
     """A CSR array of its own, whose indices are in range: SciPy's products trust them."""
     if sp.issparse(given):
-        anything: Any = given  # SciPy's stubs want to know the dtype
+        anything: Any = given  # SciPy's stubs need the dtype
         given = as_csr(anything, anything.dtype, what)
     return sp.csr_array(given)
 

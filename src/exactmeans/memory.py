@@ -38,7 +38,7 @@ def check_memory_limit(limit: Any) -> int | None:
     elif isinstance(limit, numbers.Real) and 0 < float(limit) <= 1:
         known = known_memory()
         if known is None:
-            allowed = "in bytes where the system does not tell its memory"
+            allowed = "a number of bytes, because the system does not report its memory"
         else:
             bytes_ = float(limit) * known
     if not 1 <= bytes_ < math.inf:
@@ -46,17 +46,17 @@ def check_memory_limit(limit: Any) -> int | None:
     return int(bytes_)
 
 
-_ASSUMED_MEMORY = 4 * 2**30  # bytes, where the system does not tell
+_ASSUMED_MEMORY = 4 * 2**30  # bytes, where the system does not report it
 
 
 def memory_of_machine() -> int:
-    """Bytes that this process may hope for: the machine's, or its container's."""
+    """Bytes of memory of the machine, or of its container."""
     return known_memory() or _ASSUMED_MEMORY
 
 
 @cache
 def known_memory() -> int | None:
-    """The same; None where the system does not tell."""
+    """The same; None where the system does not report it."""
     try:
         installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf, some have no such name

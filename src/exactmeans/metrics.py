@@ -1,4 +1,4 @@
-"""What `metric=` may be, and what follows from it: data, so that nobody asks for a name."""
+"""The metrics and their properties, so that no other code compares names of metrics."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ REALS = (np.dtype(np.float64), np.dtype(np.float32))
 
 def check_int(name: str, value: Any, least: int) -> int:
     if type(value) is int and value >= least:
-        return value  # as nearly always, and asking for Integral takes longer than all else
+        return value  # the usual case; isinstance(value, Integral) is slow
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
         refuse(name, value, f"an int of at least {least}")
     return int(value)
@@ -52,7 +52,7 @@ def check_real(name: str, value: Any, least: float) -> float:
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...], other: str = "") -> str:
-    """One of some words; `other`: what else the argument may be, which the caller looks at."""
+    """One of these strings; `other`: what else the argument may be, which the caller checks."""
     if not isinstance(value, str) or value not in choices:
         words = ", ".join(map(repr, choices))
         refuse(name, value, f"{words} or {other}" if other else f"one of {words}")
@@ -95,21 +95,23 @@ def check_n_jobs(n_jobs: Any) -> int:
         return _share_of_joblib(cores)
     if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
         refuse("n_jobs", n_jobs, "None or an int other than 0")
-    asked = int(n_jobs)
-    return min(asked, _MOST_THREADS) if asked > 0 else max(1, cores + 1 + asked)
+    threads = int(n_jobs)
+    return min(threads, _MOST_THREADS) if threads > 0 else max(1, cores + 1 + threads)
 
 
 def _share_of_joblib(cores: int) -> int:
     """Threads that a fit may use where it runs, so that parallel tasks do not share cores."""
-    backend, asked = get_active_backend()
-    if backend.nesting_level == 0 and asked is None:  # neither in a task nor in parallel_config
+    backend, configured = get_active_backend()
+    if (
+        backend.nesting_level == 0 and configured is None
+    ):  # neither in a task nor in parallel_config
         return cores
     if _positive("EXACTMEANS_NUM_THREADS"):
         return cores
     if backend.nesting_level == 0:
-        return int(min(backend.effective_n_jobs(asked), _MOST_THREADS))
-    # loky divides the cores among its processes, and tells each by the variables that limit other
-    # pools of threads. Other tasks have one core each, as far as joblib knows.
+        return int(min(backend.effective_n_jobs(configured), _MOST_THREADS))
+    # loky divides the cores among its processes and sets the variables that limit other pools of
+    # threads accordingly. joblib counts one core for each other task.
     in_process = multiprocessing.current_process().name != "MainProcess"
     if not in_process or backend.nesting_level > 1:
         return 1
@@ -127,12 +129,12 @@ def check_dtype(dtype: Any) -> np.dtype[Any] | None:
     if dtype is None:
         return None
     try:
-        asked: np.dtype[Any] = np.dtype(dtype)
+        real: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
         refuse("dtype", dtype, "None, 'float32' or 'float64'")
-    if asked not in REALS:
+    if real not in REALS:
         refuse("dtype", dtype, "None, 'float32' or 'float64'")
-    return asked
+    return real
 
 
 def refuse(name: str, value: Any, allowed: str) -> NoReturn:

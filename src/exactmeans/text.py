@@ -21,9 +21,19 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.pipeline import Pipeline
 
 from exactmeans.data.arrays import as_csr
+from exactmeans.kmeans import KMeans
 from exactmeans.parameters import check_choice, check_dtype, check_int
+from exactmeans.quality.silhouettes import silhouette
 
-__all__ = ["Rows", "documents", "tfidf", "top_terms", "without_terms"]
+__all__ = [
+    "Rows",
+    "documents",
+    "misfits",
+    "representatives",
+    "tfidf",
+    "top_terms",
+    "without_terms",
+]
 
 IDF = ("smooth", "plain", "none")
 _NAMED = 10  # documents that a warning names
@@ -230,8 +240,10 @@ def without_terms(X: Any) -> NDArray[np.intp]:
     return np.flatnonzero(np.asarray((X != 0).sum(axis=1)).ravel() == 0)
 
 
-def top_terms(centres: Any, terms: NDArray[Any], count: int = 10) -> list[list[str]]:
-    """The terms with the largest values in each centre, largest first.
+def top_terms(
+    centres: Any, terms: NDArray[Any], count: int = 10, *, by: str = "weight"
+) -> list[list[str]]:
+    """The terms with the largest values in each centre, or those that tell it from the others.
 
     Parameters
     ----------
@@ -241,19 +253,24 @@ def top_terms(centres: Any, terms: NDArray[Any], count: int = 10) -> list[list[s
         `terms` of what `tfidf` gives, or a vectorizer's `get_feature_names_out()`.
     count : int, default=10
         How many of each; fewer where a centre has fewer above 0.
+    by : {'weight', 'contrast'}, default='weight'
+        'weight' ranks terms by their value c in the centre, 'contrast' by c log(c / m), where m is
+        the mean over all centres: terms that are heavy here and lighter elsewhere.
 
     Returns
     -------
-    list of list of str, one list per centre
+    list of list of str, one list per centre, the first term ranking highest
 
     Examples
     --------
     >>> import numpy as np
     >>> from exactmeans.text import top_terms
-    >>> top_terms(np.array([[0.1, 0.7, 0.0]]), np.array(["blue", "fish", "soup"]))
-    [['fish', 'blue']]
+    >>> centres, terms = np.array([[0.8, 0.6, 0.0], [0.8, 0.0, 0.6]]), np.array(["a", "b", "c"])
+    >>> top_terms(centres, terms, 1), top_terms(centres, terms, 1, by="contrast")
+    ([['a'], ['a']], [['b'], ['c']])
     """
     most = check_int("count", count, 0)
+    check_choice("by", by, ("weight", "contrast"))
     given: Any = centres if sp.issparse(centres) else np.asarray(centres)
     if given.dtype.kind not in "fiu" or given.ndim != 2 or given.shape[1] != len(terms):
         raise ValueError(
@@ -267,7 +284,83 @@ def top_terms(centres: Any, terms: NDArray[Any], count: int = 10) -> list[list[s
     else:
         features = np.arange(len(terms))
         rows = [(features, row) for row in given]
+    if by == "contrast":
+        mean = np.maximum(np.asarray(given.mean(axis=0)).ravel(), 0.0)
+        rows = [(at, _contrast(values, mean[at])) for at, values in rows]
     return [[str(terms[f]) for f in _largest(*row, most)] for row in rows]
+
+
+def _contrast(values: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
+    """c log(c / m); 0 where a value or the mean is not above 0."""
+    own = values.astype(np.float64)
+    used = (own > 0) & (mean > 0)
+    ratios = np.divide(own, mean, out=np.ones(len(own)), where=used)
+    return np.asarray(np.where(used, own, 0.0) * np.log(ratios))
+
+
+def representatives(X: Any, model: KMeans, count: int = 5) -> list[NDArray[np.intp]]:
+    """The rows nearest to the centre of each cluster: documents that are typical of it.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix, BlockSource or path of shape (n_documents, n_terms)
+    model : KMeans or MiniBatchKMeans
+    count : int, default=5
+        How many of each; fewer where a cluster has fewer.
+
+    Returns
+    -------
+    list of arrays of row numbers, one per cluster, nearest first
+
+    Examples
+    --------
+    >>> from exactmeans import KMeans
+    >>> from exactmeans.text import representatives
+    >>> X = [[0.0], [1.0], [5.0], [20.0]]
+    >>> model = KMeans(2, init=[[1.5], [20.0]], max_iter=1).fit(X)
+    >>> [rows.tolist() for rows in representatives(X, model, 2)]
+    [[1, 0], [3]]
+    """
+    most = check_int("count", count, 1)
+    labels, distances = (found[:, 0] for found in model.nearest(X, 1))
+    order = np.lexsort((distances, labels))  # stable: of equal distances, the first row
+    edges = np.searchsorted(labels[order], np.arange(model._given_centres().shape[0] + 1))
+    return [order[a : min(a + most, b)] for a, b in itertools.pairwise(edges.tolist())]
+
+
+def misfits(X: Any, model: KMeans, count: int | None = None) -> NDArray[np.intp]:
+    """Rows that fit no cluster: those in none, and those nearer to the rows of another one.
+
+    Nearer means a silhouette below 0 (`exactmeans.silhouette` with kind='exact'), which takes n
+    times k products under metric='cosine' and n times n distances under others.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix, BlockSource or path of shape (n_documents, n_terms)
+    model : KMeans or MiniBatchKMeans
+    count : int or None, default=None
+        How many at most; None means all.
+
+    Returns
+    -------
+    array of row numbers: rows in no cluster first, then by ascending silhouette
+
+    Examples
+    --------
+    >>> from exactmeans import KMeans
+    >>> from exactmeans.text import misfits
+    >>> X = [[0.0], [0.0], [0.0], [5.1], [6.0], [12.0], [15.0]]
+    >>> model = KMeans(2, init=[[0.0], [9.0]]).fit(X)
+    >>> model.cluster_centers_ = [[0.0], [10.0]]  # row 3 is on the side of the second centre
+    >>> misfits(X, model).tolist()
+    [3]
+    """
+    most = None if count is None else check_int("count", count, 0)
+    found = silhouette(X, model, kind="exact")
+    none = np.flatnonzero(found.labels < 0)
+    below = np.flatnonzero(found.samples < 0)
+    order = np.argsort(found.samples[below], kind="stable")
+    return np.concatenate([none, below[order]])[:most]
 
 
 def _largest(features: NDArray[Any], values: NDArray[Any], count: int) -> NDArray[Any]:

@@ -15,6 +15,8 @@ constexpr SeedKernels seeds = seed_table<Float8, Double4, Pairs8>();
 }  // namespace
 
 constinit const Isa isa_avx2 = isa_of<Float8, Double4>("avx2", bounds, seeds);
+constinit const Isa isa_avxvnni =
+    isa_of<Float8, Double4>("avxvnni", bounds, seeds, products_avxvnni);
 
 }  // namespace exactmeans
 

@@ -56,81 +56,73 @@ inline float limit_above(float upper, float rounding) {
 
 template <class V>
 struct CentreBounds {
-    V offset, scale, length;
+    V offset, minus_scale, length;
 
     static CentreBounds load(const CodedCentres& centres, Size place) {
-        return {V::load(centres.offset + place), V::load(centres.scale + place),
+        return {V::load(centres.offset + place), V::load(centres.minus_scale + place),
                 V::load(centres.length + place)};
     }
     // Lower bounds of scores.
-    V lows(V product, V inverse, V residual) const {
-        const V sized = V::fma(product, scale, V::mul(length, residual));
-        return V::fma(offset, inverse, V::sub(V::splat(0), sized));
+    V lows(V product, V inverse, V minus_residual) const {
+        return V::fma(product, minus_scale,
+                      V::fma(length, minus_residual, V::mul(offset, inverse)));
     }
-    V highs(V low, V margin, V inverse, V residual, V width) const {
-        const V twice = V::fma(margin, scale, V::mul(length, residual));
-        return V::add(low,
-                      V::mul(V::fma(width, inverse, V::add(twice, twice)), V::splat(bound_up)));
+    // Upper bounds, from lower ones.
+    V highs(V low, V margin, V inverse, V minus_residual, V width) const {
+        const V half = V::fma(margin, minus_scale, V::mul(length, minus_residual));
+        return V::add(
+            low, V::mul(V::sub(V::mul(width, inverse), V::add(half, half)), V::splat(bound_up)));
     }
 };
 
-// One row against some units: see CandidateLists.
+// One row against `Vectors` vectors of centres, from place `first` on; see CandidateLists.
 template <class V, int Vectors>
 class RowCandidates {
 public:
-    RowCandidates(const CandidateLists& rows, Size i)
+    RowCandidates(const CandidateLists& rows, Size i, const CodedCentres& centres, Size first)
         : rows_(rows),
           i_(i),
+          centres_(centres),
+          first_(first),
           inverse_(V::splat(rows.rows[i].inverse)),
-          residual_(V::splat(rows.rows[i].residual)) {}
+          minus_residual_(V::splat(-rows.rows[i].residual)) {}
 
-    void take(const std::int32_t* products, const CodedCentres& centres, Size first) {
-        V low[Vectors];
+    // Computes the lower bounds; returns the lanes where they do not exceed the limit.
+    std::uint64_t bound(const std::int32_t* products, float* lows) const {
         const V limit = V::splat(rows_.limit[i_]);
-        unsigned above = all;
+        std::uint64_t below = 0;
 #pragma GCC unroll 16
         for (int v = 0; v < Vectors; ++v) {
-            const auto own = CentreBounds<V>::load(centres, first + v * V::lanes);
-            low[v] = own.lows(V::load(products + v * V::lanes), inverse_, residual_);
-            above &= V::bits(V::less(limit, low[v]));
+            const auto own = CentreBounds<V>::load(centres_, first_ + v * V::lanes);
+            const V low = own.lows(V::load(products + v * V::lanes), inverse_, minus_residual_);
+            low.store(lows + v * V::lanes);
+            constexpr unsigned all = (1u << V::lanes) - 1;
+            below |= std::uint64_t(~V::bits(V::less(limit, low)) & all) << (v * V::lanes);
         }
-        if (above != all) [[unlikely]]
-            list(low, centres, first);
-        else if (rows_.rest)
-            lower_rest(low);
+        return below;
+    }
+
+    // Lists the lanes `below`. Unless the limit comes from a label, lowers it first.
+    void list(std::uint64_t below, const float* lows) {
+        if (!rows_.labelled) lower_limit(lows);
+        const float limit = rows_.limit[i_];
+        do {
+            const int lane = __builtin_ctzll(below);
+            below &= below - 1;
+            if (lows[lane] <= limit) push({std::int32_t(first_ + lane), lows[lane]});
+        } while (below);
     }
 
 private:
-    static constexpr unsigned all = (1u << V::lanes) - 1;
-
-    [[gnu::noinline]] void list(const V* low, const CodedCentres& centres, Size first) {
-        lower_limit(low, centres, first);
-        const V inf = V::splat(std::numeric_limits<float>::infinity());
-        V least = inf;
-        for (int v = 0; v < Vectors; ++v) {
-            const auto above = V::less(V::splat(rows_.limit[i_]), low[v]);
-            if (rows_.rest) least = V::min(V::select(above, low[v], inf), least);
-            unsigned left = ~V::bits(above) & all;
-            if (!left) continue;
-            float lanes[V::lanes];
-            low[v].store(lanes);
-            for (; left; left &= left - 1) {
-                const int lane = __builtin_ctz(left);
-                push({std::int32_t(first + v * V::lanes + lane), lanes[lane]});
-            }
-        }
-        if (rows_.rest) lower_rest(V::lowest(least));
-    }
-
-    void lower_limit(const V* low, const CodedCentres& centres, Size first) {
+    void lower_limit(const float* lows) {
         const V margin = V::splat(float(rows_.margin[i_]));
         V least = V::splat(std::numeric_limits<float>::infinity());
         for (int v = 0; v < Vectors; ++v) {
-            const Size place = first + v * V::lanes;
-            const auto own = CentreBounds<V>::load(centres, place);
-            least = V::min(
-                own.highs(low[v], margin, inverse_, residual_, V::load(centres.width + place)),
-                least);
+            const Size place = first_ + v * V::lanes;
+            const auto own = CentreBounds<V>::load(centres_, place);
+            least = V::min(own.highs(V::load(lows + v * V::lanes), margin, inverse_,
+                                     minus_residual_, V::load(centres_.width + place)),
+                           least);
         }
         const float limit = limit_above(V::lowest(least), rows_.rows[i_].rounding);
         if (limit < rows_.limit[i_]) rows_.limit[i_] = limit;
@@ -139,7 +131,7 @@ private:
     void push(const Candidate& candidate) {
         std::int32_t& count = rows_.count[i_];
         Candidate* const list = rows_.list + i_ * CandidateLists::most;
-        if (count == CandidateLists::most) drop_above();
+        if (count == CandidateLists::most) drop_above(count, list);
         if (count < CandidateLists::most) {
             list[count++] = candidate;
         } else {
@@ -148,52 +140,61 @@ private:
         }
     }
     // Drops candidates above the limit, which has fallen since they were listed.
-    void drop_above() {
-        std::int32_t& count = rows_.count[i_];
-        Candidate* const list = rows_.list + i_ * CandidateLists::most;
+    void drop_above(std::int32_t& count, Candidate* list) {
         int kept = 0;
-        for (int c = 0; c < count; ++c) {
-            if (list[c].low <= rows_.limit[i_])
-                list[kept++] = list[c];
-            else if (rows_.rest)
-                lower_rest(list[c].low);
-        }
+        for (int c = 0; c < count; ++c)
+            if (list[c].low <= rows_.limit[i_]) list[kept++] = list[c];
         count = kept;
-    }
-
-    void lower_rest(const V* low) {
-        V least = low[0];
-        for (int v = 1; v < Vectors; ++v) least = V::min(low[v], least);
-        lower_rest(V::lowest(least));
-    }
-    void lower_rest(float low) {
-        if (low < rows_.rest[i_]) rows_.rest[i_] = low;
     }
 
     const CandidateLists& rows_;
     Size i_;
-    V inverse_, residual_;
+    const CodedCentres& centres_;
+    Size first_;
+    V inverse_, minus_residual_;
 };
+
+// Rows with candidates are collected without a branch, which would be mispredicted: most rows have
+// one candidate, in one of all groups of units.
+template <class V, int Units>
+void find_in_units(const std::int32_t* products, Size n, const CodedCentres& centres, Size first,
+                   const CandidateLists& rows) {
+    constexpr int width = Units * int(CodedCentres::unit);
+    constexpr Size tile = CandidateLists::tile;
+    using Row = RowCandidates<V, width / V::lanes>;
+    alignas(64) float lows[tile * width];
+    std::uint64_t below[tile];
+    std::int32_t found[tile];
+    for (Size begin = 0; begin < n; begin += tile) {
+        const Size some = n - begin < tile ? n - begin : tile;
+        Size count = 0;
+        for (Size t = 0; t < some; ++t) {
+            below[t] = Row(rows, begin + t, centres, first)
+                           .bound(products + (begin + t) * width, lows + t * width);
+            found[count] = std::int32_t(t);
+            count += below[t] != 0;
+        }
+        for (Size f = 0; f < count; ++f) {
+            const Size t = found[f];
+            Row(rows, begin + t, centres, first).list(below[t], lows + t * width);
+        }
+    }
+}
 
 template <class V>
 void find_candidates(const std::int32_t* products, Size n, const CodedCentres& centres, Size unit,
                      Size units, const CandidateLists& rows) {
-    constexpr int per_unit = int(CodedCentres::unit) / V::lanes;
-    const auto run = [&]<int Units>() {
-        for (Size i = 0; i < n; ++i)
-            RowCandidates<V, Units * per_unit>(rows, i).take(
-                products + i * Units * CodedCentres::unit, centres, unit * CodedCentres::unit);
-    };
     static_assert(CodedCentres::most_units == 4);
+    const Size first = unit * CodedCentres::unit;
     switch (units) {
         case 1:
-            return run.template operator()<1>();
+            return find_in_units<V, 1>(products, n, centres, first, rows);
         case 2:
-            return run.template operator()<2>();
+            return find_in_units<V, 2>(products, n, centres, first, rows);
         case 3:
-            return run.template operator()<3>();
+            return find_in_units<V, 3>(products, n, centres, first, rows);
         default:
-            return run.template operator()<4>();
+            return find_in_units<V, 4>(products, n, centres, first, rows);
     }
 }
 
@@ -204,13 +205,12 @@ void limit_by(const std::int32_t* products, const std::int32_t* centre, Size n,
         const CodedVector& row = rows.rows[i];
         const Size j = Size(centre[i]);
         const float margin = float(rows.margin[i]),
-                    wide = (centres.length[j] * row.residual + centres.scale[j] * margin +
+                    wide = (centres.length[j] * row.residual - centres.minus_scale[j] * margin +
                             centres.width[j] * row.inverse) *
                            bound_up,
-                    middle =
-                        centres.offset[j] * row.inverse - centres.scale[j] * float(products[i]),
-                    // The bounds below are of the lower end of `offset`; `width` reaches its upper.
-            limit = limit_above(middle + wide, row.rounding);
+                    middle = centres.offset[j] * row.inverse +
+                             centres.minus_scale[j] * float(products[i]),
+                    limit = limit_above(middle + wide, row.rounding);
         if (limit < rows.limit[i]) rows.limit[i] = limit;
     }
 }

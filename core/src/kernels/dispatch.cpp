@@ -5,6 +5,13 @@
 #include "exactmeans/kernels/dispatch.hpp"
 #include "isa.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace exactmeans {
 namespace {
 
@@ -14,6 +21,16 @@ bool has_avx512() {
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
+// AVX-VNNI, which older compilers do not ask the CPU for.
+bool has_avxvnni() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+#elif defined(__aarch64__) && defined(__linux__)
+bool has_dot_product() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
+#elif defined(__aarch64__)
+bool has_dot_product() { return true; }  // all CPUs of macOS and Windows on AArch64
 #endif
 
 struct Compiled {
@@ -26,8 +43,10 @@ const Compiled compiled[] = {
 #if defined(__x86_64__)
     {&isa_avx512vnni, [] { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }},
     {&isa_avx512, [] { return has_avx512(); }},
+    {&isa_avxvnni, [] { return has_avxvnni(); }},
     {&isa_avx2, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
 #elif defined(__aarch64__)
+    {&isa_neondot, [] { return has_dot_product(); }},
     {&isa_neon, [] { return true; }},
 #endif
     {&isa_baseline, [] { return true; }},

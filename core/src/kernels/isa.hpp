@@ -41,10 +41,11 @@ struct Isa {
 
 extern const Isa isa_baseline;
 #if defined(__x86_64__)
-extern const Isa isa_avx512vnni, isa_avx512, isa_avx2;
-extern const IntegerProducts products_avx512vnni;
+extern const Isa isa_avx512vnni, isa_avx512, isa_avxvnni, isa_avx2;
+extern const IntegerProducts products_avx512vnni, products_avxvnni;
 #elif defined(__aarch64__)
-extern const Isa isa_neon;
+extern const Isa isa_neondot, isa_neon;
+extern const IntegerProducts products_neondot;
 #endif
 
 }  // namespace exactmeans

@@ -187,6 +187,8 @@ constexpr SeedKernels seeds = seed_table<Float4, Double2, Pairs4>();
 }  // namespace
 
 constinit const Isa isa_neon = isa_of<Float4, Double2>("neon", bounds, seeds);
+constinit const Isa isa_neondot =
+    isa_of<Float4, Double2>("neondot", bounds, seeds, products_neondot);
 
 }  // namespace exactmeans
 

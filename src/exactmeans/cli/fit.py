@@ -8,7 +8,7 @@ import typer
 
 from exactmeans.cli import clusters, options, screen
 from exactmeans.cli.output import TABLES, Outputs, write_centers, write_labels
-from exactmeans.cli.select_k import chosen_k
+from exactmeans.cli.select_k import chosen_k, parameters
 from exactmeans.cli.table import Table, opened
 from exactmeans.kmeans import KMeans
 from exactmeans.reporting.page import write_page
@@ -111,7 +111,10 @@ def fit(
         params = parameters(table, metric, init, algorithm, starts, seed, jobs)
         params |= {"memory_limit": memory_limit, "tol": tol, "max_iter": max_iter}
         count, selection = chosen_k(k, table, params)
-        fitted = _fitted(count, table, {**params, "checkpoint": checkpoint})
+        if selection is not None and checkpoint is None and starts is None:
+            fitted = selection.model
+        else:
+            fitted = _fitted(count, table, {**params, "checkpoint": checkpoint})
         table.preparation.store(fitted)
         summary = summarise(fitted, table.X)
         if report_path is not None:
@@ -136,32 +139,6 @@ def fit(
         outputs.tell()
         if not outputs.as_dict():
             screen.note("no file was written: --model, --labels and --report write some.")
-
-
-def parameters(
-    table: Table,
-    metric: str | None,
-    init: str,
-    algorithm: str,
-    starts: int | None,
-    seed: int,
-    jobs: int | None,
-) -> dict[str, Any]:
-    """Parameters of the estimator."""
-    if metric is None:
-        directed = table.preparation.kind in ("text", "counts")
-        metric = "cosine" if directed else "euclidean"
-        if directed:
-            screen.note("texts are compared by --metric cosine, if none is given.")
-    return {
-        "metric": metric,
-        "init": init,
-        "algorithm": algorithm,
-        "n_init": "auto" if starts is None else starts,
-        "random_state": seed,
-        "n_jobs": jobs,
-        "zero_rows": "keep" if metric in ("cosine", "angular") else "error",
-    }
 
 
 def _fitted(k: int, table: Table, params: dict[str, Any]) -> KMeans:

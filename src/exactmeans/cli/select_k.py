@@ -8,6 +8,8 @@ import typer
 
 from exactmeans.cli import options, screen
 from exactmeans.cli.table import Table, opened
+from exactmeans.select import KSelection
+from exactmeans.select import select_k as compare
 
 _AUTO = (2, 12)  # the numbers of clusters that -k auto tries
 _CRITERIA = ("auto", "silhouette", "elbow", "davies_bouldin", "calinski_harabasz", "stability")
@@ -61,8 +63,6 @@ def select_k(
     \b
     exactmeans select-k customers.csv -k 2:12 --exclude Gender --standardize
     """
-    from exactmeans.cli.fit import parameters
-
     screen.be_quiet(quiet)
     ks = numbers(k)
     reading = options.Reading(
@@ -87,10 +87,36 @@ def select_k(
         params |= {"memory_limit": memory_limit}
         found = select(table, ks, criterion, params)
     if json:
-        records = [_record(record) for record in found.table]
+        records = [_record(measures) for measures in found.table]
         screen.as_json({"best_k": found.best_k, "reason": found.reason, "table": records})
         return
     show(found)
+
+
+def parameters(
+    table: Table,
+    metric: str | None,
+    init: str,
+    algorithm: str,
+    starts: int | None,
+    seed: int,
+    jobs: int | None,
+) -> dict[str, Any]:
+    """Parameters of the estimator."""
+    if metric is None:
+        directed = table.preparation.kind in ("text", "counts")
+        metric = "cosine" if directed else "euclidean"
+        if directed:
+            screen.note("texts are compared by --metric cosine, if none is given.")
+    return {
+        "metric": metric,
+        "init": init,
+        "algorithm": algorithm,
+        "n_init": "auto" if starts is None else starts,
+        "random_state": seed,
+        "n_jobs": jobs,
+        "zero_rows": "keep" if metric in ("cosine", "angular") else "error",
+    }
 
 
 def numbers(given: str) -> list[int]:
@@ -108,7 +134,7 @@ def numbers(given: str) -> list[int]:
     return found
 
 
-def chosen_k(given: str, table: Table, params: dict[str, Any]) -> tuple[int, Any]:
+def chosen_k(given: str, table: Table, params: dict[str, Any]) -> tuple[int, KSelection | None]:
     """The number of clusters, and how it was chosen if it was not given."""
     if given.isdigit() and int(given) > 0:
         return int(given), None
@@ -118,15 +144,12 @@ def chosen_k(given: str, table: Table, params: dict[str, Any]) -> tuple[int, Any
     last = min(_AUTO[1], n - 1)
     if last < _AUTO[0]:
         raise ValueError(f"-k must be given for {n} rows: auto needs at least 3.")
-    own = {name: value for name, value in params.items() if name not in ("tol", "max_iter")}
-    found = select(table, list(range(_AUTO[0], last + 1)), "auto", own)
+    found = select(table, list(range(_AUTO[0], last + 1)), "auto", params)
     return int(found.best_k), found
 
 
-def select(table: Table, ks: list[int], criterion: str, params: dict[str, Any]) -> Any:
+def select(table: Table, ks: list[int], criterion: Any, params: dict[str, Any]) -> KSelection:
     """`exactmeans.select_k` with progress."""
-    import exactmeans
-
     if criterion not in _CRITERIA:
         raise ValueError(f"--criterion must be one of {', '.join(_CRITERIA)}, not {criterion!r}.")
     with screen.steps(f"comparing {len(ks)} numbers of clusters", len(ks)) as progress:
@@ -134,14 +157,21 @@ def select(table: Table, ks: list[int], criterion: str, params: dict[str, Any]) 
         def done(record: Any) -> None:
             progress.at(ks.index(record.k) + 1, f"k = {record.k}: {record.silhouette:.3f}")
 
-        return exactmeans.select_k(table.X, ks, criterion=criterion, callback=done, **params)
+        return compare(
+            table.X,
+            ks,
+            criterion=criterion,
+            sample_weight=table.weights,
+            progress=done,
+            **{name: value for name, value in params.items() if name != "n_init"},
+        )
 
 
 def _record(record: Any) -> dict[str, Any]:
     return {name: None if v != v else v for name, v in record._asdict().items()}
 
 
-def show(found: Any) -> None:
+def show(found: KSelection) -> None:
     """The table and the suggestion."""
     screen.table(
         [
@@ -169,4 +199,4 @@ def show(found: Any) -> None:
         ],
     )
     screen.say()
-    screen.say(f"Suggestion: {found.best_k} clusters. {found.reason}")
+    screen.say(f"Suggestion: -k {found.best_k}. {found.reason}")

@@ -22,7 +22,7 @@ Labels: TypeAlias = NDArray[np.int32]
 def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matrix:
     """A float32 or float64 ndarray (any strides) or CSR matrix, not copied unless it must be.
 
-    Finiteness is not looked at here: the core finds it out on its first pass over the data.
+    Finiteness is not checked here, but in the first pass over the data.
     """
     if _usable_as_is(X) and (dtype is None or X.dtype == dtype):
         _check_width(estimator, X, reset=reset)

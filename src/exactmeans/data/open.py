@@ -1,8 +1,7 @@
 """Data as an ordered sequence of row blocks.
 
-A fit never asks where its rows come from: an array in memory is one block, `open_blocks` makes a
-source of several, in memory or in files. However the rows are cut, the result is the same to the
-last bit.
+An array in memory is one block; `open_blocks` makes a source of several, in memory or in files.
+However the rows are cut, the result is the same to the last bit.
 """
 
 from __future__ import annotations
@@ -209,7 +208,7 @@ def _open_files(
     own = {name: options[name] for name in taken}
     if kind is CsvRows:
         own["na"] = na
-    if kind in (ParquetRows, SvmlightRows):  # which look at all files before the first row
+    if kind in (ParquetRows, SvmlightRows):  # they read all files before the first row
         opened: CutRows = kind(paths, columns, block_rows, **own)
         return opened
     parts = [kind(path, columns, block_rows, **own) for path in paths]

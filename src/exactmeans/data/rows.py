@@ -12,7 +12,7 @@ from exactmeans.data.arrays import Double, Matrix
 
 
 def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
-    """The core's view of a block. CSR that is out of order or has duplicates is put right first."""
+    """The core's view of a block. CSR rows are sorted and duplicates added up first."""
     if isinstance(block, np.ndarray):
         whole = block.flags.c_contiguous
         if not whole and any(stride % block.itemsize for stride in block.strides):

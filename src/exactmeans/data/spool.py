@@ -248,6 +248,23 @@ class SpooledRows(CutRows):
         return vars(self)
 
 
+_LINE = 64  # bytes of a cache line
+
+
+def reordered(rows: Any, order: NDArray[np.int64]) -> Any:
+    """Rows in another order; dense ones in place, a cache line of columns at a time.
+
+    A copy of the whole matrix would double the memory that reading takes.
+    """
+    if not isinstance(rows, np.ndarray):
+        return rows[order]
+    step = max(1, _LINE // rows.itemsize)
+    for first in range(0, rows.shape[1], step):
+        some = rows[:, first : first + step]
+        some[:] = some[order]
+    return rows
+
+
 def join_rows(parts: list[tuple[NDArray[np.int64], Any]], shape: tuple[int, int]) -> Any:
     """CSR rows by their places; entries of one place are joined, in the order of their columns."""
     row = np.concatenate([np.repeat(at, np.diff(part.indptr)) for at, part in parts])

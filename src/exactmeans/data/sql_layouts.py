@@ -19,7 +19,7 @@ from exactmeans.data.record_batches import (
     sparse_rows,
     type_name,
 )
-from exactmeans.data.spool import GrowingRows, Run
+from exactmeans.data.spool import GrowingRows, Run, reordered
 from exactmeans.database.names import check_name
 from exactmeans.parameters import check_int
 
@@ -95,7 +95,7 @@ class Layout(ABC):
         rows = self._taken()
         if order is not None:
             numpy_order = np.asarray(order)
-            rows = rows[numpy_order]
+            rows = reordered(rows, numpy_order)
             weights = None if weights is None else weights[numpy_order]
         return Run(rows, keys, weights)
 
@@ -223,7 +223,9 @@ class CooLayout(Layout):
         values = _numeric(batch, self._value, "features").astype(self._dtype, copy=False)
         known = columns[~np.isnan(columns)] if columns.dtype.kind == "f" else columns
         most = (np.iinfo(np.int32).max if self._n_features is None else self._n_features) - 1
-        wrong = (known < 0) | (known > most) | (known != np.floor(known))
+        wrong = (known < 0) | (known > most)
+        if known.dtype.kind == "f":
+            wrong |= known != np.floor(known)
         if wrong.any():
             odd = known[wrong][0]
             at = int(np.flatnonzero(columns == odd)[0])
@@ -253,8 +255,8 @@ class CooLayout(Layout):
         rank = np.empty(len(order), dtype=np.int32)
         rank[np.asarray(order)] = np.arange(len(order), dtype=np.int32)
         row = rank[np.asarray(encoded.indices)]
-        del encoded, rank
-        distinct = pc.unique(keys).take(order)
+        distinct = encoded.dictionary.take(order)
+        del encoded, rank, keys
         d = int(columns.max(initial=-1)) + 1
         rows: Any = sp.coo_matrix((values, (row, columns)), shape=(len(distinct), d)).tocsr()
         if rows.nnz < len(values):

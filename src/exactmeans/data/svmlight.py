@@ -204,7 +204,7 @@ class SvmlightRows(CutRows):
             if zero_based == "auto" and self._base == 1:
                 raise ValueError(
                     f"zero_based must be True or False where columns are chosen from {name}, which "
-                    "has no index 0 and so does not tell whether its first column is 0 or 1."
+                    "has no index 0, so its first column may be 0 or 1."
                 )
             self._d = max(self._d, int(chosen.max()) + 1)
         self.select(chosen)

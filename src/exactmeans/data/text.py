@@ -20,7 +20,7 @@ from exactmeans.data.source import BLOCK_BYTES, Allocator, CutRows, Edges, choos
 
 _CSV_ROW = re.compile(rb"^[^\r\n]+", re.MULTILINE)
 _WHOLE = re.compile(r"[+-]?\d+")
-_SAMPLE = 2**16  # bytes below the first row that header="auto" looks at
+_SAMPLE = 2**16  # bytes below the first row that header="auto" reads
 #: What files write for a missing value, in lower case.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 
@@ -28,7 +28,7 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 class CsvRows(CutRows):
     """Numbers separated by commas, semicolons or tabs, with or without a first line of names.
 
-    `header="auto"` decides by the first row and refuses what it cannot tell (see `_has_names`).
+    `header="auto"` decides by the first row and refuses ambiguous files (see `_has_names`).
     With `na="drop"`, missing cells are NaN.
     """
 
@@ -123,7 +123,7 @@ class CsvRows(CutRows):
             )
         except ValueError as error:
             raise ValueError(self._wrong(text, begin) or f"{self.name}: {error}.") from None
-        # Cells that are not chosen are not looked at, but they must be there, and no others.
+        # Cells of other columns are not parsed, but every row must have all of them.
         as_many = text.count(self.delimiter) == (self.width - 1) * len(rows)
         if rows.shape != (end - begin, self._d) or (self._chosen is not None and not as_many):
             wrong = self._wrong(text, begin)

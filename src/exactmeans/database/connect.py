@@ -13,13 +13,9 @@ from exactmeans.database.duckdb import DuckdbDatabase
 from exactmeans.database.errors import DatabaseError, one_sentence, secrets_of
 from exactmeans.database.protocol import Database
 
-__all__ = ["connect", "is_uri"]
+__all__ = ["connect"]
 
 _SCHEMES = ("postgresql", "postgres", "duckdb", "sqlite")
-
-
-def is_uri(connection: Any) -> bool:
-    return isinstance(connection, str) and connection.partition("://")[0] in _SCHEMES
 
 
 def connect(connection: Any, *, existing: bool = True) -> Database:

@@ -31,13 +31,13 @@ class Frame:
     def centroids(self, centres: Matrix, engine: Engine) -> _core.Centroids:
         """Centres as the rows of this engine are compared with."""
         shift = self.shift_of(engine)
-        slots = engine.slots() if engine.sparse else None
+        columns = engine.packed_columns() if engine.sparse else None
         own = for_core(like_rows(centres, sparse=engine.sparse and engine.metric.summed))
         centroids = _core.Centroids.make(
-            own, shift, self.exponent, slots, engine.n_jobs, self.metric, self.packing
+            own, shift, self.exponent, columns, engine.n_jobs, self.metric, self.packing
         )
         if engine.scratch_limit is not None:
-            centroids.set_room(engine.scratch_limit)
+            centroids.set_scratch_limit(engine.scratch_limit)
         return centroids
 
     def scaled(self, exponent: int) -> Frame:

@@ -116,8 +116,8 @@ class Engine(Protocol):
     def survey(self, *, weighted: bool) -> _core.Survey:
         """Largest values and the first row that is not finite."""
 
-    def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
-        """How many words of the grid the exact sums take."""
+    def bins_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
+        """How many bins of the grid the exact sums take."""
 
     def directions(self) -> int:
         """How many rows have a direction; for metrics that compare directions."""
@@ -129,9 +129,9 @@ class Engine(Protocol):
         """The grid of exact sums of weights, or of counts."""
 
     def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
-        """The sum of all rows without their weights, as cluster 0, on a grid without words so far.
+        """The sum of all rows without their weights, as cluster 0, on a grid without bins so far.
 
-        The grid gets the words that it needs, and so does that of weighted rows.
+        The grid gets the bins that it needs, and so does that of weighted rows.
         """
 
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
@@ -146,7 +146,7 @@ class Engine(Protocol):
     def overlap(self) -> float:
         """Entries of all rows in the features of a row, on average; infinite where unknown."""
 
-    def slots(self) -> NDArray[np.uint32] | None:
+    def packed_columns(self) -> NDArray[np.uint32] | None:
         """The packed column of each feature of sparse centres, or None."""
 
     def take(self, ids: NDArray[np.intp]) -> Matrix:

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -210,3 +211,15 @@ class RestoredOnError:
         if error is not None:  # Ctrl-C too
             self._now.clear()
             self._now.update(self._before)
+
+
+def with_defaults(init: Any, /, **defaults: Any) -> Any:
+    """The same `__init__` with other defaults of keyword parameters.
+
+    A function of its own, not a wrapper, so that `inspect.signature`, `get_params` and `clone` see
+    the new defaults, and the parameters are written once.
+    """
+    own = FunctionType(init.__code__, init.__globals__, "__init__", init.__defaults__)
+    own.__kwdefaults__ = {**(init.__kwdefaults__ or {}), **defaults}
+    own.__annotations__, own.__doc__ = init.__annotations__, init.__doc__
+    return own

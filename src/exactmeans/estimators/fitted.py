@@ -223,7 +223,7 @@ class FittedKMeans(
         centers_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file that `exactmeans.load` reads, and nothing can run.
+        """Write the fitted model to a file for `exactmeans.load`.
 
         Callables (`init`, `callbacks`) are left out, and subclasses are refused: a file holds no
         code. Needs `pip install exactmeans[io]`.
@@ -291,7 +291,7 @@ class FittedKMeans(
         engine = self._engine(X, sample_weight, part=part, labelled=True)
         engine.start("lloyd", self._given_centres().shape[0])
         engine.assign(self._centroids(engine))
-        engine.refuse_doubtful()
+        engine.refuse_unscored()
         return engine
 
     def _centroids(self, engine: LocalEngine) -> _core.Centroids:

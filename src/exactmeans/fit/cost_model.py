@@ -20,6 +20,7 @@ PRODUCTS_BYTES = 2**29  # largest n-by-k table of products without a memory_limi
 PCA_MIN_FEATURES = 128  # from which a few principal coordinates may prune
 PCA_PROBE_ROWS = 1024  # rows of the probe that decides about pca
 PCA_MAX_SHARE = 0.35  # share of distances left in the probe up to which pca is used
+FILTER_PROBE_ROWS = 256  # rows of the probe of the 8-bit filter for dense rows
 INTER_CENTRE_PROBE_ROWS = 32  # rows of the probe of inter-centre distances
 CHANGED_SHARE_FOR_BOUNDS = {True: 0.1, False: 0.03}  # bounds begin below it; for CSR, dense
 MOVING_NO_GAIN_SHARE = 0.8  # share of distances from which `moving` saves nothing
@@ -28,7 +29,7 @@ MOVING_NO_GAIN_SHARE = 0.8  # share of distances from which `moving` saves nothi
 CHEAP_FIRST_PASS = 1.75  # bounds whose first pass costs no more begin at once
 AVERAGE_LOSS = 0.1  # per pass, that trying bounds may cost
 EXPECTED_SAVING = 0.15  # per pass, of bounds that work
-MAX_LOSS = 0.5  # after the first pass, before bounds are given up
+MAX_LOSS = 0.5  # after the first pass, before bounds end
 PCA_FIRST_PASS = 0.5  # extra cost of the first pass of pca: 0.44 for SIFT, 1024 clusters, AVX-512
 PCA_PROBE_SHARE = 0.02  # of all passes, that the probe may cost
 
@@ -88,6 +89,13 @@ class Workload:
         if algorithm == "products":  # transposed rows, and the previous centres
             centres += self.n * self.width * (2 * self.itemsize + 6) + 16 * self.d
         return int(self.n * per_row + centres + self.reading)
+
+    @property
+    def code_bytes(self) -> int:
+        """8-bit codes of dense rows, which are kept if there is room (filter/dense_codes.hpp)."""
+        if self.sparse or self.reading or METRICS[self.metric].l1:
+            return 0
+        return _core.code_bytes(self.itemsize == 4, self.compared, self.k, self.d)
 
     def bytes_of_batches(self, batch_size: int, sample: int) -> int:
         """The same for steps over batches, whose first centres come from a sample of the rows."""
@@ -170,7 +178,7 @@ class Workload:
 
     @property
     def inter_centre_distances(self) -> bool:
-        """Whether inter-centre distances can tell how many centres a row must be compared with."""
+        """Whether inter-centre distances predict how many centres a row must be compared with."""
         known = not self.sparse and self.metric == "euclidean" and 16 * self.k <= self.compared
         return known and not self.reading
 

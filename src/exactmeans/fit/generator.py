@@ -12,8 +12,8 @@ class FitGenerator(np.random.RandomState):
     """The draws of `RandomState(seed)`, for one fit alone.
 
     NumPy takes longer to make a Mersenne twister than a small fit takes, and little time to seed
-    it. So the twister of a generator that is gone serves the next one. As long as a generator
-    exists, no other one has its twister, whatever else the same thread fits in the meantime.
+    it. So a new generator reuses the twister of a deleted one. Two generators that exist at the
+    same time never share a twister.
     """
 
     _idle: ClassVar[deque[Any]] = deque(maxlen=64)  # appending and popping are atomic

@@ -19,6 +19,9 @@ from exactmeans.fit.policy import Policy
 from exactmeans.fit.problem import Problem, unscaled
 from exactmeans.fit.update import update_of
 
+#: Why a run ended, where a callback returned True.
+CALLBACK_STOPPED = "a callback returned True"
+
 
 class CheckpointWriter(Protocol):
     """Writes the state of a run to a file, so that it can resume after a kill."""
@@ -127,9 +130,9 @@ def lloyd_loop(
             break
         labelled_by_converged, converged = converged, converged or stationary
         if stop_requested:
-            stopped = "a callback asked to"
+            stopped = CALLBACK_STOPPED
             break
-    if stopped == "a callback asked to" and update.approximate:
+    if stopped == CALLBACK_STOPPED and update.approximate:
         changed = engine.assign(centroids).changed
         movement = update.run(centroids, changed, converged=True)
         engine.moved(movement)

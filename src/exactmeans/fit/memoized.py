@@ -11,7 +11,7 @@ from exactmeans.callbacks import Callback, Iteration, Tasks
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.engine.local.engine import LocalEngine
-from exactmeans.fit.loop import Run, finished_run, first_centroids, is_true
+from exactmeans.fit.loop import CALLBACK_STOPPED, Run, finished_run, first_centroids, is_true
 from exactmeans.fit.problem import Problem
 from exactmeans.fit.sgd import STAGES
 from exactmeans.fit.update import relocate_rows
@@ -81,7 +81,7 @@ def memoized(
             stopped = "the centres moved less than tol"
             break
         if stop_requested:
-            stopped = "a callback asked to"
+            stopped = CALLBACK_STOPPED
             break
     again = changed > 0 or movement.moved > 0 or shift2 > 0
     return finished_run(problem, centroids, k, history, stopped, STAGES, again=again), steps

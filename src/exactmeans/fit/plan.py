@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from exactmeans.engine.protocol import Engine
@@ -26,7 +27,8 @@ def plan_fit(engine: Engine, k: int, algorithm: str, memory_limit: int | None) -
     here = work if engine.most_rows == work.n else replace(work, n=engine.most_rows)
     choice = choose_algorithm(algorithm, here, memory_limit)
     kept = engine.keep(block_budget(memory_limit) - choice.bytes_needed)
-    return Plan(work, replace(choice, bytes_needed=choice.bytes_needed + kept))
+    codes = here.code_bytes if here.code_bytes <= (engine.scratch_limit or math.inf) else 0
+    return Plan(work, replace(choice, bytes_needed=choice.bytes_needed + kept + codes))
 
 
 def block_budget(memory_limit: int | None) -> int:

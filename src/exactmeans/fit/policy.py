@@ -19,6 +19,7 @@ from exactmeans.fit.cost_model import (
     CHANGED_SHARE_FOR_BOUNDS,
     CHEAP_FIRST_PASS,
     EXPECTED_SAVING,
+    FILTER_PROBE_ROWS,
     INTER_CENTRE_PROBE_ROWS,
     KDTREE_MAX_FEATURES,
     MAX_LOSS,
@@ -153,13 +154,13 @@ def _best(work: Workload) -> tuple[str, str]:
     if tree and "kdtree" in able_algorithms(work):
         return "kdtree", f"{d} features, {n:,} rows"
     if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:
-        return "lloyd", "few distances, which bounds would not make fewer fast enough"
+        return "lloyd", "too few distances for bounds to pay"
     if (
         work.reading
         and not work.sparse
         and k * (work.width + 6) < READ_BYTE_COST * work.width * size
     ):
-        return "lloyd", "rows that are read again take longer to read than to compare"
+        return "lloyd", "rows take longer to read than to compare"
     if "yinyang" not in able_algorithms(work):
         return "lloyd", f"bounds do not hold for {work.metric} distances"
     if work.quantized_filter:
@@ -213,6 +214,19 @@ def share_left_by_pca(engine: Engine, centroids: _core.Centroids, k: int) -> flo
     return distances / (n * k)
 
 
+def cost_with_filter(engine: Engine, centroids: _core.Centroids, work: Workload) -> float:
+    """The cost of a plain pass with the 8-bit filter for dense rows, as a share of one without."""
+    if not work.code_bytes:
+        return 1.0
+    rows = _some_rows(engine, FILTER_PROBE_ROWS)
+    own = rows_of(rows, None)
+    if engine.metric.directed:
+        lengths = np.empty(len(rows))
+        own.lengths(lengths, engine.n_jobs)
+        own = own.with_metric(work.metric, None, lengths)
+    return _core.filtered_cost(own, work.compared, centroids, engine.n_jobs)
+
+
 def share_near(engine: Engine, centroids: _core.Centroids, k: int) -> float:
     """The share of centres that inter-centre distances do not prune, for a sample of rows."""
     centres = from_core(centroids.centres, (k, engine.d))
@@ -230,7 +244,7 @@ class Policy:
 
     Bounds cost more than plain Lloyd at first, and sometimes never pay. So the policy keeps a
     budget, in passes of plain Lloyd: bounds begin at once if their first pass is cheap, otherwise
-    when the budget covers it, and are given up when they lose more than MAX_LOSS.
+    when the budget covers it, and end when they lose more than MAX_LOSS.
 
     Only counts decide, never times, so that the same data gives the same choices on any machine.
     The labels do not depend on them.
@@ -246,23 +260,33 @@ class Policy:
         self._max_loss = MAX_LOSS
         #: (first iteration, algorithm, why)
         self.stages: list[tuple[int, str, str]] = []
+        # What the 8-bit filter for dense rows leaves of the cost of a plain pass.
+        self._filter_cost = 1.0
         self._choose_first(1.0)
 
     def begin(self, engine: Engine, centroids: _core.Centroids) -> None:
         """Refine the first choice by probes with the initial centres."""
         work = self._work
+        if self._choice.adaptive and self._bounds:
+            self._filter_cost = cost_with_filter(engine, centroids, work)
+            self._choose_first(1.0)
         if self._choice.probe and self._may_probe():
             left = share_left_by_pca(engine, centroids, work.k)
-            if left <= PCA_MAX_SHARE:
-                why = f"auto: principal coordinates leave {left:.0%} of the centres to be compared"
+            if left <= PCA_MAX_SHARE * self._filter_cost:
+                why = f"auto: principal coordinates prune {1 - left:.0%} of the centres"
                 self._choice = replace(self._choice, algorithm="pca")
                 self.algorithm, self.stages = "pca", [(1, "pca", why)]
         if self.algorithm != self._choice.algorithm and work.inter_centre_distances:
             self._choose_first(share_near(engine, centroids, work.k))
 
+    @property
+    def _plain_cost(self) -> float:
+        """A pass of Lloyd."""
+        return self._work.plain_cost() * self._filter_cost
+
     def _may_probe(self) -> bool:
         """Whether enough passes follow to recover the cost of the probe and of the first pass."""
-        probe = self._work.probe_cost() / self._work.plain_cost()
+        probe = self._work.probe_cost() / self._plain_cost
         return (
             probe <= PCA_PROBE_SHARE * self._max_iter
             and EXPECTED_SAVING * (self._max_iter - 1) >= PCA_FIRST_PASS
@@ -306,7 +330,7 @@ class Policy:
             elif stats.changed <= self._changed_at_entry and self._affordable(iteration):
                 self._switch(iteration, self._choice.algorithm, f"{share:.1%} of rows changed")
             return
-        cost = self._work.cost(self.algorithm, stats) / self._work.plain_cost()
+        cost = self._work.cost(self.algorithm, stats) / self._plain_cost
         if self.stages[-1][0] == iteration:  # the first pass with bounds computes all distances
             self._budget += 1 - (self._first_cost(stats.distances) if self._bounds else cost)
         else:
@@ -317,12 +341,12 @@ class Policy:
         elif self._lost > self._max_loss:
             self._changed_at_entry = min(stats.changed / 16, self._changed_for_bounds)
             share = 1 - stats.skipped / self._work.n
-            self._switch(iteration, "lloyd", f"bounds left {share:.0%} of rows over")
+            self._switch(iteration, "lloyd", f"bounds did not decide {share:.0%} of rows")
 
     def _first_cost(self, distances: float) -> float:
         """The first pass with bounds, in passes of plain Lloyd."""
         first = self._work.first_cost(self._choice.algorithm, distances)
-        return first / self._work.plain_cost()
+        return first / self._plain_cost
 
     def _affordable(self, iteration: int) -> bool:
         """Whether the budget covers the first pass, and the remaining passes can recover it."""

@@ -80,7 +80,7 @@ def analyse(engine: Engine, tol: float) -> Problem:
             mean = _mean(engine, plain, grids.rows)
             variance = _variance_about(mean, plain_scatter, engine, exponent)
         else:
-            grids.rows.words = engine.words_needed(grids.rows, weighted=True)
+            grids.rows.bins = engine.bins_needed(grids.rows, weighted=True)
     else:
         mean = _mean(engine, plain, grids.rows)
         origin = mean[0]
@@ -108,7 +108,7 @@ def _analyse_directions(engine: Engine, tol: float, plain: _core.Survey, packing
         share = engine.directions() / engine.n
         variance = max(0.0, share - math.fsum(values * values))
     else:
-        grids.rows.words = engine.words_needed(grids.rows, weighted=True)
+        grids.rows.bins = engine.bins_needed(grids.rows, weighted=True)
     frame = Frame(0, None, engine.metric.name, packing)
     return Problem(
         engine=engine,
@@ -141,7 +141,7 @@ def _weighted_mean(engine: Engine) -> Double:
     """The weighted mean of the rows; its bits do not depend on their order."""
     weighted = engine.weighted
     grid = _core.Grid(engine.survey(weighted=weighted).bounds, engine.n)
-    grid.words = engine.words_needed(grid, weighted=weighted)
+    grid.bins = engine.bins_needed(grid, weighted=weighted)
     sums = _core.Sums(1, engine.d, grid, engine.weight_grid())
     engine.add_all(sums, weighted=weighted)
     mean = np.empty((1, engine.d))
@@ -152,12 +152,12 @@ def _weighted_mean(engine: Engine) -> Double:
 def sums_of(engine: Engine, k: int) -> _core.Sums:
     """Exact sums for clusters of these rows, if nothing else of the problem is needed."""
     grids = _grids(engine, engine.survey(weighted=False))
-    grids.rows.words = engine.words_needed(grids.rows, weighted=True)
+    grids.rows.bins = engine.bins_needed(grids.rows, weighted=True)
     return _core.Sums(k, engine.d, *grids, sparse=engine.sparse)
 
 
 def _grids(engine: Engine, plain: _core.Survey) -> Grids:
-    """The grids of exact sums; that of the rows lacks its number of words."""
+    """The grids of exact sums; that of the rows lacks its number of bins."""
     survey = plain
     if engine.weighted:
         survey = engine.survey(weighted=True)
@@ -168,7 +168,7 @@ def _grids(engine: Engine, plain: _core.Survey) -> Grids:
 
 
 def _mean(engine: Engine, plain: _core.Survey, grid: _core.Grid) -> Matrix:
-    """The unweighted mean of the rows, as one float64 row; sets the words of the grid."""
+    """The unweighted mean of the rows, as one float64 row; sets the bins of the grid."""
     own = _core.Grid(plain.bounds, engine.n) if engine.weighted else grid
     sums = engine.total(own, weighted=grid if engine.weighted else None)
     if engine.sparse:

@@ -17,7 +17,7 @@ from exactmeans.data.centres import from_core, lengths_of, normalise
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.early_stopping import EarlyStopping
-from exactmeans.fit.loop import Run, is_true
+from exactmeans.fit.loop import CALLBACK_STOPPED, Run, is_true
 from exactmeans.fit.problem import FAINT, sums_of, unscaled
 from exactmeans.fit.reassignment import NONE, Reassignment
 from exactmeans.metrics import METRICS
@@ -66,7 +66,7 @@ class State:
 class Sgd:
     """Each batch moves its nearest centres by a step size of 1 / (weight seen so far).
 
-    So a centre is the mean of all rows that it was nearest to when they came by (Bottou & Bengio
+    So a centre is the mean of all rows that it was nearest to in their batch (Bottou & Bengio
     1995; Sculley 2010). Means of a batch are exact, so threads do not matter.
     """
 
@@ -115,7 +115,7 @@ class Sgd:
             if tasks is not None and tasks.end(frame, lambda: self.state.centres):
                 stop_requested = True
             if stop_requested:
-                stop = stop or "a callback asked to"
+                stop = stop or CALLBACK_STOPPED
             if stop:
                 self.stopped = stop
                 break

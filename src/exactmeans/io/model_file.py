@@ -1,7 +1,7 @@
 """Models in files: `save` and `load`, through safetensors, never pickle.
 
 A file holds arrays and JSON and nothing that could run. It is replaced at once or not at all
-(`files.py`). A digest over everything tells a file that was cut short or altered.
+(`files.py`). A digest detects a file that was cut short or altered.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def load(path: str | os.PathLike[str]) -> KMeans:
     Returns
     -------
     KMeans or MiniBatchKMeans
-        `predict` gives the very labels that the saved model gave.
+        `predict` gives the labels that the saved model gave.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def encode(value: Any, tensors: Tensors, name: str) -> Any:
         tensors[name] = np.ascontiguousarray(value)
         return {"array": name}
     if sp.issparse(value):
-        anything: Any = value  # SciPy's stubs want to know the dtype
+        anything: Any = value  # SciPy's stubs need the dtype
         csr = sp.csr_matrix(anything)
         parts = [csr.data, csr.indices, csr.indptr, np.array(csr.shape)]
         kind = "csr_array" if isinstance(value, sp.sparray) else "csr_matrix"
@@ -228,7 +228,7 @@ def _safetensors() -> Any:
 
 
 def write(path: str | os.PathLike[str], kind: str, content: Any, tensors: Tensors) -> None:
-    """Put a whole file in place of `path`, or leave what is there as it is."""
+    """Replace the file at `path` at once, or not at all."""
     library = _safetensors()
     text = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
     stored = {**tensors, CONTENT: text}

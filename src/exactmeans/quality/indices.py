@@ -47,14 +47,7 @@ def davies_bouldin(X: Any, model: KMeans) -> float:
     """
     own = labelled(X, model)
     refuse_one_cluster(own)
-    spread = ratio(by_label(own.distances(), own.labels, own.k), own.counts)[own.filled]
-    worst = np.zeros(len(spread))
-    for at, apart in own.between_centres():
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = (spread[at, np.newaxis] + spread) / apart
-        ratios[apart == 0] = 0.0  # as in scikit-learn, centres at one place are not compared
-        worst[at] = ratios.max(axis=1)
-    return float(math.fsum(worst) / len(worst))
+    return davies_bouldin_of(own)
 
 
 def calinski_harabasz(X: Any, model: KMeans) -> float:
@@ -88,16 +81,7 @@ def calinski_harabasz(X: Any, model: KMeans) -> float:
     """
     own = labelled(X, model)
     refuse_one_cluster(own)
-    n, k = int(own.counts.sum()), int(own.filled.sum())
-    within = float(own.costs()[own.labels >= 0].sum())
-    about = like_rows(centre_of_all(own.engine)[np.newaxis], sparse=own.engine.sparse)
-    exponent = own.model._frame.cost_exponent
-    total = unscaled(own.engine.scatter(about, exponent, labelled=False)[0], exponent)
-    if own.engine.norms is not None:  # rows in no cluster add nothing
-        total -= float(np.count_nonzero(own.labels < 0)) * cost_of_none(own)
-    if within == 0:
-        return 1.0  # as in scikit-learn
-    return (total - within) * (n - k) / (within * (k - 1))
+    return calinski_harabasz_of(own)
 
 
 def cluster_stats(X: Any, model: KMeans, sample_weight: Any = None) -> NDArray[Any]:
@@ -144,6 +128,32 @@ def cluster_stats(X: Any, model: KMeans, sample_weight: Any = None) -> NDArray[A
     stats["mean_distance"] = ratio(by_label(weighted, own.labels, own.k), total)
     stats["radius"] = np.where(own.counts > 0, radius, np.nan)
     return stats
+
+
+def davies_bouldin_of(own: Labelled) -> float:
+    spread = ratio(by_label(own.distances(), own.labels, own.k), own.counts)[own.filled]
+    worst = np.zeros(len(spread))
+    for at, apart in own.between_centres():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = (spread[at, np.newaxis] + spread) / apart
+        ratios[apart == 0] = 0.0  # as in scikit-learn, centres at one place are not compared
+        worst[at] = ratios.max(axis=1)
+    return float(math.fsum(worst) / len(worst))
+
+
+def calinski_harabasz_of(own: Labelled) -> float:
+    n, k = int(own.counts.sum()), int(own.filled.sum())
+    within = float(own.costs()[own.labels >= 0].sum())
+    if own.engine.metric.l1 and len(own.engine.spans) > 1:
+        own.engine.metric.refuse_blocks()  # the median of all rows needs them in one block
+    about = like_rows(centre_of_all(own.engine)[np.newaxis], sparse=own.engine.sparse)
+    exponent = own.model._frame.cost_exponent
+    total = unscaled(own.engine.scatter(about, exponent, labelled=False)[0], exponent)
+    if own.engine.norms is not None:  # rows in no cluster add nothing
+        total -= float(np.count_nonzero(own.labels < 0)) * cost_of_none(own)
+    if within == 0:
+        return 1.0  # as in scikit-learn
+    return (total - within) * (n - k) / (within * (k - 1))
 
 
 def cost_of_none(own: Labelled) -> float:

@@ -106,8 +106,10 @@ def bare_copy(model: KMeans) -> KMeans:
 
 
 def by_label(values: Double, labels: Labels, k: int) -> Double:
-    inside = labels >= 0
-    return np.bincount(labels[inside], values[inside], k).astype(np.float64, copy=False)
+    if labels.min(initial=0) < 0:
+        inside = labels >= 0
+        labels, values = labels[inside], values[inside]
+    return np.bincount(labels, values, k).astype(np.float64, copy=False)
 
 
 def ratio(a: Double, b: NDArray[Any]) -> Double:

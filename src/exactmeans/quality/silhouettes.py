@@ -105,21 +105,21 @@ def silhouette(
         raise ValueError(
             "model must have at least 2 different centres: a silhouette compares two clusters."
         )
-    k = model.cluster_centers_.shape[0]
+    k = model._given_centres().shape[0]
     rows: NDArray[np.intp] | None = None
     if sample_size is not None:
         size = check_int("sample_size", sample_size, 2)
-        X, rows = _sampled(X, model, size, random_state)
+        X, rows = sampled(X, model, size, random_state)
         model = bare_copy(model)
     if kind == "simplified":
         samples, labels = _simplified(X, model, distinct)
     else:
         samples, labels = _exact(X, model, k)
-    samples[labels < 0] = np.nan
+    samples[labels < 0] = np.nan  # the only ones
     counts, sums = np.bincount(labels + 1, minlength=k + 1)[1:], by_label(samples, labels, k)
     inside = int(counts.sum())
     return Silhouette(
-        mean=math.fsum(samples[labels >= 0]) / inside if inside else math.nan,
+        mean=float(np.nansum(samples)) / inside if inside else math.nan,
         samples=samples,
         clusters=ratio(sums, counts),
         labels=labels,
@@ -128,12 +128,15 @@ def silhouette(
     )
 
 
-def _sampled(
-    X: Any, model: KMeans, size: int, random_state: Any
+def sampled(
+    X: Any, model: KMeans, size: int, random_state: Any, *, at_most: bool = False
 ) -> tuple[Matrix, NDArray[np.intp]]:
-    """Random rows, the same as those of scikit-learn's silhouette_score, ascending."""
+    """Random rows, the same as those of scikit-learn's silhouette_score, ascending.
+
+    `at_most`: all rows if there are fewer.
+    """
     engine = model._engine(X, labelled=True)
-    if size > engine.n:
+    if size > engine.n and not at_most:
         raise ValueError(
             f"sample_size must be at most {engine.n:,}, the number of rows, but it is {size:,}."
         )
@@ -156,7 +159,7 @@ def _first_copies(model: KMeans) -> NDArray[np.intp]:
 
 
 def _simplified(X: Any, model: KMeans, distinct: NDArray[np.intp]) -> tuple[Double, Labels]:
-    merged = len(distinct) < model.cluster_centers_.shape[0]
+    merged = len(distinct) < model._given_centres().shape[0]
     if merged:
         model = copy.copy(model)
         model.__dict__.pop("_centroids_cache", None)

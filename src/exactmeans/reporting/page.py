@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from exactmeans.fit.explanation import explanation
@@ -36,9 +37,9 @@ def report(
     X: Any,
     path: str | os.PathLike[str],
     *,
-    feature_names: Sequence[str] | None = None,
-    texts: Sequence[str] | None = None,
-    ids: Sequence[Any] | None = None,
+    feature_names: Sequence[str] | NDArray[Any] | None = None,
+    texts: Sequence[str] | NDArray[Any] | None = None,
+    ids: Sequence[Any] | NDArray[Any] | None = None,
     selection: Any = None,
     title: str = "Clusters",
     examples: int = 5,

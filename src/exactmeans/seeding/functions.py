@@ -37,7 +37,7 @@ def kmeans_plusplus(
     metric: MetricName = "euclidean",
     zero_rows: ZeroRows = "error",
 ) -> Seeds:
-    """Choose initial centres by greedy k-means++, with scikit-learn's very draws.
+    """Choose initial centres by greedy k-means++, with the draws of scikit-learn.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def kmeans_plusplus(
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows.
     x_squared_norms : array-like of shape (n_samples,), default=None
-        Accepted for compatibility; only its length is looked at, since distances are computed in
+        Accepted for compatibility; only its length is checked, since distances are computed in
         float64 from the rows themselves.
     random_state : int, RandomState instance or None, default=None
         Makes the choice reproducible.
@@ -259,7 +259,7 @@ def d_sampling(
 
     The distance is that to the nearest centre so far. `alpha=2` is plain k-means++ (one candidate
     per step, unlike the greedy `kmeans_plusplus`), 0 draws by weight alone, infinity takes the
-    farthest row. Plain k-means++ is drawn by rejection, which looks at few rows. The distance is
+    farthest row. Plain k-means++ is drawn by rejection, which reads few rows. The distance is
     sqrt(1 - cos) for 'cosine', the angle for 'angular', and for 'manhattan' the L1 distance, whose
     plain k-means++ is `alpha=1`.
 

@@ -48,7 +48,7 @@ def register(connection: Any, model: Any, name: str) -> None:
     """
     check_is_fitted(model)
     check_name(name, "name")
-    if not isinstance(connect(connection), DuckdbDatabase) or isinstance(connection, str):
+    if isinstance(connection, str) or not isinstance(connect(connection), DuckdbDatabase):
         raise TypeError("connection must be a connection of DuckDB, where the function can live.")
     own = copy.copy(model)
     own.n_jobs = 1  # DuckDB has its own threads

@@ -77,6 +77,7 @@ public:
         }
         if constexpr (is_dense<Rows>) {
             if (filters_) {
+                stats.distances = 0;
                 filter_range(work, scan, begin, end, stats);
                 take(scan.dense_filter.label, begin);
                 return stats;
@@ -113,6 +114,8 @@ private:
             filter.nearest({work.x, work.centroids, *work.codes, filter_.centres()}, begin, nullptr,
                            end - begin, work.labels);
         filter_.record(filtered);
+        stats.skipped += filtered.decided;
+        stats.distances += filtered.scores + filtered.open * work.centroids.k();
         if (filter.open.empty()) return;
         std::vector<Size> ids;
         for (const Size t : filter.open) ids.push_back(begin + t);

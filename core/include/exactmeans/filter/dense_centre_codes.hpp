@@ -25,8 +25,6 @@ public:
     // Quantises the centres for rows with the origin of `rows`. Returns false if bounds would leave
     // the range of float32.
     bool update(const Centres<R>& centroids, const DenseCodes<R>& rows, const Threads& threads) {
-        if (version_ == centroids.version()) return usable_;
-        version_ = -1;
         resize(centroids.k(), centroids.d());
         find_mean(centroids);
         threads.ranges(k_, std::max<Size>(1, 16384 / d_), [&](Size begin, Size end, int) {
@@ -35,7 +33,6 @@ public:
         });
         bound(centroids, rows);
         threads.run(view_.units(), [&](Size u, int) { pack(u); });
-        version_ = centroids.version();
         return usable_;
     }
 
@@ -56,13 +53,12 @@ private:
         k_ = k;
         d_ = d;
         packed_.resize(std::size_t(k * d));
-        mean_.resize(std::size_t(d));
         coded_.resize(std::size_t(k));
         sum_.resize(std::size_t(k));
         exact_offset_.resize(std::size_t(k));
         rounding_.resize(std::size_t(k));
         offset_.assign(std::size_t(places), std::numeric_limits<float>::infinity());
-        for (auto* all : {&scale_, &length_, &width_}) all->assign(std::size_t(places), 0.0f);
+        for (auto* all : {&minus_scale_, &length_, &width_}) all->assign(std::size_t(places), 0.0f);
         const Size depth = (d + 3) / 4;
         constexpr Size padding = CodesByCentre::padding;
         by_centre_.pitch = (d + padding - 1) / padding * padding;
@@ -72,7 +68,7 @@ private:
         by_centre_.sum = sum_.data();
         view_ = {unit_codes_.data(),
                  offset_.data(),
-                 scale_.data(),
+                 minus_scale_.data(),
                  length_.data(),
                  width_.data(),
                  k,
@@ -80,13 +76,9 @@ private:
     }
 
     void find_mean(const Centres<R>& centroids) {
-        std::vector<double> sum(static_cast<std::size_t>(d_));
-        for (Size j = 0; j < k_; ++j)
-            for (Size f = 0; f < d_; ++f) sum[std::size_t(f)] += double(centroids.master(j)[f]);
+        mean_ = typical_mean<R>(k_, d_, [&](Size j) { return centroids.master(j); });
         const R* const shift = centroids.frame().shift_or_null();
-        for (Size f = 0; f < d_; ++f)
-            mean_[std::size_t(f)] =
-                R(sum[std::size_t(f)] / double(k_) - (shift ? double(shift[f]) : 0.0));
+        for (Size f = 0; shift && f < d_; ++f) mean_[std::size_t(f)] -= shift[f];
     }
 
     // Values, codes and exact offset of centre j.
@@ -137,7 +129,7 @@ private:
                     0x1p-50;
             offset_[at] = round_down(offset - error);
             width_[at] = round_up(2 * (offset - double(offset_[at])));
-            scale_[at] = float(scale);
+            minus_scale_[at] = -float(scale);
             length_[at] = round_up(length) * up32;
             // The last part is for float32 arithmetic with the products.
             residual = std::max(residual, double(own.residual) + 0x1p-21 * double(own.norm));
@@ -163,14 +155,13 @@ private:
     }
 
     Size k_ = 0, d_ = 0;
-    Size version_ = -1;
     bool usable_ = false;
     float margin_ = 0;
     std::vector<R> packed_, mean_;
     std::vector<CodedVector> coded_;
     std::vector<std::int32_t> sum_;
     std::vector<double> exact_offset_, rounding_;
-    AlignedVector<float> offset_, scale_, length_, width_;
+    AlignedVector<float> offset_, minus_scale_, length_, width_;
     AlignedVector<std::int8_t> rows_of_codes_, unit_codes_;
     CodedCentres view_;
     CodesByCentre by_centre_;

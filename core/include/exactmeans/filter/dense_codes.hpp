@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "exactmeans/base/aligned_vector.hpp"
@@ -25,6 +26,36 @@ namespace exactmeans {
 // Scales of rows and centres lie between these, so that float32 bounds neither overflow nor
 // underflow. Vectors near the origin get the least scale.
 inline constexpr float least_scale = 0x1p-60f, largest_scale = 0x1p60f;
+
+// The mean of those of `count` vectors whose largest values are usual: a single far vector would
+// move the mean away from all others, whose codes would then say little. row_of(t) is number t.
+template <class R, class RowOf>
+std::vector<R> typical_mean(Size count, Size d, RowOf row_of) {
+    std::vector<double> largest;
+    for (Size t = 0; t < count; ++t) {
+        double most = 0;
+        const R* const row = row_of(t);
+        for (Size f = 0; f < d; ++f) most = std::max(most, std::abs(double(row[f])));
+        largest.push_back(most);
+    }
+    std::vector<double> sorted = largest;
+    const auto middle = sorted.begin() + Size(sorted.size()) / 2;
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    std::vector<double> sum(static_cast<std::size_t>(d));
+    double taken = 0;
+    for (Size t = 0; t < count; ++t) {
+        if (!(largest[std::size_t(t)] <= 8 * *middle)) continue;
+        const R* const row = row_of(t);
+        for (Size f = 0; f < d; ++f) sum[std::size_t(f)] += double(row[f]);
+        ++taken;
+    }
+    std::vector<R> mean;
+    for (const double total : sum) {
+        const R value = R(total / taken);
+        mean.push_back(std::isfinite(value) ? value : R(0));
+    }
+    return mean;
+}
 
 // Quantises vectors; buffers of one thread.
 template <class R>
@@ -69,20 +100,14 @@ public:
     void choose_origin(const DenseRows<R>& x, const Frame<R>& frame) {
         if (!origin_.empty()) return;
         const Size some = std::min(x.n, sampled), stride = x.n / std::max<Size>(1, some);
-        std::vector<double> sum(static_cast<std::size_t>(x.d));
         DenseTile<R> tile;
-        for (Size t = 0; t < some; ++t) {
+        std::vector<R> origin = typical_mean<R>(some, x.d, [&](Size t) {
             const Size i = t * stride;
             tile.load(x, frame.shift_or_null(), 0, &i, 1);
-            for (Size f = 0; f < x.d; ++f) sum[std::size_t(f)] += double(tile.rows()[0][f]);
-        }
+            return tile.rows()[0];
+        });
         double norm2 = 0;
-        std::vector<R> origin;
-        for (const double total : sum) {
-            const R mean = R(total / double(some));
-            origin.push_back(std::isfinite(mean) ? mean : R(0));
-            norm2 += double(origin.back()) * double(origin.back());
-        }
+        for (const R value : origin) norm2 += double(value) * double(value);
         origin_norm_ = std::sqrt(norm2) * (1 + 0x1p-30);
         spherical_ = is_spherical(frame.metric);
         origin_ = std::move(origin);
@@ -115,21 +140,25 @@ public:
     void store(const DenseRows<R>& x, const Frame<R>& frame, const Threads& threads) {
         if (stored()) return;
         const Size bytes = pitch(x.d);
-        codes_.resize(std::size_t(x.n * bytes + CodesByCentre::padding));
+        codes_ = std::make_unique_for_overwrite<std::int8_t[]>(
+            std::size_t(x.n * bytes + CodesByCentre::padding));
         std::vector<CodedVector> rows(static_cast<std::size_t>(x.n));
         std::vector<Buffers> buffers(static_cast<std::size_t>(threads.n_jobs));
         threads.ranges(x.n, 256, [&](Size begin, Size end, int worker) {
             quantize(x, frame.shift_or_null(), begin, nullptr, end - begin,
-                     buffers[std::size_t(worker)], codes_.data() + begin * bytes,
+                     buffers[std::size_t(worker)], codes_.get() + begin * bytes,
                      rows.data() + begin);
         });
         rows_ = std::move(rows);
     }
-    // Is there memory to store all rows? Otherwise they are quantised in each pass.
+    // Is there memory for the codes of all rows? Otherwise every pass quantises them anew.
     bool may_store() const { return may_store_; }
     void set_may_store(bool may) { may_store_ = may; }
+    // Counts passes with the filter; returns how many there were before. A single pass, such as
+    // that of predict, does not store codes.
+    Size count_pass() { return passes_++; }
     bool stored() const { return !rows_.empty(); }
-    const std::int8_t* codes(Size i, Size d) const { return codes_.data() + i * pitch(d); }
+    const std::int8_t* codes(Size i, Size d) const { return codes_.get() + i * pitch(d); }
     const CodedVector* row(Size i) const { return rows_.data() + i; }
 
 private:
@@ -150,7 +179,8 @@ private:
     std::vector<R> origin_;
     double origin_norm_ = 0;
     bool spherical_ = false, may_store_ = true;
-    AlignedVector<std::int8_t> codes_;
+    Size passes_ = 0;
+    std::unique_ptr<std::int8_t[]> codes_;
     std::vector<CodedVector> rows_;
 };
 

@@ -9,9 +9,11 @@
 #include <limits>
 #include <vector>
 
+#include "exactmeans/centres/canonical_score.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/filter/dense_centre_codes.hpp"
 #include "exactmeans/filter/dense_codes.hpp"
+#include "exactmeans/filter/verify_candidates.hpp"
 #include "exactmeans/kernels/integer_products.hpp"
 #include "exactmeans/kernels/scores.hpp"
 
@@ -19,18 +21,16 @@ namespace exactmeans {
 
 // What the filter left to be done.
 struct FilterStats {
-    Size rows = 0;       // compared by codes
-    Size decided = 0;    // of them, by codes alone
-    Size open = 0;       // of them, left for a comparison with all centres
-    Size scores = 0;     // of candidates, computed
-    Size canonical = 0;  // of them, canonical ones
+    Size rows = 0;     // compared by codes
+    Size decided = 0;  // of them, by codes alone
+    Size open = 0;     // of them, left for a comparison with all centres
+    Size scores = 0;   // of candidates, in the dtype of the rows
 
     FilterStats& operator+=(const FilterStats& other) {
         rows += other.rows;
         decided += other.decided;
         open += other.open;
         scores += other.scores;
-        canonical += other.canonical;
         return *this;
     }
 };
@@ -69,7 +69,7 @@ public:
 
 private:
     // Rows whose codes stay in L2 while all centres pass by, and rows whose products stay in L1.
-    static constexpr Size block_rows = 96, tile_rows = 24;
+    static constexpr Size block_rows = 96, tile_rows = CandidateLists::tile;
     static constexpr int most = CandidateLists::most;
 
     void load(const Input& in, Size begin, const Size* ids, Size count) {
@@ -112,7 +112,7 @@ private:
             if (labels) own_[at] = labels[ids ? ids[t] : begin + t];
             labelled = labelled && own_[at] >= 0;
         }
-        lists_ = {rows_, margin_.data(), limit_.data(), count_.data(), list_.data(), nullptr};
+        lists_ = {rows_, margin_.data(), limit_.data(), count_.data(), list_.data(), labelled};
         if (!labelled) return;
         integer_products().pair_products(codes_, in.centres.by_centre(), own_.data(),
                                          product_.data());
@@ -133,7 +133,7 @@ private:
                                             products_.data());
                 const CandidateLists lists{lists_.rows + t,        lists_.margin + t,
                                            lists_.limit + t,       lists_.count + t,
-                                           lists_.list + t * most, nullptr};
+                                           lists_.list + t * most, lists_.labelled};
                 filter_kernels().find_candidates(products_.data(), some, centres, unit, past - unit,
                                                  lists);
             }
@@ -172,7 +172,7 @@ private:
     // The label of row i, at t in the block, among its candidates, which are in ascending order.
     std::int32_t verify(const Input& in, Size i, Size t, FilterStats& stats) {
         const Size d = in.x.d;
-        Candidate* const list = list_.data() + t * most;
+        const Candidate* const list = list_.data() + t * most;
         const int count = count_[std::size_t(t)];
         buffers_.tile.load(in.x, in.centroids.frame().shift_or_null(), 0, &i, 1);
         const R* const row = buffers_.tile.rows()[0];
@@ -187,23 +187,12 @@ private:
             error[c] = own + reordered(d) * in.centres.rounding(list[c].centre);
             limit = std::min(limit, double(score[c]) + error[c]);
         }
-        int kept = 0;
+        candidates_.clear();
         for (int c = 0; c < count; ++c)
-            if (double(score[c]) - error[c] <= limit) list[kept++] = list[c];
-        if (kept == 1) return list[0].centre;
-        stats.canonical += kept;
-        R least = std::numeric_limits<R>::infinity();
-        std::int32_t nearest = list[0].centre;
-        for (int c = 0; c < kept; ++c) {
-            R canonical;
-            const std::int32_t j = list[c].centre;
-            score_kernels<R>().centre_dense(&row, 1, in.centres.packed(j),
-                                            in.centroids.score_offset()[j], d, &canonical);
-            if (!(canonical < least)) continue;
-            least = canonical;
-            nearest = j;
-        }
-        return nearest;
+            if (double(score[c]) - error[c] <= limit) candidates_.push_back(list[c].centre);
+        if (candidates_.size() == 1) return candidates_[0];
+        stats.scores += Size(candidates_.size());
+        return verify_candidates<R>(score_of_, in.centroids, row, candidates_).label;
     }
     // The error of a canonical score and of a sum in any order, in errors of a canonical score:
     // chains of float32 are cut, sums in another order are not.
@@ -224,6 +213,8 @@ private:
     AlignedVector<std::int32_t> products_;
     CandidateLists lists_{};
     std::vector<Size> several_;
+    std::vector<std::int32_t> candidates_;
+    CanonicalScore<R> score_of_;
 };
 
 }  // namespace exactmeans

@@ -11,25 +11,52 @@
 
 namespace exactmeans {
 
+// Costs per row, in multiply-adds of one float32 lane. The constants are measured on Zen 4 with
+// AVX512-VNNI: 16 of them are about a cycle.
+struct DenseFilterCost {
+    double plain;     // canonical scores of all centres
+    double filtered;  // integer products and bounds of all centres
+    double candidate;
+
+    template <class R>
+    static DenseFilterCost of(Size d, Size k, bool stored) {
+        constexpr double wide = double(sizeof(R) / sizeof(float));
+        const double products = double(d) / integer_products().speed;
+        return {.plain = double(k) * (double(d) + 4) * wide,
+                .filtered = double(k) * (products + 10) + 1600 + (stored ? 0.0 : 12.0 * double(d)),
+                .candidate = 700 + 2.5 * wide * double(d)};
+    }
+    // The cost of a pass with these statistics, as a share of a plain one.
+    double share(const FilterStats& stats) const {
+        const double n = double(stats.rows);
+        return (filtered + double(stats.scores) / n * candidate) / plain + double(stats.open) / n;
+    }
+};
+
 template <class R>
 class DenseFilterPass {
 public:
     using Input = typename DenseFilter<R>::Input;
 
-    // May the filter be used in this pass? If so, quantises the centres, and, the first time, the
-    // rows. `labels` are those of the rows before the pass.
+    // May the filter be used in this pass? If so, quantises the centres, and from the second pass
+    // on stores codes of all rows. `labels` are those of the rows before the pass.
     bool start(const DenseRows<R>& x, const Centres<R>& centroids, DenseCodes<R>& rows,
                const std::int32_t* labels, const Threads& threads) {
-        if (passed_.rows) backoff_.record(pays(x, centroids.k(), passed_));
+        const Size k = centroids.k();
+        if (passed_.rows)
+            backoff_.record(DenseFilterCost::of<R>(x.d, k, rows.stored()).share(passed_) < 0.95);
         passed_ = {};
-        if (!may_pay(x, centroids.k()) || !rows.possible(x, centroids.frame())) return false;
+        if (!may_pay(x.n, x.d, k, rows.stored()) || !rows.possible(x, centroids.frame()))
+            return false;
         if (!backoff_.due()) return false;
         rows.choose_origin(x, centroids.frame());
         if (!centres_.update(centroids, rows, threads)) return false;
         if (rows.stored()) return true;
-        if (!probe(x, centroids, rows, labels)) return false;
-        if (rows.may_store()) rows.store(x, centroids.frame(), threads);
-        return true;
+        const bool pays = probe(x, centroids, rows, labels) < 0.95;
+        backoff_.record(pays);
+        if (pays && rows.count_pass() > 0 && rows.may_store())
+            rows.store(x, centroids.frame(), threads);
+        return pays;
     }
     const DenseCentreCodes<R>& centres() const { return centres_; }
 
@@ -39,45 +66,36 @@ public:
         passed_ += stats;
     }
 
+    // Can the filter be faster, if half of the rows have a second candidate?
+    static bool may_pay(Size n, Size d, Size k, bool stored = true) {
+        const DenseFilterCost cost = DenseFilterCost::of<R>(d, k, stored);
+        return integer_products().speed > 1 && n >= least_rows &&
+               cost.filtered + 0.5 * cost.candidate < 0.75 * cost.plain;
+    }
+
+    // The cost of a pass over n rows like these, as a share of a plain one; 1: without the filter.
+    double expected_cost(const DenseRows<R>& x, Size n, const Centres<R>& centroids,
+                         const Threads& threads) {
+        DenseCodes<R> rows;
+        if (!may_pay(n, x.d, centroids.k()) || !rows.possible(x, centroids.frame())) return 1;
+        rows.choose_origin(x, centroids.frame());
+        if (!centres_.update(centroids, rows, threads)) return 1;
+        return std::min(1.0, probe(x, centroids, rows, nullptr));
+    }
+
 private:
-    // Times in multiply-adds of float32 by one vector lane, measured on Zen 4 with AVX512-VNNI.
-    static constexpr double per_score = 10, per_row = 1600, per_candidate = 700,
-                            per_candidate_value = 2.5, per_quantized_value = 12;
     static constexpr Size least_rows = 2048, probed = 256;
 
-    // Can the filter be faster if it decides nearly all rows?
-    static bool may_pay(const DenseRows<R>& x, Size k) {
-        const int speed = integer_products().speed;
-        return speed > 1 && x.n >= least_rows &&
-               filtered_cost(x, k) + 0.5 * cost_of(x) < 0.9 * plain_cost(x, k);
-    }
-    static bool pays(const DenseRows<R>& x, Size k, const FilterStats& stats) {
-        const double n = double(stats.rows), open = double(stats.open);
-        return filtered_cost(x, k) + double(stats.scores) / n * cost_of(x) +
-                   open / n * plain_cost(x, k) <
-               0.95 * plain_cost(x, k);
-    }
-    static double plain_cost(const DenseRows<R>& x, Size k) {
-        return double(k) * (double(x.d) + 4) * double(sizeof(R) / sizeof(float));
-    }
-    static double filtered_cost(const DenseRows<R>& x, Size k) {
-        return double(k) * (double(x.d) / integer_products().speed + per_score) + per_row;
-    }
-    static double cost_of(const DenseRows<R>& x) {
-        return per_candidate +
-               per_candidate_value * double(x.d) * double(sizeof(R) / sizeof(float));
-    }
-
-    // Tries the filter with a few rows.
-    bool probe(const DenseRows<R>& x, const Centres<R>& centroids, const DenseCodes<R>& rows,
-               const std::int32_t* labels) {
+    // Tries the filter with a few rows; returns the cost of a pass with stored codes as a share of
+    // a plain one.
+    double probe(const DenseRows<R>& x, const Centres<R>& centroids, const DenseCodes<R>& rows,
+                 const std::int32_t* labels) {
         const Size some = std::min(probed, x.n);
         std::vector<Size> ids(static_cast<std::size_t>(some));
         for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (x.n / some);
         const Input in{x, centroids, rows, centres_};
-        const bool paid = pays(x, centroids.k(), probe_.nearest(in, 0, ids.data(), some, labels));
-        backoff_.record(paid);
-        return paid;
+        return DenseFilterCost::of<R>(x.d, centroids.k(), true)
+            .share(probe_.nearest(in, 0, ids.data(), some, labels));
     }
 
     DenseCentreCodes<R> centres_;

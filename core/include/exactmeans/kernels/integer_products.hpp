@@ -20,14 +20,15 @@ struct CodedVector {
 };
 
 // Codes of the centres in units of 16 centres: [unit][four features][centre][feature], each plus
-// the bias of the kernels. Per centre j, `offset` and `scale` give the lower bound of its score,
-//     offset / s - length * residual - scale * (product of the codes + margin),
+// the bias of the kernels. Per centre j, `offset` and `minus_scale` give the lower bound of its
+// score,
+//     offset / s - length * residual + minus_scale * (product of the codes + margin),
 // with s, residual and margin those of the row, and `width`, `length` the upper bound (proof page).
 // Places without a centre have an infinite offset.
 struct CodedCentres {
     static constexpr Size unit = 16, most_units = 4;  // units per call
     const std::int8_t* codes = nullptr;
-    const float *offset = nullptr, *scale = nullptr, *length = nullptr, *width = nullptr;
+    const float *offset = nullptr, *minus_scale = nullptr, *length = nullptr, *width = nullptr;
     Size k = 0;
     Size depth = 0;  // groups of four features
 
@@ -77,12 +78,13 @@ struct Candidate {
 // than `most` candidates, its count becomes most + 1 and its limit minus infinity.
 struct CandidateLists {
     static constexpr int most = 16;
+    static constexpr Size tile = 24;  // rows whose products stay in L1
     const CodedVector* rows;
     const std::int32_t* margin;  // bounds the part of the error that is due to centres' residuals
     float* limit;                // infinite: no upper bound yet
     std::int32_t* count;
     Candidate* list;  // list[i * most + c]
-    float* rest;      // unless null: lowered to the least lower bound of centres not listed
+    bool labelled;    // limits come from limit_by, and are not lowered further
 };
 
 struct FilterKernels {

@@ -63,7 +63,7 @@ def _serve(server: socket.socket, token: bytes, respond: Callable[[Any], bytes])
         with _accepted(server, token) as caller:
             while True:
                 _send(caller, respond(_receive(caller)))
-    except OSError:  # nobody connected, or the client closed the channel
+    except OSError:  # no client connected, or it closed the channel
         return
 
 

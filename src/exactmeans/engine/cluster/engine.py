@@ -185,20 +185,20 @@ class DaskEngine:
         survey: _core.Survey = self.query(WorkerEngine.survey, weighted)
         return survey
 
-    def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
-        return int(self.query(WorkerEngine.words_needed, grid, weighted))
+    def bins_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
+        return int(self.query(WorkerEngine.bins_needed, grid, weighted))
 
     def weight_grid(self) -> _core.Grid:
         if not self._weighted:
             return _core.Grid(np.ones(1), self.n)
         grid = _core.Grid(np.array([self.query(WorkerEngine.largest_weight)]), self.n)
-        grid.words = self.query(WorkerEngine.weight_words, grid)
+        grid.bins = self.query(WorkerEngine.weight_bins, grid)
         return grid
 
     def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
-        grid.words = self.words_needed(grid, weighted=False)
+        grid.bins = self.bins_needed(grid, weighted=False)
         if weighted is not None:
-            weighted.words = self.words_needed(weighted, weighted=True)
+            weighted.bins = self.bins_needed(weighted, weighted=True)
         counts = _core.Grid(np.ones(1), self.n)
         sums = _core.Sums(1, self.d, grid, counts, sparse=self.sparse)
         self.add_all(sums)
@@ -219,7 +219,7 @@ class DaskEngine:
         """Unknown: no worker has all rows."""
         return math.inf
 
-    def slots(self) -> NDArray[np.uint32] | None:
+    def packed_columns(self) -> NDArray[np.uint32] | None:
         return None  # workers have their own
 
     def pick(self, ids: NDArray[np.intp]) -> Matrix:

@@ -70,8 +70,8 @@ REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     operation.__qualname__: reduction
     for operation, reduction in (
         (WorkerEngine.survey, _surveys),
-        (WorkerEngine.words_needed, max),
-        (WorkerEngine.weight_words, max),
+        (WorkerEngine.bins_needed, max),
+        (WorkerEngine.weight_bins, max),
         (WorkerEngine.largest_weight, max),
         (WorkerEngine.add_all, _sums),
         (WorkerEngine.scatter, _exact),

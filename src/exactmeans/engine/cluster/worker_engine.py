@@ -208,13 +208,13 @@ class WorkerEngine:
         rows = self._numbers(np.array([own.longest_row, max(0, own.first_zero)])).tolist()
         return own._replace(longest_row=rows[0], first_zero=rows[1] if own.zeros else -1)
 
-    def words_needed(self, grid: _core.Grid, weighted: bool) -> int:
-        return self.engine.words_needed(grid, weighted=weighted)
+    def bins_needed(self, grid: _core.Grid, weighted: bool) -> int:
+        return self.engine.bins_needed(grid, weighted=weighted)
 
-    def weight_words(self, grid: _core.Grid) -> int:
+    def weight_bins(self, grid: _core.Grid) -> int:
         weights = self.engine.weights
         assert weights is not None
-        return _core.Rows.dense(weights[:, np.newaxis], None).words_needed(grid, 1)
+        return _core.Rows.dense(weights[:, np.newaxis], None).bins_needed(grid, 1)
 
     def largest_weight(self) -> float:
         weights = self.engine.weights

@@ -168,7 +168,7 @@ class Workers:
         return value
 
     def query(self, operation: Operation[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-        """Run an operation that leaves the state as it is; arguments by position."""
+        """Run an operation that does not change the state; arguments by position."""
         value: R = self.submit(self._request(operation, arguments, options, self.version))
         return value
 
@@ -339,7 +339,7 @@ class Workers:
 
 
 def _release(futures: Any) -> None:
-    """Release futures; tasks that nobody else holds are not computed."""
+    """Release futures; tasks without another holder are not computed."""
     for future in futures:
         future.release()
     if isinstance(futures, list):

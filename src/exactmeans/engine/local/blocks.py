@@ -67,13 +67,14 @@ class Block:
     def started(self) -> bool:
         return self._labelling is not None
 
-    def start(self, algorithm: str, k: int, *, single: bool) -> None:
-        """Forget labels and bounds."""
+    def start(self, algorithm: str, k: int, *, single: bool, codes: bool) -> None:
+        """Forget labels and bounds; `codes`: there is memory for 8-bit codes of all rows."""
         rows = self.n
         if self.duplicates is not None:
             self.duplicates.labels.fill(-1)
             rows = self.duplicates.n
         assigner = _core.Assigner(algorithm, single, rows, k)
+        assigner.set_store_codes(codes)
         self._labelling = _Labelling(unlabelled(self.n), unlabelled(self.n), assigner)
 
     @property
@@ -113,7 +114,7 @@ class _Labelling:
 class DuplicateRows:
     """Duplicates have equal labels: the first of equal rows is compared for all of them."""
 
-    def __init__(self, found: _core.Kinds) -> None:
+    def __init__(self, found: _core.DuplicateRows) -> None:
         self._found, self.rows, self.first = found, found.rows, found.first
         self.labels = unlabelled(self.n)
 
@@ -128,5 +129,5 @@ class DuplicateRows:
         counts = assigner.assign(self.rows, centroids, self.labels, n_jobs)
         changed, distances, skipped = counts
         if changed:
-            changed = self._found.spread(self.labels, labels, n_jobs)
+            changed = self._found.copy_labels(self.labels, labels, n_jobs)
         return changed, distances, skipped + len(labels) - self.n

@@ -26,7 +26,7 @@ _FAR_BYTES = 2**22  # bytes of rows that far_rows fetches at once
 class LocalEngine(SurveyedRows):
     """The rows of a fit: in memory, or read block by block whenever they are needed."""
 
-    unread = 0  # blocks that passes did without
+    unread = 0  # blocks that passes skipped
 
     def alone(
         self,
@@ -74,7 +74,7 @@ class LocalEngine(SurveyedRows):
         if any(block.started for block in self._blocks):
             raise RuntimeError("deduplicate must be called before start.")
         for block in self._blocks:
-            found = block.plain.kinds(self.n_jobs)
+            found = block.plain.duplicates(self.n_jobs)
             block.duplicates = None if found is None else DuplicateRows(found)
         if all(block.duplicates is None for block in self._blocks):
             return None
@@ -90,10 +90,12 @@ class LocalEngine(SurveyedRows):
     def start(
         self, algorithm: str, k: int, frame: Frame | None = None, grids: Grids | None = None
     ) -> None:
-        """Forget labels and bounds. All rows are here, so nobody else needs frame and grids."""
+        """Forget labels and bounds. Frame and grids are for engines with workers."""
         single = self.dtype == np.float32
-        for block in self._blocks:
-            block.start(algorithm, k, single=single)
+        needed = 0 if self.sparse else _core.code_bytes(single, self.n, k, self.d)
+        room = self.scratch_limit is None or needed <= self.scratch_limit
+        for block in self._blocks:  # streamed rows may be more than memory holds
+            block.start(algorithm, k, single=single, codes=room and not self.streamed)
 
     def use(self, algorithm: str) -> None:
         """Switch to another algorithm, which begins without bounds."""
@@ -119,7 +121,7 @@ class LocalEngine(SurveyedRows):
         def certain(block: Block) -> bool:
             if block.loaded is not None:
                 return False
-            return block.assigner.settled(centroids, block.labels, self.n_jobs)
+            return block.assigner.labels_certain(centroids, block.labels, self.n_jobs)
 
         settled = {block.number for block in self._blocks if certain(block)}
         self.unread += len(settled)
@@ -272,12 +274,12 @@ class LocalEngine(SurveyedRows):
             block.rows.transform(centres, shift, exponent, own, self.n_jobs)
         return out
 
-    def refuse_doubtful(self) -> None:
+    def refuse_unscored(self) -> None:
         """The same for dense rows in memory, after `lloyd` has labelled them.
 
         A row with a finite score is finite, so only a row without one leads to a survey.
         """
-        if any(block.assigner.doubtful for block in self._blocks):
+        if any(block.assigner.rows_without_score for block in self._blocks):
             self._refuse_nonfinite(self.survey(weighted=False))
 
     def medians(self, labels: Labels, centres: NDArray[Any]) -> None:

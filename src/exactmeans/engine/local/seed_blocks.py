@@ -67,7 +67,7 @@ class SeedBlocks:
 
     def owners(self) -> NDArray[np.int32]:
         """The nearest seed of every row."""
-        return np.concatenate([block.own for block in self.blocks])
+        return np.concatenate([block.nearest_seed for block in self.blocks])
 
     # -- seeds ---------------------------------------------------------------------------------
 
@@ -78,12 +78,12 @@ class SeedBlocks:
             self._points.stage_point(seed)
         else:
             self._stage(self._points, [seed] if isinstance(seed, (int, np.integer)) else seed)
-        make = _core.SeedBlock.passing if self._engine.streamed else _core.SeedBlock.make
+        make = _core.SeedBlock.streamed if self._engine.streamed else _core.SeedBlock.make
         for part in self._engine.walk():
             block = make(part.rows, self._alpha, self._exponent, self._engine.n_jobs)
             self.blocks.append(block)
             with self._attached(part):
-                block.absorb(self._points, self._engine.n_jobs)
+                block.add(self._points, self._engine.n_jobs)
         self._points.accept(0)
         return self.largest()
 
@@ -91,7 +91,7 @@ class SeedBlocks:
         """The potential of these blocks if each seed, alone, were added."""
         self._stage(self._points, seeds)
         self._prepare(seeds)
-        left = [block.totals_left(self._points, self._engine.n_jobs) for block in self._visit()]
+        left = [block.potentials(self._points, self._engine.n_jobs) for block in self._visit()]
         return [
             (sum(high for high, _ in own), sum(low for _, low in own))
             for own in zip(*left, strict=True)
@@ -100,9 +100,9 @@ class SeedBlocks:
     def accept(self, candidate: int) -> list[BlockTotal]:
         """Make a seed of one of the candidates of `potentials`."""
         for block in self.blocks:
-            if block.remembers(candidate):
+            if block.can_accept_detached(candidate):
                 block.accept(self._points, candidate, self._engine.n_jobs)
-        for block in self._visit(lambda block: not block.remembers(candidate)):
+        for block in self._visit(lambda block: not block.can_accept_detached(candidate)):
             block.accept(self._points, candidate, self._engine.n_jobs)
         self._points.accept(candidate)
         return self.totals()
@@ -117,7 +117,7 @@ class SeedBlocks:
             self._stage(self._points, batch)
             self._prepare(batch)
             for block in self._visit():
-                block.absorb(self._points, self._engine.n_jobs)
+                block.add(self._points, self._engine.n_jobs)
             self._accept_all(batch)
         return self.totals()
 
@@ -132,7 +132,7 @@ class SeedBlocks:
                 batch = places[begin : begin + _BATCH].tolist()
                 self._points.unstage()
                 self._points.stage(few, batch)
-                block.absorb(self._points, self._engine.n_jobs)
+                block.add(self._points, self._engine.n_jobs)
                 self._accept_all(batch)
 
     def defer(self, seed: int | Matrix) -> None:
@@ -148,7 +148,7 @@ class SeedBlocks:
             self._numbers, self._begins, self.blocks, self._engine.spans, strict=True
         ):
             if begin <= row < begin + span[1] - span[0]:
-                before = block.mass(row - begin)
+                before = block.sampling_weight(row - begin)
                 with self._attached(self._engine.block_of(span[0])):
                     now = block.refresh(self._deferred, row - begin)
                 return [Refreshed(BlockTotal(number, block.total), before, now)]
@@ -205,7 +205,7 @@ class SeedBlocks:
         return [
             begin + row
             for begin, block in zip(self._begins, self.blocks, strict=True)
-            for row in block.toss(key, begin, factor)
+            for row in block.sample_bernoulli(key, begin, factor)
         ]
 
     def exported_weights(self, seeds: int, weight_grid: _core.Grid) -> tuple[Blank, _core.Exported]:

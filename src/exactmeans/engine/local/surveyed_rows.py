@@ -153,12 +153,12 @@ class SurveyedRows(RowBlocks):
         # Not a dot product: BLAS threads would spin afterwards and take cores from ours.
         return float(np.square(counts).sum()) / self.n
 
-    def slots(self) -> NDArray[np.uint32] | None:
+    def packed_columns(self) -> NDArray[np.uint32] | None:
         """The packed column of each feature of sparse centres: frequent features together."""
-        return None if self.d * 16 > self.nonzeros else self._slots
+        return None if self.d * 16 > self.nonzeros else self._packed_columns
 
     @cached_property
-    def _slots(self) -> NDArray[np.uint32]:
+    def _packed_columns(self) -> NDArray[np.uint32]:
         return packed_columns(self._frequencies)
 
     @cached_property
@@ -180,16 +180,16 @@ class SurveyedRows(RowBlocks):
 
     # -- exact totals --------------------------------------------------------------------------
 
-    def words_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
+    def bins_needed(self, grid: _core.Grid, *, weighted: bool) -> int:
         """How many bins of the grid the exact sums need."""
-        return max(self.each(lambda p, jobs: self._rows(p, weighted).words_needed(grid, jobs)))
+        return max(self.each(lambda p, jobs: self._rows(p, weighted).bins_needed(grid, jobs)))
 
     def weight_grid(self) -> _core.Grid:
         """The grid of exact sums of weights, or of counts."""
         if self.weights is None:
             return _core.Grid(ONE, self.n)
         grid = _core.Grid(self.weights.max(keepdims=True), self.n)
-        grid.words = _core.Rows.dense(self.weights[:, np.newaxis], None).words_needed(grid, 1)
+        grid.bins = _core.Rows.dense(self.weights[:, np.newaxis], None).bins_needed(grid, 1)
         return grid
 
     def total_weight(self) -> float:
@@ -198,24 +198,24 @@ class SurveyedRows(RowBlocks):
         return float(sums.weights[0])
 
     def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
-        """The sum of all rows without their weights, as cluster 0; gives the grids their words.
+        """The sum of all rows without their weights, as cluster 0; sets the bins of the grids.
 
-        In one pass, unless some block needs more words than the first.
+        In one pass, unless some block needs more bins than the first.
         """
-        words, counts = grid.words, _core.Grid(ONE, self.n)
+        bins, counts = grid.bins, _core.Grid(ONE, self.n)
         sums: _core.Sums | None = None
         for block in self.walk():
-            words = max(words, block.plain.words_needed(grid, self.n_jobs))
+            bins = max(bins, block.plain.bins_needed(grid, self.n_jobs))
             if weighted is not None:
-                more = block.rows.words_needed(weighted, self.n_jobs)
-                weighted.words = max(weighted.words, more)
+                more = block.rows.bins_needed(weighted, self.n_jobs)
+                weighted.bins = max(weighted.bins, more)
             if sums is None:
-                grid.words = words
+                grid.bins = bins
                 sums = _core.Sums(1, self.d, grid, counts, sparse=self.sparse)
-            if words == grid.words:
+            if bins == grid.bins:
                 sums.relabel(block.plain, None, unlabelled(block.n), self.n_jobs)
-        if sums is None or words > grid.words:
-            grid.words = words
+        if sums is None or bins > grid.bins:
+            grid.bins = bins
             return self.total(grid)
         return sums
 

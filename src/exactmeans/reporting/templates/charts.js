@@ -145,7 +145,7 @@ function ranked(width, order, values, label, say) {
   image.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1, Home: -order.length, End: order.length }[event.key];
     if (step) { event.preventDefault(); show(at + step); }
-    if (event.key === "Enter" && at >= 0) openCluster(order[at]);
+    if (event.key === "Enter" && at >= 0) { event.preventDefault(); openCluster(order[at]); }
   });
   return image;
 }

@@ -59,7 +59,7 @@ function map(width) {
       emphasise(j);
       showTip(box.left + x(M.cx[j]) * zoom, box.top + y(M.cy[j]) * zoom, ...clusterTip(j));
     }
-    if (event.key === "Enter" && at >= 0) openCluster(order[at]);
+    if (event.key === "Enter" && at >= 0) { event.preventDefault(); openCluster(order[at]); }
     if (event.key === "Escape") { at = -1; back(); }
   });
   image.keep = (j) => { kept = j; emphasise(j); };
