@@ -56,7 +56,15 @@ def test_what_users_call_has_examples() -> None:
 
 def _public_functions() -> list[str]:
     """Classes and functions that pages of the API show, but for plain records."""
-    records = {"BlockSource", "Iteration", "Rows", "Representations", "Silhouette", "plot"}
+    records = {
+        "BlockSource",
+        "Iteration",
+        "Rows",
+        "Representations",
+        "Silhouette",
+        "KSelection",
+        "plot",
+    }
     records |= {"DatabaseError", "IfExists"}
     places = [exactmeans, *map(importlib.import_module, ROOMS)]
     return [name for place in places for name in place.__all__ if name not in records]

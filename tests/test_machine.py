@@ -63,7 +63,9 @@ def test_a_system_that_does_not_tell_its_memory() -> None:
     assert known_memory() is None
     assert memory_of_machine() == 4 * 2**30
     MiniBatchKMeans(2, random_state=0).fit(blobs())
-    with pytest.raises(ValueError, match=r"memory_limit must be in bytes where .* but it is 0.5"):
+    with pytest.raises(
+        ValueError, match=r"memory_limit must be a number of bytes, .* but it is 0.5"
+    ):
         fitted(blobs(), memory_limit=0.5)
 
 

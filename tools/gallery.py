@@ -81,7 +81,7 @@ def show(name: str) -> Shown:
     code = code.removeprefix("from __future__ import annotations").strip()
     return Shown(
         name,
-        title.rstrip("."),
+        title.partition(":")[0].rstrip("."),
         text.strip(),
         code,
         json.loads((folder / "printed.json").read_text()).rstrip(),

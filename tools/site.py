@@ -33,6 +33,8 @@ def on_config(config: Any) -> Any:
     """Fills the sections that nav leaves empty."""
     shown = [{gallery.show(name).title: f"gallery/{name}.md"} for name in gallery.examples()]
     _section(config.nav, "Gallery")[:] = ["gallery/index.md", *shown]
+    proofs = sorted((ROOT / "docs" / "proofs").glob("*.md"), key=lambda p: (p.stem != "bounds", p))
+    _section(config.nav, "Proofs")[:] = [{_title(path): f"proofs/{path.name}"} for path in proofs]
     records = sorted((ROOT / "docs" / "decisions").glob("*.md"), reverse=True)
     entries = [{_title(path): f"decisions/{path.name}"} for path in records]
     _section(config.nav, "Decisions")[:] = ["decisions/index.md", *entries]

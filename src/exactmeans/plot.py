@@ -77,6 +77,15 @@ def distances_avoided(model: Any, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> from exactmeans import KMeans, plot
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> model = KMeans(3, random_state=0).fit(X)
+    >>> plot.distances_avoided(model).get_ylabel()
+    'Distances avoided'
     """
     history = _history(model)
     plain = model._n_rows * model.cluster_centers_.shape[0]
@@ -103,6 +112,15 @@ def sizes(model: Any, X: Any = None, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> from exactmeans import KMeans, plot
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> model = KMeans(3, random_state=0).fit(X)
+    >>> plot.sizes(model).get_ylabel()
+    'Rows'
     """
     check_is_fitted(model)
     if X is None and getattr(model, "labels_", None) is None:
@@ -193,6 +211,15 @@ def map2d(
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> from exactmeans import KMeans, plot
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> model = KMeans(3, random_state=0).fit(X)
+    >>> len(plot.map2d(model, X).collections) > 0
+    True
     """
     check_choice("axes", axes, ("auto", "rows", "centres"))
     most = check_int("max_points", max_points, 1)
@@ -237,6 +264,14 @@ def k_selection(selection: Any, ax: Axes | None = None, *, criterion: str | None
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> from exactmeans import plot, select_k
+    >>> from sklearn.datasets import load_iris
+    >>> found = select_k(load_iris().data, range(2, 5), random_state=0)
+    >>> plot.k_selection(found, criterion="inertia").get_ylabel()
+    'Inertia'
     """
     if criterion is None:
         based_on = getattr(selection, "criterion", "")
