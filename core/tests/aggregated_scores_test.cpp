@@ -1,4 +1,4 @@
-#include "exactmeans/assign/sparse/aggregated_scores.hpp"
+#include "exactmeans/filter/aggregated_scores.hpp"
 
 #include <cmath>
 #include <vector>

@@ -15,6 +15,7 @@
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/filter/dense_filter_pass.hpp"
 #include "exactmeans/filter/filter_probe.hpp"
+#include "exactmeans/filter/windowed_filter.hpp"
 
 namespace exactmeans {
 
@@ -33,6 +34,7 @@ public:
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
         quantized_ = nullptr;
+        windowed_ = false;
         if constexpr (!is_dense<Rows>) {
             if (probe_.due(work.centroids, work.layouts.settings())) {
                 auto quantized =
@@ -41,6 +43,10 @@ public:
                     quantized_ = std::move(quantized);
                     return;
                 }
+            } else if (!FilterProbe<R>::fits(work.centroids, work.layouts.settings())) {
+                windowed_ = window_filter_.try_to_label(work.x, work.centroids,
+                                                        work.layouts.settings(), nullptr, threads);
+                if (windowed_) return;
             }
         }
         float32_scores_.pack(work, threads);
@@ -52,14 +58,21 @@ public:
     AssignStats assign(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end) {
         AssignStats stats;
         stats.distances = (end - begin) * work.centroids.k();
-        const auto take = [&](const std::vector<std::int32_t>& label, Size first) {
+        const auto take_some = [&](const std::int32_t* label, Size count, Size first) {
             std::int32_t* const to = work.labels + first;
             std::int32_t changed = 0;  // as wide as labels, so that the loop vectorizes well
-            for (std::size_t t = 0; t < label.size(); ++t) changed += label[t] != to[t];
-            std::copy(label.begin(), label.end(), to);
+            for (Size t = 0; t < count; ++t) changed += label[t] != to[t];
+            std::copy_n(label, count, to);
             stats.changed += changed;
         };
+        const auto take = [&](const std::vector<std::int32_t>& label, Size first) {
+            take_some(label.data(), Size(label.size()), first);
+        };
         if constexpr (!is_dense<Rows>) {
+            if (windowed_) {
+                take_some(window_filter_.label.data() + begin, end - begin, begin);
+                return stats;
+            }
             if (quantized_) {
                 QuantizedFilter<R>& filter = scan.filter;
                 const Size batch = quantized_->rows_per_call(end - begin);
@@ -128,6 +141,8 @@ private:
     // Null: this pass does not use the filter.
     std::shared_ptr<const QuantizedCentres<R>> quantized_;
     FilterProbe<R> probe_;
+    WindowedFilter<R> window_filter_;
+    bool windowed_ = false;  // are the labels of this pass in window_filter_?
     Float32Scores float32_scores_;
     DenseFilterPass<R> filter_;
     bool filters_ = false;  // this pass uses the filter for dense rows

@@ -53,6 +53,23 @@ inline constexpr std::ptrdiff_t moved_for_patch = 4, grown_for_patch = 8;
 // takes as many rows as it can, because it reads every panel once.
 inline constexpr std::ptrdiff_t rows_per_call = 128, pruned_rows_per_call = 1024;
 
+// Windows of centres (filter/windowed_filter.hpp), for centres whose codes take more memory than
+// `filter_bytes` or are mostly zeros: more centres than this, so that every window has two panels.
+inline constexpr std::ptrdiff_t window_least_centres = 448;
+// Units of 64 centres per window: two panels. Rows read a panel many times: it should fit L3 (6 MB
+// for 32,000 features; one panel of more features would be read from memory).
+inline constexpr std::ptrdiff_t window_units = 6;
+inline constexpr double window_panel_bytes = 0x1p24;
+// Making the codes of all windows, twice, costs about as much as scoring rows with this many
+// nonzeros per feature.
+inline constexpr std::ptrdiff_t window_nonzeros_per_feature = 8;
+// Rows per batch, which bounds the memory, and per task.
+inline constexpr std::ptrdiff_t window_batch_rows = std::ptrdiff_t(1) << 18,
+                                window_tile_rows = 4096;
+// The filter does not pay with more candidates per row than this: refining one costs about as much
+// as 8-bit scores of 200 centres.
+inline constexpr std::ptrdiff_t window_candidates = 16;
+
 // Layouts of the centres (centres/).
 //
 // A layout with a column for every feature is the fastest while it fits in L3 (32 MB), or if at

@@ -126,4 +126,10 @@ private:
     double largest_ = 0;
 };
 
+// What the error of quantised rows depends on.
+struct Quantization {
+    const FeatureScales* scales;
+    double largest_score_offset;
+};
+
 }  // namespace exactmeans

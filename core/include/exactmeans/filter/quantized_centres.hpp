@@ -85,8 +85,8 @@ public:
 
     const std::vector<float>& scales() const { return scales_.all(); }
     double zero_point() const { return double(scales_.zero_point()); }
-    double largest_scale() const { return scales_.largest(); }
     double largest_score_offset() const { return largest_score_offset_; }
+    Quantization quantization() const { return {&scales_, largest_score_offset_}; }
     // Score offsets are stored a little too low: by at most this much at a place.
     double score_offset_error(Size place) const {
         return double(score_offset_[std::size_t(place)]) * 0x1p-18;
@@ -149,6 +149,18 @@ public:
         settings_ = all.settings_;
         pack(centroids, threads);
     }
+    // Quantises centres [first, first + count) by these scales, in 8 bits only: there is no
+    // refined_score. Place p has centre first + p if there are several panels.
+    void quantize_window(const Centres<R>& centroids, Size first, Size count,
+                         const FeatureScales& scales, const Threads& threads) {
+        has_codes16_ = false;
+        if (k_ != count || d_ != centroids.d()) resize(count, centroids.d());
+        std::vector<Size> order(static_cast<std::size_t>(count));
+        std::iota(order.begin(), order.end(), first);
+        arrange(order);
+        scales_ = scales;
+        pack(centroids, threads);
+    }
 
     // Where the 16-bit codes of a centre have a feature.
     Size packed_column(Size f) const {
@@ -208,7 +220,7 @@ private:
         const std::size_t places = std::size_t(view_.places());
         score_offset_.resize(places);
         codes8_.resize(places * std::size_t(d));
-        codes16_.resize(std::size_t(k * d));
+        if (has_codes16_) codes16_.resize(std::size_t(k * d));
         words_.clear();
         for (Size place = 0; place < Size(places); ++place) words_.emplace_back(*this, place);
         group_.resize(places);
@@ -228,17 +240,19 @@ private:
 
     void pack(const Centres<R>& centroids, const Threads& threads) {
         copy_score_offsets(centroids);
-        threads.ranges(k_, std::max<Size>(1, 0x10000 / std::max<Size>(1, d_)),
-                       [&](Size begin, Size end, int) {
-                           std::fill(codes16_.begin() + begin * d_, codes16_.begin() + end * d_,
-                                     std::int16_t(zero_code16()));
-                       });
+        if (has_codes16_)
+            threads.ranges(k_, std::max<Size>(1, 0x10000 / std::max<Size>(1, d_)),
+                           [&](Size begin, Size end, int) {
+                               std::fill(codes16_.begin() + begin * d_, codes16_.begin() + end * d_,
+                                         std::int16_t(zero_code16()));
+                           });
         // A block of features, of all places, stays in L2 (128 KiB).
         const Size block = std::max<Size>(16, 0x20000 / view_.places());
         for_feature_ranges(threads, d_, [&](Size begin, Size end) {
-            std::vector<Size> at(place_.size());
-            for (std::size_t j = 0; j < at.size(); ++j)
-                if (place_[j] != none) at[j] = first_feature(centroids, Size(j), begin);
+            std::vector<Size> at(centre_.size());
+            for (std::size_t place = 0; place < at.size(); ++place)
+                if (centre_[place] != none)
+                    at[place] = first_feature(centroids, centre_[place], begin);
             std::vector<float> per(static_cast<std::size_t>(block));
             for (Size first = begin; first < end; first += block) {
                 const Size past = std::min(end, first + block);
@@ -247,10 +261,10 @@ private:
                 fill_zero(first, past);
                 // Low bytes first: the whole words depend on them.
                 for (const bool whole : {false, true})
-                    for (Size j = 0; j < Size(place_.size()); ++j)
-                        if (place(j) != none && words_[std::size_t(place(j))].whole == whole)
+                    for (std::size_t place = 0; place < at.size(); ++place)
+                        if (centre_[place] != none && words_[place].whole == whole)
                             put(
-                                centroids, j, at[std::size_t(j)], past,
+                                centroids, centre_[place], at[place], past,
                                 [&](Size f) { return per[std::size_t(f - first)]; },
                                 [](Size) { return true; });
             }
@@ -262,13 +276,13 @@ private:
     void put(const Centres<R>& centroids, Size j, Size& at, Size past, Per per, Due is_due) {
         const Words& own = words_[std::size_t(place(j))];
         std::int8_t* const words = codes8_.data() + own.offset;
-        std::int16_t* const codes = codes16(j);
+        std::int16_t* const codes = has_codes16_ ? codes16(j) : nullptr;
         const int zero = zero_code16();
         const auto each = [&](auto store) {
             for_packed_values(centroids, j, at, past, [&](Size f, float p) {
                 if (!is_due(f)) return;
                 const int code = int(std::lrint(p * per(f))) + zero;
-                codes[packed_column(f)] = std::int16_t(code);
+                if (codes) codes[packed_column(f)] = std::int16_t(code);
                 store(words + f * own.width, code);
             });
         };
@@ -324,6 +338,7 @@ private:
     std::vector<float> score_offset_;   // per place
     FeatureScales scales_;
     double largest_score_offset_ = 0;
+    bool has_codes16_ = true;
     AlignedVector<std::int8_t> codes8_;
     std::vector<std::int16_t> codes16_;
     std::shared_ptr<const LayoutSettings> settings_;

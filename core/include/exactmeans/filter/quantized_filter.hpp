@@ -59,7 +59,8 @@ public:
     const Float32Rows<R>& rows() const { return rows_; }
 
     // Quantises the rows for centres with the scales of `centres`.
-    void quantize(const QuantizedCentres<R>& centres) {
+    void quantize(const QuantizedCentres<R>& centres) { quantize(centres.quantization()); }
+    void quantize(const Quantization& by) {
         Size total = 0, longest = 0;
         for (Size t = 0; t < rows_.size(); ++t) {
             total += rows_[t].nonzeros;
@@ -74,11 +75,12 @@ public:
             quantized_[std::size_t(t)] = {rows_[t].index, to, rows_[t].nonzeros, 0, 0, 0};
             to += rows_[t].nonzeros;
         }
-        quantized_kernels().quantize_rows(rows_.data(), rows_.size(), centres.scales().data(),
+        quantized_kernels().quantize_rows(rows_.data(), rows_.size(), by.scales->all().data(),
                                           scaled_.data(), quantized_.data());
         for (std::size_t t = 0; t < quantized_.size(); ++t)
-            errors_[t] = error_of(quantized_[t], centres);
+            errors_[t] = error_of(quantized_[t], by);
     }
+    const QuantizedRow* quantized() const { return quantized_.data(); }
     const QuantizedRow& quantized(Size t) const { return quantized_[std::size_t(t)]; }
 
     // An exact score lies between the 8-bit score plus `offset` and `width` more, and within
@@ -87,6 +89,13 @@ public:
         double offset, width, refined;
     };
     const Error& error(Size t) const { return errors_[std::size_t(t)]; }
+
+    // The largest 8-bit score of a place whose exact score may be as low as `limit`.
+    float score_limit(Size t, double limit) const {
+        // 8-bit scores are float32 and exclude the offset; the limit must not be rounded down.
+        const double score = limit - errors_[std::size_t(t)].offset;
+        return float(score + std::abs(score) * 0x1p-22);
+    }
 
     // Computes 8-bit scores of the quantised rows: the lowest two of each group.
     void score(const QuantizedCentres<R>& centres) {
@@ -192,13 +201,13 @@ private:
         double low = no_score, high = 0;
     };
 
-    static Error error_of(const QuantizedRow& row, const QuantizedCentres<R>& centres) {
+    static Error error_of(const QuantizedRow& row, const Quantization& by) {
         const double infinite = std::numeric_limits<double>::infinity(),
                      unit = row.unit > 0 ? double(row.unit) : infinite, m = double(row.nonzeros),
-                     rounding = unit * (m + 2) * 0x1p-8 + centres.largest_score_offset() * 0x1p-22 +
-                                (m + 1) * (1 + centres.largest_scale()) * 0x1p-120,
+                     rounding = unit * (m + 2) * 0x1p-8 + by.largest_score_offset * 0x1p-22 +
+                                (m + 1) * (1 + by.scales->largest()) * 0x1p-120,
                      error = unit * (133 + m * (1 + 0x1p-5)) + rounding;
-        return {std::max(no_score, -double(row.sum) * centres.zero_point() - error), 2 * error,
+        return {std::max(no_score, -double(row.sum) * by.scales->zero_point() - error), 2 * error,
                 4 * unit + rounding};
     }
 
@@ -206,10 +215,8 @@ private:
     // bounds of the scores of all places that are neither listed nor `own`.
     GroupLows list_candidates(const QuantizedCentres<R>& centres, Size t, double limit, Size own) {
         const QuantizedPanels panels = centres.panels();
-        // 8-bit scores are float32 and exclude the offset; the limit must not be rounded down.
-        const double offset = errors_[std::size_t(t)].offset, score_limit = limit - offset;
-        const float most = float(score_limit + std::abs(score_limit) * 0x1p-22),
-                    inf = std::numeric_limits<float>::infinity();
+        const double offset = errors_[std::size_t(t)].offset;
+        const float most = score_limit(t, limit), inf = std::numeric_limits<float>::infinity();
         float others[] = {inf, inf, inf, inf};
         static_assert(std::size(others) == QuantizedPanels::most_groups);
         listed_.resize(std::size_t(panels.places()));

@@ -73,6 +73,7 @@ public:
                     centres->plan().prune != Prune::nothing && history.from() == bounded_version_;
                 bounded_version_ = history.version();
                 centres_ = std::move(centres);
+                prunes_ = prunes_ && outliers_pay(work);
                 return;
             }
         }
@@ -109,6 +110,27 @@ private:
     static void set_label(const Work<Rows>& work, Size i, std::int32_t label, AssignStats& stats) {
         stats.changed += work.labels[i] != label;
         work.labels[i] = label;
+    }
+
+    // Outliers are compared with every row, and with rows that they do not prune once more: tests
+    // with a few rows that this takes fewer comparisons than all rows with all centres.
+    template <class Rows>
+    bool outliers_pay(const Work<Rows>& work) {
+        if (centres_->plan().prune != Prune::by_outliers) return true;
+        const Size count = std::min(Size(cost::probed_rows), n_), stride = count ? n_ / count : 1;
+        const auto row_of = [&](Size t) { return t * stride; };
+        probe_filter_.load_some(work.x, count, row_of);
+        probe_filter_.quantize(centres_->all());
+        probe_filter_.score(centres_->outliers());
+        Size survivors = 0;
+        sum_deltas(probe_filter_, probe_sums_);
+        for (Size t = 0; t < count; ++t) {
+            const Bounds bounds = bounds_of(work, probe_filter_, t, row_of(t), probe_sums_);
+            survivors += !(bounds.high < bounds.low);
+        }
+        const double k = double(work.centroids.k());
+        return double(centres_->outliers().k()) + k * double(survivors) / double(count) <=
+               cost::kept_share * k;
     }
 
     // A pass without the filter and without bounds.
@@ -169,23 +191,32 @@ private:
                                              work.labels + begin, bounds_.data() + begin,
                                              survivors);
         std::vector<DeltaSums>& sums = scan.workspace.delta_sums;
-        const DeltaBounds<R>& table = centres_->table();
-        if (!table.empty()) table.sum(filter.rows().data(), end - begin, sums);
+        sum_deltas(filter, sums);
         survivors.clear();
         for (Size i = begin; i < end; ++i) {
-            const Size t = i - begin;
-            typename DeltaBounds<R>::ScoreChange change;
-            if (!table.empty())
-                change =
-                    table.change(sums[std::size_t(t)], filter.rows()[t].nonzeros, work.labels[i]);
-            if (!update_bounds(work, filter, t, i, change)) survivors.push_back(std::int32_t(t));
+            const Bounds bounds = bounds_of(work, filter, i - begin, i, sums);
+            if (bounds.high < bounds.low)
+                set_bounds(i, bounds.high, {bounds.low, bounds.low, bounds.low, bounds.low});
+            else
+                survivors.push_back(std::int32_t(i - begin));
         }
     }
-    // Updates the bounds of row i, loaded as row t, by the change of the bounded centres and the
-    // scores of the outliers. Returns whether its label is certain.
+    void sum_deltas(const QuantizedFilter<R>& filter, std::vector<DeltaSums>& sums) const {
+        if (!centres_->table().empty())
+            centres_->table().sum(filter.rows().data(), filter.rows().size(), sums);
+    }
+    struct Bounds {
+        double high, low;
+    };
+    // New bounds of row i, loaded as row t, from the change of the bounded centres and the scores
+    // of the outliers.
     template <class Rows>
-    bool update_bounds(const Work<Rows>& work, QuantizedFilter<R>& filter, Size t, Size i,
-                       const typename DeltaBounds<R>::ScoreChange& change) {
+    Bounds bounds_of(const Work<Rows>& work, QuantizedFilter<R>& filter, Size t, Size i,
+                     const std::vector<DeltaSums>& sums) const {
+        typename DeltaBounds<R>::ScoreChange change;
+        if (!centres_->table().empty())
+            change = centres_->table().change(sums[std::size_t(t)], filter.rows()[t].nonzeros,
+                                              work.labels[i]);
         const std::int32_t place = centres_->outlier_place(work.labels[i]);
         const double before = double(bounds_[std::size_t(i)].high);
         double low = double(bounds_[std::size_t(i)].low[0]) - change.fall, high = before;
@@ -202,9 +233,7 @@ private:
                 filter.refine(work.x.row(i), t, outliers, Size(place), high, outlier_low);
             low = std::min(low, outlier_low);
         }
-        if (!(high < low)) return false;
-        set_bounds(i, high, {low, low, low, low});
-        return true;
+        return {high, low};
     }
 
     void set_bounds(Size i, double high, const double (&low)[QuantizedPanels::most_groups]) {
@@ -219,6 +248,8 @@ private:
     std::vector<RowBounds> bounds_;
     Size bounded_version_ = none;  // of the centres that the bounds hold for
     FilterProbe<R> probe_;
+    QuantizedFilter<R> probe_filter_;  // buffers of outliers_pay
+    std::vector<DeltaSums> probe_sums_;
     std::optional<MovingByTable<R>> by_table_;  // while the filter is not made for the centres
     Float32Scores float32_scores_;
 };

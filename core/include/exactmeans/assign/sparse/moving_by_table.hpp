@@ -1,11 +1,11 @@
-// The form of `moving` for centres that the int8 filter is not made for: very many features, few
-// centres.
+// The form of `moving` for centres whose codes do not fit the memory or the caches: very many
+// features, or very many centres.
 //
 // One table bounds the change of all centres (assign/sparse/delta_bounds.hpp). A row whose bounds
 // cross has the score of its own centre computed anew, because the table bounds the largest change
 // of any centre, and its own may have changed less. Rows whose bounds still cross are compared with
-// all centres, by canonical or reordered scores. Memory: 8 bytes per row, and the centres of the
-// last pass.
+// all centres: by the int8 filter, a window of centres at a time, or by canonical or reordered
+// scores. Memory: 8 bytes per row, and the centres of the last pass.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,12 @@
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
-#include "exactmeans/assign/sparse/aggregated_scores.hpp"
 #include "exactmeans/assign/sparse/delta_bounds.hpp"
 #include "exactmeans/assign/sparse/policy.hpp"
 #include "exactmeans/centres/history.hpp"
+#include "exactmeans/filter/aggregated_scores.hpp"
 #include "exactmeans/filter/float32_rows.hpp"
+#include "exactmeans/filter/windowed_filter.hpp"
 
 namespace exactmeans {
 
@@ -81,7 +82,11 @@ public:
         bounded_version_ = history.version();
         error_ = ScoreError(work.centroids);
         if (prunes_) prune(work, threads);
-        if (!prunes_ || !survivors_.empty()) float32_scores_.pack(work, threads);
+        filtered_ = false;
+        if (prunes_ && survivors_.empty()) return;
+        filtered_ = filter_.try_to_label(work.x, work.centroids, work.layouts.settings(),
+                                         prunes_ ? &survivors_ : nullptr, threads);
+        if (!filtered_) float32_scores_.pack(work, threads);
     }
 
     // Compares the survivors among rows [begin, end), or all of these rows.
@@ -94,18 +99,24 @@ public:
                    count = prunes_ ? first_from(survivors_, end) - from : end - begin;
         const Size* const ids = prunes_ ? survivors_.data() + from : nullptr;
         AssignStats stats;
-        if (count > 0) scan.nearest_two(work, begin, ids, count);
+        if (count > 0 && !filtered_) scan.nearest_two(work, begin, ids, count);
         // Rows of which any score was computed.
         Size scored = prunes_ ? first_from(rescored_, end) - first_from(rescored_, begin) : count;
         stats.distances = count * work.centroids.k() + (prunes_ ? scored : 0);
         for (Size t = 0; t < count; ++t) {
             const Size i = ids ? ids[t] : begin + t;
-            const std::int32_t label = scan.label[std::size_t(t)];
+            const std::size_t result = std::size_t(ids ? from + t : i);  // of the filter
+            const std::int32_t label =
+                filtered_ ? filter_.label[result] : scan.label[std::size_t(t)];
             scored += prunes_ && !centres_->history().moved(work.labels[i]);  // not in rescored_
             stats.changed += work.labels[i] != label;
             work.labels[i] = label;
-            set_bounds(work, i, double(scan.score[std::size_t(t)]),
-                       double(scan.second[std::size_t(t)]));
+            if (filtered_)
+                bounds_[std::size_t(i)] = {bound_above(filter_.high[result]),
+                                           bound_below(filter_.low[result])};
+            else
+                set_bounds(work, i, double(scan.score[std::size_t(t)]),
+                           double(scan.second[std::size_t(t)]));
         }
         stats.skipped = end - begin - scored;
         centres_->record(
@@ -210,6 +221,8 @@ private:
     ScoreError error_;
     AggregatedScores<R> own_scores_;
     std::vector<Buffers> buffers_;
+    WindowedFilter<R> filter_;
+    bool filtered_ = false;  // are the results of this pass in filter_?
     Float32Scores float32_scores_;
 };
 
