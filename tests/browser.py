@@ -69,9 +69,7 @@ class Page:
         self.close()
 
     def close(self) -> None:
-        if hasattr(self, "_socket"):
-            self._socket.close()
-        self._loop.run_until_complete(asyncio.sleep(0.05))
+        self._loop.run_until_complete(self._disconnect())
         self._loop.close()
         self._process.terminate()
         try:
@@ -82,6 +80,11 @@ class Page:
         if self._process.stderr is not None:
             self._process.stderr.close()
         shutil.rmtree(self._folder.name, ignore_errors=True)
+
+    async def _disconnect(self) -> None:
+        if hasattr(self, "_socket"):
+            self._socket.close()
+        await asyncio.sleep(0.05)  # for the farewell of the socket
 
     def _address(self) -> str:
         """The socket of the first page, found through the one that the browser prints."""

@@ -49,6 +49,7 @@ from exactmeans.engine.cluster.seeding import DaskSeeding  # noqa: E402
 from exactmeans.engine.cluster.worker_engine import (  # noqa: E402
     Centres,
     Response,
+    WorkerEngine,
     updated_centres,
 )
 from exactmeans.engine.cluster.workers import (  # noqa: E402
@@ -942,9 +943,8 @@ def test_sums_of_many_workers_are_reduced_exactly(sparse: bool) -> None:
 
     whole = summed(0, 900)[1]
     responses = [Response(summed(b, b + 60)) for b in range(0, 900, 60)]
-    together = reduced(
-        "add_all", [reduced("add_all", responses[:7]), *responses[7:], Response(lost=(3,))]
-    )
+    what = WorkerEngine.add_all.__qualname__
+    together = reduced(what, [reduced(what, responses[:7]), *responses[7:], Response(lost=(3,))])
     assert together.lost == (3,)
     for a, b in zip(together.value[1], whole, strict=True):
         np.testing.assert_array_equal(a, b)
