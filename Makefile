@@ -18,7 +18,8 @@ help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.core  ## cluster the docstrings of the standard library
-	$(BIN)/python examples/stdlib_docstrings.py
+	@mkdir -p build
+	$(BIN)/python examples/stdlib_docstrings.py build/demo.html
 
 test: $(VENV)/.dev  ## C++ and Python tests, without those marked slow
 	cmake --workflow --preset dev

@@ -1,6 +1,7 @@
 """Cluster the docstrings of Python's own standard library: real text, already on every machine.
 
-Run it with ``make demo``, or with ``python examples/stdlib_docstrings.py`` once installed.
+Run it with ``make demo``, or with ``python examples/stdlib_docstrings.py [REPORT.html]`` once
+installed. It ends with the path of a report that it made.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sklearn.feature_extraction.text import (  # type: ignore[import-untyped, un
     TfidfVectorizer,
 )
 
-from exactmeans import KMeans
+from exactmeans import KMeans, report
 
 SETTINGS: dict[str, Any] = {"n_clusters": 20, "n_init": 10, "random_state": 0}
 MIN_WORDS = 12  # shorter docstrings share too few words with any other
@@ -117,7 +118,7 @@ def print_clusters(X: Any, model: Any, terms: NDArray[np.object_], names: list[s
             print(f"{size:>6}  {word:<{left}}  {sample}")
 
 
-def main() -> None:
+def main(page: str = "stdlib_docstrings.html") -> None:
     (names, texts), reading = timed(read_docstrings)
     if len(texts) < 500:
         sys.exit("This Python comes without the sources of its standard library: nothing to do.")
@@ -139,7 +140,11 @@ def main() -> None:
     print("the same labels;" if differ == 0 else f"{differ:,} labels are different;", end=" ")
     print(f"exactmeans was {their_time / our_time:.1f} times as fast in this run")
     print(f"(the best of {REPEATS} fits each, one after the other, default threads)")
+    terms = vectorizer.get_feature_names_out()
+    title = "Docstrings of the standard library"
+    report(ours, X, page, feature_names=terms, texts=texts, ids=names, title=title)
+    print(f"\nreport: {Path(page).resolve()}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

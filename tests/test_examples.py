@@ -111,14 +111,16 @@ def test_label_clusters_of_a_file(tmp_path: Path) -> None:
 
 
 def test_docstrings_of_the_standard_library(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """What `make demo` shows, with fewer starts: scikit-learn runs beside it."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     example = importlib.import_module("stdlib_docstrings")
     monkeypatch.setattr(example, "SETTINGS", {"n_clusters": 20, "n_init": 1, "random_state": 0})
     monkeypatch.setattr(example, "REPEATS", 1)
-    example.main()
+    example.main(str(tmp_path / "demo.html"))
     found = capsys.readouterr().out
+    assert found.endswith(f"report: {tmp_path / 'demo.html'}\n")
+    assert "<!doctype html>" in (tmp_path / "demo.html").read_text()
     assert "the same labels;" in found
     assert "exactmeans was" in found
