@@ -1,7 +1,7 @@
 // Tuning constants: what is cheap, what is dear, and when a mechanism pays. None of them changes a
-// result. Each has its unit and the measurement behind it; where only the reason is given, values
-// around it by a factor of two measure the same. core/bindings/cost_model.cpp exports to Python
-// what the choice of an algorithm needs (src/exactmeans/fit/cost_model.py).
+// result. Each has its unit; the comment says what was measured and on which CPU. A value without a
+// measurement is an estimate. core/bindings/cost_model.cpp exports to Python what the choice of an
+// algorithm needs (src/exactmeans/fit/cost_model.py).
 //
 // Not here: the shapes of register tiles and panels (kernels/), and constants of proofs.
 #pragma once
@@ -12,9 +12,8 @@ namespace exactmeans::cost {
 
 // CSR rows and centres that move (filter/, assign/sparse/).
 //
-// Costs of a row are in comparisons of the row with one centre by 8-bit scores, measured on
-// acl_anthology and cve with 100 to 1000 centres, one thread of Zen 3 and of Zen 4; both agree
-// within a third.
+// Costs of a row are in comparisons of the row with one centre by 8-bit scores. The values are
+// older than this header, which has no record of how they were measured: take them as estimates.
 inline constexpr double quantize_row = 60;     // quantise a row and find the bounds of its errors
 inline constexpr double group_delta_sum = 30;  // sum the delta tables of four groups over a row
 inline constexpr double delta_sum = 90;        // the same for one table, with the work of making it
@@ -37,7 +36,7 @@ inline constexpr std::ptrdiff_t changed_for_history = 8, features_per_nonzero = 
 // Passes without a mechanism after it did not pay: the longest wait of its Backoff.
 inline constexpr int longest_wait = 16;
 
-// The 8-bit filter is for this many centres or more: below, the score kernels are as fast.
+// The 8-bit filter is for this many centres or more; an estimate of where it begins to pay.
 inline constexpr std::ptrdiff_t filter_centres = 32;
 // It pays if, of this many rows spread over the block, at most 1 in 2 needs the 16-bit refinement
 // and at most 1 in 16 canonical scores. A probe of 256 rows costs less than 1 % of a pass over
@@ -60,14 +59,14 @@ inline constexpr std::ptrdiff_t window_least_centres = 448;
 // for 32,000 features; one panel of more features would be read from memory).
 inline constexpr std::ptrdiff_t window_units = 6;
 inline constexpr double window_panel_bytes = 0x1p24;
-// Making the codes of all windows, twice, costs about as much as scoring rows with this many
-// nonzeros per feature.
+// Making the codes of all windows, twice, should cost no more than scoring rows with this many
+// nonzeros per feature: an estimate, not measured.
 inline constexpr std::ptrdiff_t window_nonzeros_per_feature = 8;
 // Rows per batch, which bounds the memory, and per task.
 inline constexpr std::ptrdiff_t window_batch_rows = std::ptrdiff_t(1) << 18,
                                 window_tile_rows = 4096;
 // The filter does not pay with more candidates per row than this: refining one costs about as much
-// as 8-bit scores of 200 centres.
+// as 8-bit scores of 200 centres, by an estimate that was not measured.
 inline constexpr std::ptrdiff_t window_candidates = 16;
 
 // Layouts of the centres (centres/).
