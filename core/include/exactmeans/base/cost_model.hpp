@@ -73,8 +73,7 @@ inline constexpr std::ptrdiff_t window_candidates = 16;
 //
 // A layout with a column for every feature is the fastest while it fits in L3 (32 MB), or if at
 // least this share of it is nonzero: lanes of zeros then cost less than posting lists. 8-bit
-// layouts are cheap to pack again. Measured on acl_anthology and 20news_bigram, 100 to 2000
-// centres, Zen 3.
+// layouts are cheap to pack again.
 inline constexpr double cached_layout_bytes = 0x1p25, full_layout_bytes = 0x1p29,
                         small_codes_bytes = 0x1p26;
 inline constexpr double full_layout_share = 0.02, small_codes_share = 0.01;
@@ -90,7 +89,7 @@ inline constexpr std::ptrdiff_t csr_group_centres = 16;
 // Coordinates of a centre by which neighbours are found.
 inline constexpr std::ptrdiff_t sketch_coordinates = 64;
 // Entries between the prefetch of a posting list or packed column and its use: about the latency of
-// L3 (16 to 48 are within noise on Zen 3).
+// L3.
 inline constexpr std::ptrdiff_t postings_ahead = 24;
 
 // Rows against all centres (scan/).
@@ -125,8 +124,7 @@ inline constexpr std::ptrdiff_t bounds_per_batch = 4096;
 
 // The choice of an algorithm (fit/policy.py).
 //
-// Costs are in multiply-adds of a plain Lloyd pass, measured on Zen 3 with AVX2 and Zen 4 with
-// AVX-512, one thread, over the data sets of the benchmarks.
+// Costs are in multiply-adds of a plain Lloyd pass.
 inline constexpr double short_pass = 5e6;    // a pass below this costs less than keeping bounds
 inline constexpr double read_byte_cost = 4;  // of reading one byte from the page cache
 inline constexpr double projected_score_cost =
