@@ -30,6 +30,7 @@ ROOMS = (
     "update",
     "seed",
     "evaluate",
+    "limits",
 )
 #: Packages and modules of src/exactmeans; those of one line may import each other.
 PYTHON_ROOMS = (

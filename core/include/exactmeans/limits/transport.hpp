@@ -1,0 +1,246 @@
+// The cheapest assignment of rows to clusters whose sizes have limits.
+//
+// For given costs this is a transportation problem. Successive shortest paths solve it (Ahuja,
+// Magnanti and Orlin 1993, ch. 9) on a graph whose nodes are the clusters: the arc a -> b stands
+// for the row of cluster a that is cheapest to move to b. A path from a cluster with too many rows
+// to one with too few moves one row along each arc. The dual variables are prices: at the end every
+// row is in a cluster with the lowest cost + price, a cluster with a price above 0 is full, and one
+// with a price below 0 has its least size (Aurenhammer, Hoffmann and Aronov 1998).
+//
+// A sink, node k, takes the rows of all clusters: cluster j sends it between least[j] and most[j].
+// Ties are broken by the number of the row, so the result depends on the input alone.
+// Memory: 32 bytes per option of a row.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "exactmeans/data/rows.hpp"
+
+namespace exactmeans {
+
+// A cluster that a row may go to, and the cost, which includes the starting price of the cluster.
+struct TransportOption {
+    std::int32_t cluster;
+    double cost;
+};
+
+class Transport {
+public:
+    // Sizes must end in [least[j], most[j]]. `price`: the starting prices.
+    Transport(std::vector<Size> least, std::vector<Size> most, std::vector<double> price)
+        : k_(Size(least.size())),
+          least_(std::move(least)),
+          most_(std::move(most)),
+          start_(std::move(price)),
+          change_(std::size_t(k_ + 1)),
+          size_(std::size_t(k_)),
+          arcs_(std::size_t(k_)) {
+        start_.push_back(0);  // of the sink
+    }
+
+    // Adds a row, which is in the cluster of its first option. No option may be cheaper than that.
+    void add(const TransportOption* options, Size count) {
+        if (count < 1) throw std::invalid_argument("a row needs a cluster");
+        if (label_.size() >= std::size_t(std::numeric_limits<std::int32_t>::max()))
+            throw std::invalid_argument("a transport takes fewer than 2^31 rows");
+        label_.push_back(options[0].cluster);
+        ++size_[std::size_t(options[0].cluster)];
+        options_.insert(options_.end(), options, options + count);
+        past_.push_back(Size(options_.size()));
+    }
+
+    // Moves rows until all sizes are within the limits, at the least cost. Returns false if the
+    // options do not allow that.
+    bool solve() {
+        build_arcs();
+        set_targets();
+        while (std::any_of(surplus_.begin(), surplus_.end(), [](Size s) { return s > 0; }))
+            if (!augment()) return false;
+        return true;
+    }
+
+    Size rows() const { return Size(label_.size()); }
+    Size options() const { return Size(options_.size()); }
+    std::int32_t label(Size row) const { return label_[std::size_t(row)]; }
+    // The price of cluster j.
+    double price(Size j) const { return absolute(j) - absolute(k_); }
+    // The most by which the price of a cluster rose relative to that of another. A cluster that
+    // costs a row this much more than its first option need not be among its options.
+    double price_range() const {
+        const auto [low, high] = std::minmax_element(change_.begin(), change_.end() - 1);
+        return *high - *low;
+    }
+    // Rows that were moved along all paths.
+    Size moves() const { return moves_; }
+
+private:
+    static constexpr double infinite = std::numeric_limits<double>::infinity();
+
+    // A row that could move along an arc, and the rise of its cost.
+    struct Mover {
+        double rise;
+        std::int32_t row;
+        // Heaps have the least rise on top, and of equal ones the lowest row.
+        bool operator<(const Mover& other) const {
+            return rise != other.rise ? rise > other.rise : row > other.row;
+        }
+    };
+    struct Arc {
+        Size to;
+        std::vector<Mover> movers;  // a heap; rows that left are dropped when they come to the top
+        double rise() const { return movers.empty() ? infinite : movers.front().rise; }
+    };
+
+    double absolute(Size v) const { return start_[std::size_t(v)] + change_[std::size_t(v)]; }
+    const TransportOption* first_option(Size row) const {
+        return options_.data() + (row ? past_[std::size_t(row) - 1] : 0);
+    }
+    const TransportOption* past_option(Size row) const {
+        return options_.data() + past_[std::size_t(row)];
+    }
+
+    // The arc between two clusters, which is inserted if it is missing.
+    Arc& arc(Size from, Size to) {
+        std::vector<Arc>& own = arcs_[std::size_t(from)];
+        const auto at = std::lower_bound(own.begin(), own.end(), to,
+                                         [](const Arc& a, Size cluster) { return a.to < cluster; });
+        return at != own.end() && at->to == to ? *at : *own.insert(at, Arc{to, {}});
+    }
+    void build_arcs() {
+        for (Size row = 0; row < rows(); ++row)
+            for (const TransportOption* o = first_option(row) + 1; o != past_option(row); ++o)
+                arc(label(row), o->cluster)
+                    .movers.push_back({o->cost - first_option(row)->cost, std::int32_t(row)});
+        for (std::vector<Arc>& own : arcs_)
+            for (Arc& a : own) std::make_heap(a.movers.begin(), a.movers.end());
+    }
+    // Drops movers at the top that are elsewhere by now.
+    void refresh(Arc& a, Size from) {
+        while (!a.movers.empty() && label(a.movers.front().row) != from) {
+            std::pop_heap(a.movers.begin(), a.movers.end());
+            a.movers.pop_back();
+        }
+    }
+
+    // How many rows each cluster sends to the sink: what its price demands.
+    void set_targets() {
+        target_.resize(std::size_t(k_));
+        surplus_.assign(std::size_t(k_ + 1), 0);
+        for (std::size_t j = 0; j < std::size_t(k_); ++j) {
+            target_[j] = start_[j] > 0   ? most_[j]
+                         : start_[j] < 0 ? least_[j]
+                                         : std::clamp(size_[j], least_[j], most_[j]);
+            surplus_[j] = size_[j] - target_[j];
+            surplus_[std::size_t(k_)] -= surplus_[j];
+        }
+        const Size total = rows();
+        Size least = 0, most = 0;
+        for (std::size_t j = 0; j < std::size_t(k_); ++j) {
+            least += least_[j];
+            most += most_[j];
+        }
+        if (least > total || most < total)
+            throw std::invalid_argument("the limits leave no room for the rows");
+    }
+
+    // Calls visit(to, cost with prices) for the arcs that leave a node.
+    template <class Visit>
+    void for_arcs(Size from, Visit visit) const {
+        if (from == k_) {
+            for (Size j = 0; j < k_; ++j)
+                if (target_[std::size_t(j)] > least_[std::size_t(j)])
+                    visit(j, absolute(j) - absolute(k_));
+            return;
+        }
+        if (target_[std::size_t(from)] < most_[std::size_t(from)])
+            visit(k_, absolute(k_) - absolute(from));
+        for (const Arc& a : arcs_[std::size_t(from)])
+            visit(a.to, a.rise() + change_[std::size_t(a.to)] - change_[std::size_t(from)]);
+    }
+
+    // Finds the shortest path from a node with a surplus to one with a deficit (Dijkstra), updates
+    // the prices and moves one row along each arc. Returns false if there is no path.
+    bool augment() {
+        using Reached = std::pair<double, Size>;
+        distance_.assign(std::size_t(k_ + 1), infinite);
+        previous_.assign(std::size_t(k_ + 1), -1);
+        finished_.assign(std::size_t(k_ + 1), 0);
+        std::vector<Reached> queue;
+        const auto reach = [&](Size v, double distance, Size from) {
+            if (finished_[std::size_t(v)] || !(distance < distance_[std::size_t(v)])) return;
+            distance_[std::size_t(v)] = distance;
+            previous_[std::size_t(v)] = from;
+            queue.emplace_back(distance, v);
+            std::push_heap(queue.begin(), queue.end(), std::greater<>());
+        };
+        for (Size v = 0; v <= k_; ++v)
+            if (surplus_[std::size_t(v)] > 0) reach(v, 0, -1);
+        while (!queue.empty()) {
+            const auto [distance, v] = queue.front();
+            std::pop_heap(queue.begin(), queue.end(), std::greater<>());
+            queue.pop_back();
+            if (finished_[std::size_t(v)]) continue;
+            finished_[std::size_t(v)] = 1;
+            if (surplus_[std::size_t(v)] < 0) {
+                for (std::size_t u = 0; u < finished_.size(); ++u)
+                    if (finished_[u]) change_[u] += distance - distance_[u];
+                move_along(v);
+                return true;
+            }
+            // Costs with prices are below 0 by rounding only.
+            for_arcs(v, [&, from = v, at = distance](Size to, double cost) {
+                reach(to, at + std::max(0.0, cost), from);
+            });
+        }
+        return false;
+    }
+    // Moves a row along each arc of the path that ends here, the last arc first.
+    void move_along(Size end) {
+        ++surplus_[std::size_t(end)];
+        Size to = end;
+        for (Size from; (from = previous_[std::size_t(to)]) >= 0; to = from) {
+            if (to == k_)
+                ++target_[std::size_t(from)];
+            else if (from == k_)
+                --target_[std::size_t(to)];
+            else
+                move_row(arc(from, to).movers.front().row, from, to);
+        }
+        --surplus_[std::size_t(to)];
+    }
+    void move_row(Size row, Size from, Size to) {
+        ++moves_;
+        label_[std::size_t(row)] = std::int32_t(to);
+        double own = 0;
+        for (const TransportOption* o = first_option(row); o != past_option(row); ++o)
+            if (o->cluster == to) own = o->cost;
+        for (const TransportOption* o = first_option(row); o != past_option(row); ++o) {
+            if (o->cluster != from) refresh(arc(from, o->cluster), from);
+            if (o->cluster == to) continue;
+            Arc& a = arc(to, o->cluster);
+            a.movers.push_back({o->cost - own, std::int32_t(row)});
+            std::push_heap(a.movers.begin(), a.movers.end());
+        }
+    }
+
+    Size k_;
+    std::vector<Size> least_, most_;
+    std::vector<double> start_, change_;  // prices of the clusters and of the sink
+    std::vector<Size> size_, target_, surplus_;
+    std::vector<std::vector<Arc>> arcs_;  // per cluster, by their end
+    std::vector<std::int32_t> label_;
+    std::vector<TransportOption> options_;
+    std::vector<Size> past_;  // behind the last option of each row
+    std::vector<double> distance_;
+    std::vector<Size> previous_;
+    std::vector<char> finished_;
+    Size moves_ = 0;
+};
+
+}  // namespace exactmeans
