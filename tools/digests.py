@@ -34,6 +34,8 @@ ALGORITHMS = {
     "csr": ("auto", "lloyd", "elkan", "hamerly", "yinyang", "moving", "products"),
 }
 SEEDINGS: tuple[Any, ...] = ("k-means++", "k-means||", "random", "furthest", ("d", 1.0), ("d", 2.0))
+DATA: tuple[str, ...] = ("birch1", "cloud", "covtype", "glove", "kdd", "letter", "mnist")
+DATA += ("20news", "20news_bigram", "acl", "cve")
 METRICS = ("euclidean", "cosine", "angular", "manhattan")
 
 
@@ -91,7 +93,7 @@ def main() -> None:
     parser.add_argument("--max-iter", type=int, default=6)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    for name in (*data.DENSE, *data.TEXT):
+    for name in DATA:
         if reason := data.missing(name):
             print(f"{name}: {reason}", file=sys.stderr)
             continue
