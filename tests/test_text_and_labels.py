@@ -312,7 +312,7 @@ def test_representatives_of_rows_in_no_cluster() -> None:
 def test_contrast_ranks_what_sets_a_centre_apart(form: Any) -> None:
     rng = np.random.default_rng(0)
     centres = rng.random((4, 20)) * (rng.random((4, 20)) < 0.5)
-    centres[:, 0] = 2.0  # the heaviest term of every centre, which tells nothing
+    centres[:, 0] = 2.0  # the heaviest term of every centre, which separates no clusters
     terms = np.array([f"t{f}" for f in range(20)])
     got = top_terms(form(centres), terms, 5, by="contrast")
     mean = centres.mean(axis=0)

@@ -66,7 +66,7 @@ Header = Annotated[
         "--header/--no-header",
         panel=_READING,
         help="Whether the first row of a CSV file has the names of the columns; "
-        "found out, or asked for, if not given.",
+        "detected if not given; where that can fail, the program asks you to set it.",
         show_default=False,
     ),
 ]

@@ -18,7 +18,7 @@ TABLES = (".csv", ".parquet", ".npy")
 
 
 class Outputs:
-    """The files that a command was asked for, by option."""
+    """The output files of a command, by option."""
 
     def __init__(self, *, force: bool) -> None:
         self._force = force

@@ -66,7 +66,7 @@ def open_sql(
         ADBC's DB-API (PostgreSQL, SQLite, Flight SQL), of DuckDB, or of any other DB-API driver. A
         connection that is given stays open.
     key : str
-        The column that tells rows apart: integers, text, dates, UUIDs. Rows are ordered by it, text
+        The column that identifies rows: integers, text, dates, UUIDs. Rows are ordered by it, text
         by its bytes, so that seeds and labels do not depend on the order in which the database
         returns them. A key that is NULL or not unique is refused.
     features : str, sequence of str or None, default=None

@@ -256,7 +256,7 @@ def _contrasts(
         centre = _dense_row(centres, j)
         difference = centre - mean
         contrast = difference if sparse else np.where(spread > 0, difference / safe, 0.0)
-        strength = contrast if sparse else np.abs(contrast)  # a text is told by what it has
+        strength = contrast if sparse else np.abs(contrast)  # terms describe a text
         count = min(most, len(strength))
         top = np.argpartition(-strength, count - 1)[:count]
         top = top[np.argsort(-strength[top], kind="stable")]

@@ -159,7 +159,7 @@ private:
     bool is_few(Size features) const { return 8 * features < size(); }
 
     // Calls visit(planes, bins). One or two bins are compile-time constants. Passing raw pointers
-    // tells the compiler that planes do not alias the vectors that hold them.
+    // lets the compiler assume that planes do not alias the vectors that hold them.
     template <class Visit>
     void with_planes(Visit visit) {
         if (planes_.size() == 1) {
