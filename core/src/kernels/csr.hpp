@@ -1,10 +1,12 @@
 // Scores of CSR rows against panels of centres: one vector of sums per vector of centres, in
-// registers.
+// registers. Only the sums are compiled once per number of units (`csr_scores`); everything that
+// reads them is a loop over stored scores, because chains are long and compile times count.
 //
 // Pragmas unroll all loops over accumulators; otherwise the compiler keeps accumulators in memory.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "lanes.hpp"
@@ -16,23 +18,26 @@ namespace exactmeans {
 inline constexpr Size csr_prefetch_entries = 4;
 
 // A buffer in which hits of a row are laid out like packed columns, a few at a time.
-template <class V, int Units>
+template <class V>
 struct HitBuffer {
     using R = typename V::Real;
     static constexpr int rows = 32, entries = 256;
-    static constexpr Size width = PanelVectors<V, Units>::width;
-    R lanes[rows * width] = {};  // all zeros between uses
+    explicit HitBuffer(Size width) {
+        for (Size l = 0; l < rows * width; ++l) lanes[l] = 0;
+    }
+    R lanes[rows * csr_units * unit_width<R>];  // in use: rows * width, all zeros between uses
     const R* from[entries];
     R x[entries];
 };
 
-// One row against Units units of centres. Hits are valid for products only, because they leave out
-// centres without the feature.
+// One row against Units units of centres. Only products have hits, because hits leave out centres
+// without the feature.
 template <class V, int Units, class Term>
 struct CsrChain {
     using R = typename V::Real;
     using Own = PanelVectors<V, Units>;
-    using Buffer = HitBuffer<V, Units>;
+    using Buffer = HitBuffer<V>;
+    static constexpr bool with_hits = std::is_same_v<Term, Product<V>>;
     static constexpr int vectors = Own::vectors;
     static constexpr Size width = Own::width;
     V sum[vectors];
@@ -110,13 +115,13 @@ struct CsrChain {
 
     void run_row(const PackedCsrRow<R>& row, const R* values, Size first, Buffer& buffer) {
         const PostingHit<R>*hit = row.hits, *hits_end = row.hits_end;
-        if (hit != hits_end) {
+        if (with_hits && hit != hits_end) {
             hit = first_hit(hit, hits_end, first);
             hits_end = first_hit(hit, hits_end, first + width);
         }
         if (sizeof(R) < sizeof(double) && row.nonzeros > longest_chain)
             run_pieces(row, values, first, hit, hits_end, buffer);
-        else if (hit == hits_end)
+        else if (!with_hits || hit == hits_end)
             run(row, 0, row.nonzeros, values);
         else
             run(row, 0, row.nonzeros, values, first, hit, hits_end, buffer);
@@ -156,25 +161,66 @@ private:
     }
 };
 
-// One row against the panel of Units units that begins at centre `first`.
-template <class V, int Units, bool WithSecond, class Term>
-inline LaneBest<V> csr_best(const PackedCsrRow<typename V::Real>& row,
-                            const Panels<typename V::Real>& centres, Size first,
-                            HitBuffer<V, Units>& buffer) {
-    using R = typename V::Real;
+// The most scores that csr_scores writes: panels, rounded up to whole vectors.
+template <class V>
+inline constexpr Size csr_score_lanes = csr_units * unit_width<typename V::Real> + V::lanes;
+
+// Scores of one row and the panel of Units units that begins at centre `first`. Lanes after the
+// panel, up to a whole vector, are infinite.
+template <class V, int Units, class Term>
+void csr_scores(const PackedCsrRow<typename V::Real>& row, const Panels<typename V::Real>& centres,
+                Size first, HitBuffer<V>& buffer, typename V::Real* scores) {
     CsrChain<V, Units, Term> chain;
     chain.run_row(row, centres.values + first * centres.d, first, buffer);
-    LaneBest<V> best = LaneBest<V>::none();
-    V number = V::add(V::splat(R(first)), V::iota());
 #pragma GCC unroll 32
     for (int v = 0; v < chain.vectors; ++v) {
         const V score_offset = PanelVectors<V, Units>::load_score_offset(
             centres.score_offset + first + v * V::lanes, v);
-        best.template take<WithSecond>(V::add(chain.sum[v], score_offset), number);
-        number = V::add(number, V::splat(R(V::lanes)));
+        V::add(chain.sum[v], score_offset).store(scores + v * V::lanes);
     }
-    return best;
 }
+
+// csr_scores of one panel, for whatever number of units it has.
+template <class V, class Term>
+class CsrPanel {
+public:
+    using R = typename V::Real;
+
+    CsrPanel(const Panels<R>& centres, Size p)
+        : centres_(centres), panel_(centres.panel(p)), buffer_(panel_.width()) {
+        [&]<int... Less>(std::integer_sequence<int, Less...>) {
+            constexpr Run of_units[] = {&csr_scores<V, Less + 1, Term>...};
+            run_ = of_units[panel_.units - 1];
+        }(std::make_integer_sequence<int, int(csr_units)>());
+    }
+
+    Size first() const { return panel_.first; }
+    Size width() const { return panel_.width(); }
+    const R* scores(const PackedCsrRow<R>& row) {
+        run_(row, centres_, panel_.first, buffer_, scores_);
+        return scores_;
+    }
+    template <bool WithSecond>
+    LaneBest<V> best(const PackedCsrRow<R>& row) {
+        scores(row);
+        LaneBest<V> best = LaneBest<V>::none();
+        V number = V::add(V::splat(R(first())), V::iota());
+        for (Size l = 0; l < width(); l += V::lanes) {
+            best.template take<WithSecond>(V::load(scores_ + l), number);
+            number = V::add(number, V::splat(R(V::lanes)));
+        }
+        return best;
+    }
+
+private:
+    using Run = void (*)(const PackedCsrRow<R>&, const Panels<R>&, Size, HitBuffer<V>&, R*);
+
+    const Panels<R>& centres_;
+    typename Panels<R>::Panel panel_;
+    Run run_;
+    HitBuffer<V> buffer_;
+    alignas(64) R scores_[csr_score_lanes<V>];
+};
 
 // Merges best_of(i) of one panel with the results of earlier panels; panels come in ascending
 // order. `lows`, unless null, gets the lowest score of this panel.
@@ -213,43 +259,23 @@ inline void take_panel(Size n, Size first, const Nearest<typename V::Real>& out,
     }
 }
 
-// Calls run.operator()<Units>(first centre) for one panel, or for all panels.
-template <class V, class Run>
-void for_csr_panel(const typename Panels<typename V::Real>::Panel& panel, Run run) {
-    const auto run_if = [&]<int Units>() {
-        if (panel.units == Units) run.template operator()<Units>(panel.first);
-    };
-    [&]<int... Less>(std::integer_sequence<int, Less...>) {
-        (run_if.template operator()<Less + 1>(), ...);
-    }(std::make_integer_sequence<int, int(csr_units)>());
-}
-template <class V, class Run>
-void for_csr_panels(const Panels<typename V::Real>& centres, Run run) {
-    for (Size p = 0; p < centres.count; ++p) for_csr_panel<V>(centres.panel(p), run);
-}
-
 template <class V>
 void panel_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
                const Panels<typename V::Real>& centres, Size p,
                const Nearest<typename V::Real>& out) {
-    for_csr_panel<V>(centres.panel(p), [&]<int Units>(Size first) {
-        HitBuffer<V, Units> buffer;
-        for (Size i = 0; i < n; ++i)
-            reduce_lanes<V, true>(
-                csr_best<V, Units, true, Product<V>>(rows[i], centres, first, buffer), i, out);
-    });
+    CsrPanel<V, Product<V>> panel(centres, p);
+    for (Size i = 0; i < n; ++i) reduce_lanes<V, true>(panel.template best<true>(rows[i]), i, out);
 }
 
 template <class V, bool WithSecond, class Term>
 void nearest_csr_rows(const PackedCsrRow<typename V::Real>* rows, Size n,
                       const Panels<typename V::Real>& centres,
                       const Nearest<typename V::Real>& out) {
-    for_csr_panels<V>(centres, [&]<int Units>(Size first) {
-        HitBuffer<V, Units> buffer;
-        take_panel<V, WithSecond>(n, first, out, [&](Size i) {
-            return csr_best<V, Units, WithSecond, Term>(rows[i], centres, first, buffer);
-        });
-    });
+    for (Size p = 0; p < centres.count; ++p) {
+        CsrPanel<V, Term> panel(centres, p);
+        take_panel<V, WithSecond>(n, panel.first(), out,
+                                  [&](Size i) { return panel.template best<WithSecond>(rows[i]); });
+    }
 }
 
 template <class V>
@@ -264,18 +290,15 @@ void nearest_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
 template <class V, class Term>
 void scores_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
                 const Panels<typename V::Real>& centres, typename V::Real* out) {
-    for_csr_panels<V>(centres, [&]<int Units>(Size first) {
-        HitBuffer<V, Units> buffer;
+    for (Size p = 0; p < centres.count; ++p) {
+        CsrPanel<V, Term> panel(centres, p);
+        const Size first = panel.first(), left = centres.k - first;
+        const Size width = panel.width() < left ? panel.width() : left;
         for (Size i = 0; i < n; ++i) {
-            CsrChain<V, Units, Term> chain;
-            chain.run_row(rows[i], centres.values + first * centres.d, first, buffer);
-            for (int v = 0; v < chain.vectors; ++v)
-                chain.sum[v] =
-                    V::add(chain.sum[v], PanelVectors<V, Units>::load_score_offset(
-                                             centres.score_offset + first + v * V::lanes, v));
-            store_scores<V, Units>(chain.sum, first, centres.k, out + i * centres.k);
+            const typename V::Real* scores = panel.scores(rows[i]);
+            for (Size j = 0; j < width; ++j) out[i * centres.k + first + j] = scores[j];
         }
-    });
+    }
 }
 
 }  // namespace exactmeans

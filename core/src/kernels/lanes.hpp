@@ -115,7 +115,7 @@ template <class V>
 struct AbsoluteDifference {
     static V add(V x, V minus_c, V sum) { return V::add(sum, magnitude(V::add(x, minus_c))); }
 };
-// x - c| - |c|: the score offset of CSR rows contains |c| of all features.
+// |x - c| - |c|: the score offset of CSR rows contains |c| of all features.
 template <class V>
 struct StoredAbsoluteDifference {
     static V add(V x, V minus_c, V sum) {
