@@ -63,6 +63,20 @@ def test_fortran_order_and_strides_do_without_the_filter() -> None:
     assert_same_model(fit(X), fit(wide[:, ::2]))
 
 
+def test_explain_tells_what_the_filter_decided() -> None:
+    X = rows(np.float32)
+    model = fit(X)
+    passes = [record for record in model.history_ if record.skipped]
+    facts = model.explain(as_dict=True)["integer_filter"]
+    assert facts["iterations"] == len(passes) > 0
+    assert facts["decided_share"] == sum(r.skipped for r in passes) / (N * len(passes))
+    assert facts["candidates_per_row"] == sum(r.distances for r in passes) / (N * len(passes))
+    assert "8-bit filter: used in" in model.explain()
+    few = KMeans(3, n_init=1, random_state=0, algorithm="lloyd").fit(X)
+    assert few.explain(as_dict=True)["integer_filter"] is None
+    assert "8-bit filter" not in few.explain()
+
+
 def test_without_room_codes_are_not_kept() -> None:
     X = rows(np.float32)
     plain = fit(X)

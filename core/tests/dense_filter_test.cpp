@@ -5,6 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include "../src/kernels/amx_products.hpp"
+#include "../src/kernels/integer_products.hpp"
 #include "check.hpp"
 #include "exactmeans/assign/registry.hpp"
 #include "isas.hpp"
@@ -156,12 +158,57 @@ Matrix<float> both(const std::vector<std::vector<double>>& rows) {
 
 }  // namespace
 
+// The tile registers of AMX as arrays, so that CPUs without them test the kernel that uses them.
+struct EmulatedTiles {
+    static constexpr int count = 8;
+    static inline TileShapes shapes;
+    static inline std::int8_t bytes[count][16 * 64];
+
+    static void configure(const TileShapes& own) {
+        shapes = own;
+        for (auto& tile : bytes) std::fill(std::begin(tile), std::end(tile), std::int8_t(0));
+    }
+    static void release() { shapes = {}; }
+    template <int Tile>
+    static void load(const void* from, Size stride) {
+        for (int r = 0; r < shapes.rows[Tile]; ++r)
+            std::memcpy(bytes[Tile] + r * 64, static_cast<const char*>(from) + r * stride,
+                        shapes.row_bytes[Tile]);
+    }
+    template <int Tile>
+    static void store(void* to, Size stride) {
+        for (int r = 0; r < shapes.rows[Tile]; ++r)
+            std::memcpy(static_cast<char*>(to) + r * stride, bytes[Tile] + r * 64,
+                        shapes.row_bytes[Tile]);
+    }
+    template <int Sums, int Rows, int Centres>
+    static void multiply() {
+        CHECK(shapes.row_bytes[Rows] == 4 * shapes.rows[Centres]);
+        for (int r = 0; r < shapes.rows[Sums]; ++r)
+            for (int c = 0; c < 16; ++c) {
+                std::int32_t sum;
+                std::memcpy(&sum, bytes[Sums] + r * 64 + c * 4, sizeof sum);
+                for (int t = 0; t < shapes.row_bytes[Rows]; ++t)
+                    sum += bytes[Rows][r * 64 + t] *
+                           std::uint8_t(bytes[Centres][t / 4 * 64 + c * 4 + t % 4]);
+                std::memcpy(bytes[Sums] + r * 64 + c * 4, &sum, sizeof sum);
+            }
+    }
+};
+constexpr IntegerProducts emulated_tiles{.name = "emulated tiles",
+                                         .bias = 128,
+                                         .speed = 1,
+                                         .products = &tile_products<EmulatedTiles>,
+                                         .pair_products = &plain_pair_products};
+
 TEST(products_are_exact_in_every_instruction_set) {
     Random random(1);
-    for (const Isa* isa : isas())
+    std::vector<const IntegerProducts*> all{&emulated_tiles};
+    for (const Isa* isa : isas()) all.push_back(&isa->products);
+    for (const IntegerProducts* products : all)
         for (const Size d : {1, 4, 7, 64, 100, 130, 2000})
             for (const Size n : {1, 2, 5, 24, 25}) {
-                const IntegerProducts& own = isa->products;
+                const IntegerProducts& own = *products;
                 const Size pitch = (d + 3) / 4 * 4, k = 60, depth = pitch / 4,
                            wide = (d + 63) / 64 * 64;
                 std::vector<std::int8_t> x(static_cast<std::size_t>(n * pitch + 64), 99),

@@ -20,6 +20,9 @@ inline std::vector<const exactmeans::Isa*> isas() {
              &exactmeans::isa_avxvnni,
              &exactmeans::isa_avx512,
              &exactmeans::isa_avx512vnni,
+#if defined(__linux__)
+             &exactmeans::isa_amx,
+#endif
 #elif defined(__aarch64__)
              &exactmeans::isa_neon,
              &exactmeans::isa_neondot,

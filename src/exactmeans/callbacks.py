@@ -30,7 +30,7 @@ class Iteration(NamedTuple):
     shift: float  # sum of the squared distances that the centres moved
     changed: int  # rows that got another label
     distances: int  # row-centre distances computed
-    skipped: int  # rows whose label was certain without any distance
+    skipped: int  # rows whose label bounds or 8-bit scores decided, without any distance
     algorithm: str  # that labelled the rows
     seconds: float  # since the run began
     unread: int = 0  # blocks on disk that were not read, since no label in them could change

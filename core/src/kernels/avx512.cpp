@@ -205,6 +205,9 @@ constexpr SeedKernels seeds = seed_table<Float8, Double4, Pairs8>();
 constinit const Isa isa_avx512 = isa_of<Float16, Double8>("avx512", bounds, seeds);
 constinit const Isa isa_avx512vnni =
     isa_of<Float16, Double8>("avx512vnni", bounds, seeds, products_avx512vnni);
+#if defined(__linux__)
+constinit const Isa isa_amx = isa_of<Float16, Double8>("amx", bounds, seeds, products_amx);
+#endif
 
 }  // namespace exactmeans
 

@@ -47,10 +47,12 @@ struct VnniTile {
     }
 };
 
+}  // namespace
+
 // Rows are made unsigned by adding 128; what that adds, 128 times the sum of the centre's codes, is
 // subtracted. Codes of the centre are 0 past its end, whatever stands there in the row.
-void pair_products(const CodeRows& rows, const CodesByCentre& centres, const std::int32_t* centre,
-                   std::int32_t* out) {
+void pair_products_avx512vnni(const CodeRows& rows, const CodesByCentre& centres,
+                              const std::int32_t* centre, std::int32_t* out) {
     const __m512i high = _mm512_set1_epi8(char(0x80));
     for (Size i = 0; i < rows.n; ++i) {
         const Size j = Size(centre[i]);
@@ -63,13 +65,11 @@ void pair_products(const CodeRows& rows, const CodesByCentre& centres, const std
     }
 }
 
-}  // namespace
-
 constinit const IntegerProducts products_avx512vnni{.name = "avx512vnni",
                                                     .bias = 128,
                                                     .speed = 4,
                                                     .products = &products<VnniTile>,
-                                                    .pair_products = &pair_products};
+                                                    .pair_products = &pair_products_avx512vnni};
 
 }  // namespace exactmeans
 

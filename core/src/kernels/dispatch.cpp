@@ -1,12 +1,19 @@
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <string_view>
+#include <vector>
 
 #include "exactmeans/kernels/dispatch.hpp"
 #include "isa.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -27,6 +34,53 @@ bool has_avxvnni() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
+bool has_avx512vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+
+#if defined(__linux__)
+// AMX with 8-bit integers, and Linux's permission for this process: the state of tiles is large, so
+// that Linux saves it only for those who ask.
+bool has_amx() {
+    static const bool has = [] {
+        constexpr int request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM
+        unsigned a = 0, b = 0, c = 0, d = 0;
+        if (!has_avx512vnni() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3)
+            return false;
+        unsigned enabled = 0, high = 0;
+        asm volatile("xgetbv" : "=a"(enabled), "=d"(high) : "c"(0));
+        return (enabled >> 17 & 3) == 3 &&
+               syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+    }();
+    return has;
+}
+
+// Hosts may slow AMX down, and the clock cannot change a result: both give exact products. Their
+// agreement is checked on the way.
+bool amx_is_faster() {
+    constexpr Size n = CandidateLists::tile, units = CodedCentres::most_units, depth = 71;
+    std::vector<std::int8_t> rows(n * depth * 4 + 64), centres(units * depth * 64 + 64);
+    for (std::size_t t = 0; t < rows.size(); ++t) rows[t] = std::int8_t(t * 37 % 255 - 127);
+    for (std::size_t t = 0; t < centres.size(); ++t) centres[t] = std::int8_t(t * 101 % 255);
+    const std::vector<std::int32_t> start(n, 5);
+    const CodeRows coded_rows{rows.data(), depth * 4, n};
+    CodedCentres coded;
+    coded.codes = centres.data();
+    coded.k = units * CodedCentres::unit;
+    coded.depth = depth;
+    using Clock = std::chrono::steady_clock;
+    std::vector<std::int32_t> found[2];
+    Clock::duration best[2] = {Clock::duration::max(), Clock::duration::max()};
+    const IntegerProducts* const kernels[2] = {&products_amx, &products_avx512vnni};
+    for (auto& out : found) out.resize(n * units * CodedCentres::unit);
+    for (int round = 0; round < 50; ++round)
+        for (int which = 0; which < 2; ++which) {
+            const auto begun = Clock::now();
+            kernels[which]->products(coded_rows, start.data(), coded, 0, units,
+                                     found[which].data());
+            best[which] = std::min(best[which], Clock::now() - begun);
+        }
+    return found[0] == found[1] && best[0] < best[1];
+}
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 bool has_dot_product() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
 #elif defined(__aarch64__)
@@ -41,7 +95,10 @@ struct Compiled {
 // Best first.
 const Compiled compiled[] = {
 #if defined(__x86_64__)
-    {&isa_avx512vnni, [] { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }},
+#if defined(__linux__)
+    {&isa_amx, has_amx},
+#endif
+    {&isa_avx512vnni, has_avx512vnni},
     {&isa_avx512, [] { return has_avx512(); }},
     {&isa_avxvnni, [] { return has_avxvnni(); }},
     {&isa_avx2, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
@@ -57,7 +114,11 @@ const Isa& choose() {
     std::string known;
     for (const auto& [isa, usable] : compiled) {
         if (!usable()) continue;
-        if (!wanted || !*wanted || std::string_view(wanted) == isa->name) return *isa;
+        const bool any = !wanted || !*wanted;
+#if defined(__x86_64__) && defined(__linux__)
+        if (any && isa == &isa_amx && !amx_is_faster()) continue;
+#endif
+        if (any || std::string_view(wanted) == isa->name) return *isa;
         known += (known.empty() ? "" : ", ") + std::string(isa->name);
     }
     throw std::invalid_argument("EXACTMEANS_ISA=" + std::string(wanted) +

@@ -43,6 +43,12 @@ extern const Isa isa_baseline;
 #if defined(__x86_64__)
 extern const Isa isa_avx512vnni, isa_avx512, isa_avxvnni, isa_avx2;
 extern const IntegerProducts products_avx512vnni, products_avxvnni;
+void pair_products_avx512vnni(const CodeRows& rows, const CodesByCentre& centres,
+                              const std::int32_t* centre, std::int32_t* out);
+#if defined(__linux__)
+extern const Isa isa_amx;
+extern const IntegerProducts products_amx;
+#endif
 #elif defined(__aarch64__)
 extern const Isa isa_neondot, isa_neon;
 extern const IntegerProducts products_neondot;

@@ -28,7 +28,7 @@ class AssignStats(NamedTuple):
 
     changed: int  # rows with a new label
     distances: int  # row-centre distances computed
-    skipped: int  # rows whose label bounds decided without a distance
+    skipped: int  # rows whose label bounds or 8-bit scores decided, without a distance
     unread: int = 0  # blocks that were not read: no label in them could change
 
 

@@ -35,9 +35,26 @@ def explanation(model: Any) -> dict[str, Any]:
         "distances": model.n_distances_,
         "distances_plain": plain,
         "distances_share": share,
+        "integer_filter": _filter_facts(model.history_, n),
         "passes": model._passes,
         "blocks_unread": model._unread,
         "bytes_needed": model._choice.bytes_needed,
+    }
+
+
+def _filter_facts(history: Any, n: int) -> dict[str, Any] | None:
+    """What the 8-bit filter did in plain passes over dense rows; None if none used it.
+
+    Plain Lloyd has no bounds: a row without a distance got its label from integer scores.
+    """
+    passes = [entry for entry in history if entry.algorithm == "lloyd" and entry.skipped]
+    if not passes or not n:
+        return None
+    rows = n * len(passes)
+    return {
+        "iterations": len(passes),
+        "decided_share": sum(entry.skipped for entry in passes) / rows,
+        "candidates_per_row": sum(entry.distances for entry in passes) / rows,
     }
 
 
@@ -63,6 +80,13 @@ def as_text(told: dict[str, Any]) -> str:
         plain = told["distances_plain"]
         share = f" of {plain} that plain Lloyd computes ({told['distances_share']:.1%})"
     lines.append(f"distances: {told['distances']}{share}")
+    if told["integer_filter"] is not None:
+        facts = told["integer_filter"]
+        lines.append(
+            f"8-bit filter: used in {facts['iterations']} iterations; decided "
+            f"{facts['decided_share']:.1%} of rows alone and left "
+            f"{facts['candidates_per_row']:.2f} distances per row to verify"
+        )
     if told["passes"]:
         lines.append(
             f"passes over blocks that are not in memory: {told['passes']:.3g}; "

@@ -24,6 +24,7 @@
 #include <stdexcept>
 
 #include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/groups.hpp"
 
 namespace exactmeans {
@@ -89,7 +90,7 @@ public:
     }
 
 private:
-    static constexpr Size leaf_rows = 128, lanes = 32;  // rows per leaf at most; tile alignment
+    static constexpr Size leaf_rows = cost::kdtree_leaf_rows, lanes = 32;  // tile alignment
 
     struct Centre {
         double half_norm2, error, error_per_norm;  // error of a score: error + error_per_norm |x|

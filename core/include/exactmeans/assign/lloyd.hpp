@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/filter/dense_filter_pass.hpp"
 #include "exactmeans/filter/filter_probe.hpp"
 #include "exactmeans/filter/windowed_filter.hpp"
@@ -107,7 +108,9 @@ public:
     // Whole blocks of the filter, and more of them if tasks would be short.
     template <class Rows>
     Size range_rows(const Rows& x, Size k, int n_jobs) const {
-        return filters_ ? std::clamp<Size>(x.n / (16 * n_jobs) / 96 * 96, 96, 960)
+        constexpr Size block = cost::dense_block_rows;
+        return filters_ ? std::clamp<Size>(x.n / (16 * n_jobs) / block * block, block,
+                                           cost::dense_filter_task_rows)
                         : chunk_rows(x, k, n_jobs);
     }
 

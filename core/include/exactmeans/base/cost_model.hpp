@@ -69,6 +69,27 @@ inline constexpr std::ptrdiff_t window_batch_rows = std::ptrdiff_t(1) << 18,
 // as 8-bit scores of 200 centres, by an estimate that was not measured.
 inline constexpr std::ptrdiff_t window_candidates = 16;
 
+// The 8-bit filter for dense rows (filter/dense_filter.hpp, dense_filter_pass.hpp).
+//
+// Costs of a row are in multiply-adds of one float32 lane, measured on Zen 4 with AVX512-VNNI: 16
+// of them take about a cycle.
+inline constexpr double dense_score = 4;          // a canonical score, beside d multiply-adds
+inline constexpr double dense_bound = 10;         // bounds of a score, beside its products
+inline constexpr double dense_filter_row = 1600;  // a row, whatever k
+inline constexpr double dense_quantize = 12;      // a feature, if codes are not stored
+inline constexpr double dense_candidate = 700,
+                        dense_candidate_term = 2.5;  // a candidate; its terms
+// The filter is tried if it would take this share of a plain pass with half a candidate per row,
+// and kept while it takes this share. Below this many rows, quantising the centres costs too much.
+inline constexpr double dense_promised_share = 0.75, dense_kept_share = 0.95;
+inline constexpr std::ptrdiff_t dense_filter_rows = 2048;
+// Passes without the filter after it did not pay: at first, and at most.
+inline constexpr int dense_filter_wait = 4, dense_filter_longest_wait = 64;
+// Rows whose codes stay in L2 while all centres are compared with them, and the most per task.
+inline constexpr std::ptrdiff_t dense_block_rows = 96, dense_filter_task_rows = 960;
+// Rows whose mean is the origin of the codes: an estimate.
+inline constexpr std::ptrdiff_t origin_rows = 1024;
+
 // Layouts of the centres (centres/).
 //
 // A layout with a column for every feature is the fastest while it fits in L3 (32 MB), or if at
@@ -121,6 +142,22 @@ inline constexpr std::ptrdiff_t pruned_range_bytes = 4 << 20, pruned_range_rows 
 inline constexpr std::ptrdiff_t saved_by_distances = 4;
 // Bounds of this many rows are tested at a time; they stay in L1.
 inline constexpr std::ptrdiff_t bounds_per_batch = 4096;
+
+// Rows per leaf of the k-d tree: their values stay in L1. An estimate.
+inline constexpr std::ptrdiff_t kdtree_leaf_rows = 128;
+// Rows per task of the bounds by one table, and of norms and slack: long enough to hide the cost of
+// starting a task.
+inline constexpr std::ptrdiff_t table_rows_per_task = 2048, slack_rows_per_task = 256;
+
+// Seeding, data and distances (seed/, data/, evaluate/). All are estimates.
+//
+// A feature of more than 1 in this many rows is stored for every row.
+inline constexpr std::ptrdiff_t frequent_share = 16;
+// Equal rows are merged if of this many sampled rows at least 1 in 8, and of all rows at least 1 in
+// 4, equals another one.
+inline constexpr std::ptrdiff_t dedup_sample_rows = 4096, dedup_sample_share = 8, dedup_share = 4;
+// Rows per task: of distances to own centres; of distances to all centres, whose table stays in L2.
+inline constexpr std::ptrdiff_t distance_rows_per_task = 256, transform_rows_per_task = 96;
 
 // The choice of an algorithm (fit/policy.py).
 //

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/data/rows.hpp"
 
@@ -42,18 +43,19 @@ class RowDedup {
 public:
     explicit RowDedup(const DenseRows<R>& x) : x_(x) {}
 
-    // Returns null unless at least a quarter of the rows are duplicates. A sample of 4096 equally
-    // spaced rows decides whether all rows are hashed.
+    // Returns null unless enough rows are duplicates. A sample of equally spaced rows decides
+    // whether all rows are hashed.
     std::unique_ptr<DistinctRows> find(const Threads& threads) const {
         constexpr Size most = std::numeric_limits<std::int32_t>::max();
         if (x_.n < 2 || x_.n > most) return nullptr;
-        constexpr Size sample = 4096;
+        constexpr Size sample = cost::dedup_sample_rows, share = cost::dedup_sample_share;
         if (x_.n > 2 * sample) {
             const auto sampled = group_rows(sample, x_.n / sample, threads);
-            if (8 * Size(sampled->first.size()) > 7 * sample) return nullptr;
+            if (share * Size(sampled->first.size()) > (share - 1) * sample) return nullptr;
         }
         auto all = group_rows(x_.n, 1, threads);
-        if (4 * Size(all->first.size()) > 3 * x_.n) return nullptr;
+        if (cost::dedup_share * Size(all->first.size()) > (cost::dedup_share - 1) * x_.n)
+            return nullptr;
         all->first.shrink_to_fit();
         return all;
     }

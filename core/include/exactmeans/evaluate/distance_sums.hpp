@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/evaluate/distances.hpp"
 
 namespace exactmeans {
@@ -52,7 +53,7 @@ void add_distances(const Rows& x, const Points<typename Rows::Real>& points,
         std::vector<double> score, distance;
     };
     std::vector<Buffers> buffers(static_cast<std::size_t>(threads.n_jobs));
-    threads.ranges(x.n, transform_chunk, [&](Size begin, Size end, int worker) {
+    threads.ranges(x.n, cost::transform_rows_per_task, [&](Size begin, Size end, int worker) {
         auto& [rows, score, distance] = buffers[std::size_t(worker)];
         rows.load(x, begin, end - begin, points.scale, centroids.frame().shift_or_null(), panels);
         score.resize(std::size_t((end - begin) * points.k));

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/layout_cache.hpp"
@@ -25,8 +26,6 @@
 
 namespace exactmeans {
 
-inline constexpr Size distance_chunk = 256;  // rows per task
-inline constexpr Size transform_chunk = 96;
 // Below this share of its largest term, a distance from a score has lost too many bits.
 inline constexpr double cancellation_limit = 0x1p-6;
 
@@ -190,7 +189,7 @@ void for_own_sparse_distances(const Rows& x, const Points<C>& points, const std:
     const std::vector<Size> order = labels ? by_label(labels, x.n, points.k) : std::vector<Size>();
     std::vector<std::unique_ptr<SparseAccumulator>> accumulators(
         static_cast<std::size_t>(threads.n_jobs));
-    const Size step = std::max<Size>(distance_chunk, x.n / (16 * threads.n_jobs));
+    const Size step = std::max<Size>(cost::distance_rows_per_task, x.n / (16 * threads.n_jobs));
     threads.ranges(x.n, step, [&](Size begin, Size end, int worker) {
         std::unique_ptr<SparseAccumulator>& accumulator = accumulators[std::size_t(worker)];
         if (!accumulator) accumulator = std::make_unique<SparseAccumulator>(x.d, 1);
@@ -219,7 +218,7 @@ void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_
                        const Threads& threads, Visit visit) {
     if constexpr (!is_dense<Rows>)
         if (points.sparse) return for_own_sparse_distances(x, points, labels, threads, visit);
-    threads.ranges(x.n, distance_chunk, [&](Size begin, Size end, int worker) {
+    threads.ranges(x.n, cost::distance_rows_per_task, [&](Size begin, Size end, int worker) {
         for (Size i = begin; i < end; ++i)
             visit(i, pair_cost(x, i, points, labels ? labels[i] : 0), worker);
     });
@@ -233,7 +232,7 @@ struct Scatter {
 template <class Rows, class C>
 Scatter scatter(const Rows& x, const Points<C>& points, const std::int32_t* labels,
                 const Threads& threads) {
-    const Size workers = std::min<Size>(threads.n_jobs, x.n / distance_chunk + 1);
+    const Size workers = std::min<Size>(threads.n_jobs, x.n / cost::distance_rows_per_task + 1);
     std::vector<Scatter> parts(static_cast<std::size_t>(workers));
     for_own_distances(x, points, labels, threads, [&](Size i, double d2, int worker) {
         Scatter& part = parts[std::size_t(worker)];
@@ -388,7 +387,7 @@ void transform(const Rows& x, const Points<typename Rows::Real>& points,
         LayoutCache<double>().panels(centroids, is_dense<Rows>, threads);
     std::vector<DoubleRows> buffers(static_cast<std::size_t>(threads.n_jobs));
     std::vector<std::vector<double>> scores(buffers.size());
-    threads.ranges(x.n, transform_chunk, [&](Size begin, Size end, int worker) {
+    threads.ranges(x.n, cost::transform_rows_per_task, [&](Size begin, Size end, int worker) {
         DoubleRows& rows = buffers[std::size_t(worker)];
         std::vector<double>& score = scores[std::size_t(worker)];
         rows.load(x, begin, end - begin, points.scale, centroids.frame().shift_or_null(), panels);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "exactmeans/base/aligned_vector.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/kernels/integer_products.hpp"
@@ -99,7 +100,7 @@ public:
     // Chooses the origin, once: the mean of rows at even distances.
     void choose_origin(const DenseRows<R>& x, const Frame<R>& frame) {
         if (!origin_.empty()) return;
-        const Size some = std::min(x.n, sampled), stride = x.n / std::max<Size>(1, some);
+        const Size some = std::min(x.n, cost::origin_rows), stride = x.n / std::max<Size>(1, some);
         DenseTile<R> tile;
         std::vector<R> origin = typical_mean<R>(some, x.d, [&](Size t) {
             const Size i = t * stride;
@@ -162,8 +163,6 @@ public:
     const CodedVector* row(Size i) const { return rows_.data() + i; }
 
 private:
-    static constexpr Size sampled = 1024;  // rows
-
     // The rounding of a canonical score, in units of the scale, is at most this for the row and
     // DenseCentreCodes::rounding for the centre. |x| <= |s q| + |residual| + |origin|, and centres
     // of spherical metrics have norm 1.

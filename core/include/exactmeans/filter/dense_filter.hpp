@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/canonical_score.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/filter/dense_centre_codes.hpp"
@@ -69,7 +70,7 @@ public:
 
 private:
     // Rows whose codes stay in L2 while all centres pass by, and rows whose products stay in L1.
-    static constexpr Size block_rows = 96, tile_rows = CandidateLists::tile;
+    static constexpr Size block_rows = cost::dense_block_rows, tile_rows = CandidateLists::tile;
     static constexpr int most = CandidateLists::most;
 
     void load(const Input& in, Size begin, const Size* ids, Size count) {

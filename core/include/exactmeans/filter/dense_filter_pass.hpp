@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "exactmeans/base/backoff.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/filter/dense_filter.hpp"
 
 namespace exactmeans {
 
-// Costs per row, in multiply-adds of one float32 lane. The constants are measured on Zen 4 with
-// AVX512-VNNI: 16 of them are about a cycle.
+// Costs per row, in multiply-adds of one float32 lane (base/cost_model.hpp).
 struct DenseFilterCost {
     double plain;     // canonical scores of all centres
     double filtered;  // integer products and bounds of all centres
@@ -22,9 +22,11 @@ struct DenseFilterCost {
     static DenseFilterCost of(Size d, Size k, bool stored) {
         constexpr double wide = double(sizeof(R) / sizeof(float));
         const double products = double(d) / integer_products().speed;
-        return {.plain = double(k) * (double(d) + 4) * wide,
-                .filtered = double(k) * (products + 10) + 1600 + (stored ? 0.0 : 12.0 * double(d)),
-                .candidate = 700 + 2.5 * wide * double(d)};
+        const double quantize = stored ? 0.0 : cost::dense_quantize * double(d);
+        return {.plain = double(k) * (double(d) + cost::dense_score) * wide,
+                .filtered =
+                    double(k) * (products + cost::dense_bound) + cost::dense_filter_row + quantize,
+                .candidate = cost::dense_candidate + cost::dense_candidate_term * wide * double(d)};
     }
     // The cost of a pass with these statistics, as a share of a plain one.
     double share(const FilterStats& stats) const {
@@ -44,7 +46,8 @@ public:
                const std::int32_t* labels, const Threads& threads) {
         const Size k = centroids.k();
         if (passed_.rows)
-            backoff_.record(DenseFilterCost::of<R>(x.d, k, rows.stored()).share(passed_) < 0.95);
+            backoff_.record(DenseFilterCost::of<R>(x.d, k, rows.stored()).share(passed_) <
+                            cost::dense_kept_share);
         passed_ = {};
         if (!may_pay(x.n, x.d, k, rows.stored()) || !rows.possible(x, centroids.frame()))
             return false;
@@ -52,7 +55,7 @@ public:
         rows.choose_origin(x, centroids.frame());
         if (!centres_.update(centroids, rows, threads)) return false;
         if (rows.stored()) return true;
-        const bool pays = probe(x, centroids, rows, labels) < 0.95;
+        const bool pays = probe(x, centroids, rows, labels) < cost::dense_kept_share;
         backoff_.record(pays);
         if (pays && rows.count_pass() > 0 && rows.may_store())
             rows.store(x, centroids.frame(), threads);
@@ -69,8 +72,8 @@ public:
     // Can the filter be faster, if half of the rows have a second candidate?
     static bool may_pay(Size n, Size d, Size k, bool stored = true) {
         const DenseFilterCost cost = DenseFilterCost::of<R>(d, k, stored);
-        return integer_products().speed > 1 && n >= least_rows &&
-               cost.filtered + 0.5 * cost.candidate < 0.75 * cost.plain;
+        return integer_products().speed > 1 && n >= cost::dense_filter_rows &&
+               cost.filtered + 0.5 * cost.candidate < cost::dense_promised_share * cost.plain;
     }
 
     // The cost of a pass over n rows like these, as a share of a plain one; 1: without the filter.
@@ -84,13 +87,11 @@ public:
     }
 
 private:
-    static constexpr Size least_rows = 2048, probed = 256;
-
     // Tries the filter with a few rows; returns the cost of a pass with stored codes as a share of
     // a plain one.
     double probe(const DenseRows<R>& x, const Centres<R>& centroids, const DenseCodes<R>& rows,
                  const std::int32_t* labels) {
-        const Size some = std::min(probed, x.n);
+        const Size some = std::min<Size>(cost::filter_probe_rows, x.n);
         std::vector<Size> ids(static_cast<std::size_t>(some));
         for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (x.n / some);
         const Input in{x, centroids, rows, centres_};
@@ -100,7 +101,7 @@ private:
 
     DenseCentreCodes<R> centres_;
     DenseFilter<R> probe_;
-    Backoff backoff_{4, 64};  // passes
+    Backoff backoff_{cost::dense_filter_wait, cost::dense_filter_longest_wait};
     std::mutex mutex_;
     FilterStats passed_;
 };

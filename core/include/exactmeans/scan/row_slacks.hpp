@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/data/rows.hpp"
@@ -75,7 +76,7 @@ public:
     static constexpr Size bytes_per_row = Size(sizeof(R) + 2 * sizeof(float));
 
 private:
-    static constexpr Size rows_per_task = 256;
+    static constexpr Size rows_per_task = cost::slack_rows_per_task;
 
     template <class Rows>
     static Slack slack(const Rows& x, const Centres<R>& centroids, Size i) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "exactmeans/base/backoff.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/transposed_rows.hpp"
 #include "exactmeans/seed/block.hpp"
 
@@ -81,8 +82,6 @@ protected:
     }
 
 private:
-    static constexpr Size frequent_share = 16;  // frequent: in more than 1 of 16 rows
-
     using Slab = typename TransposedRows<R>::Slab;
     struct alignas(64) Scratch {
         std::vector<double> dot, d2;
@@ -232,15 +231,15 @@ private:
                 dot[slab.row[t]] += double(slab.value[t]) * scale * factor;
     }
 
-    // Finds the features of more than one row in `frequent_share`, and the norm of each row over
-    // these.
+    // Finds the features of more than one row in `cost::frequent_share`, and the norm of each row
+    // over these.
     void find_frequent(double scale, const Threads& threads) {
         is_frequent_.assign(std::size_t(x_.d), 0);
         for (std::size_t f = 0; f < is_frequent_.size(); ++f) {
             Size rows = 0;
             for (const Slab& slab : transposed_->slabs())
                 rows += slab.offsets[f + 1] - slab.offsets[f];
-            is_frequent_[f] = rows * frequent_share > x_.n;
+            is_frequent_[f] = rows * cost::frequent_share > x_.n;
         }
         frequent_.resize(std::size_t(x_.n));
         std::vector<Size> longest(std::size_t(threads.n_jobs), 0);

@@ -16,6 +16,7 @@
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/assign/sparse/delta_bounds.hpp"
 #include "exactmeans/assign/sparse/policy.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/history.hpp"
 #include "exactmeans/filter/aggregated_scores.hpp"
 #include "exactmeans/filter/float32_rows.hpp"
@@ -125,7 +126,7 @@ public:
     }
 
 private:
-    static constexpr Size rows_per_task = 2048;
+    static constexpr Size rows_per_task = cost::table_rows_per_task;
 
     // Finds the rows whose bounds cross, and those for which the score of their own centre does not
     // help either.
