@@ -256,6 +256,34 @@ class _CostModel:
     csr_score_cost: float
     product_update_cost: float
     product_update_cost_postings: float
+    dense_score: float
+    plain_row: float
+    plain_row_feature: float
+    hamerly_row: float
+    hamerly_row_feature: float
+    hamerly_any_row: float
+    hamerly_distance: float
+    groups_row: float
+    groups_row_feature: float
+    groups_row_centre: float
+    groups_any_row: float
+    groups_distance: float
+    bounds_distance_feature: float
+    first_row: float
+    first_row_feature: float
+    kdtree_distance: float
+    csr_bounds_row_bytes: float
+    csr_bounds_any_row: float
+    csr_bounds_distance_nonzero: float
+    pca_probe_feature: float
+    pca_probe_feature_centre: float
+    products_share: float
+    kdtree_min_rows: int
+    kdtree_min_centres: int
+    pca_min_centres: int
+    bounds_min_centres: int
+    bounds_min_terms: int
+    retry_bounds: int
 
 cost_model: _CostModel
 

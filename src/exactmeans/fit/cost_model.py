@@ -48,7 +48,7 @@ class Workload:
     width: float  # values of a row: d, or its stored entries on average
     reading: int = 0  # bytes of blocks being read; 0 for data in memory
     metric: str = "euclidean"
-    overlap: float = math.inf  # entries of other rows in a row's features, on average; inf: unknown
+    overlap: float = math.inf  # entries of all rows in a row's features, on average; inf: unknown
     distinct_rows: int | None = None  # if duplicates are not compared
 
     @classmethod
@@ -127,11 +127,11 @@ class Workload:
 
     @property
     def quantized_filter(self) -> bool:
-        """Whether the int8 filter decides most rows of a plain pass (quantized_filter.hpp)."""
+        """Whether the 8-bit filter decides most rows of a plain pass (quantized_filter.hpp)."""
         return self.sparse and self.k >= _COST.filter_centres
 
     def plain_cost(self, *, filtered: bool = True) -> float:
-        """A pass of Lloyd; `filtered`: the centres are dense enough for the int8 filter."""
+        """A pass of Lloyd; `filtered`: the centres are dense enough for the 8-bit filter."""
         if self.sparse:
             width = (
                 _COST.filtered_share * self.width
@@ -140,22 +140,27 @@ class Workload:
             )
             return self.compared * self.k * (width + _COST.csr_score_cost)
         # Includes packing the values of a row before they are multiplied.
-        return self.compared * (self.k * (self.width + 4) + 8 * self.width + 100)
+        per_row = _COST.plain_row_feature * self.width + _COST.plain_row
+        return self.compared * (self.k * (self.width + _COST.dense_score) + per_row)
 
     def cost(self, algorithm: str, stats: AssignStats) -> float:
         """A pass with these statistics."""
         if algorithm == "kdtree":
-            return stats.distances * (self.width + 8)
+            return stats.distances * (self.width + _COST.kdtree_distance)
         if algorithm == "moving":
             return self.plain_cost() * stats.distances / (self.compared * self.k)
         # Scores of one group reuse each loaded value less than scores of all centres do. A row that
         # bounds do not decide also costs bound updates, list entries and one or two cache misses.
         if self.sparse:
-            per_row, any_row = 6400 / self.itemsize, 40
+            per_row = _COST.csr_bounds_row_bytes / self.itemsize
+            any_row = _COST.csr_bounds_any_row
         elif algorithm == "hamerly":  # computes distances to own centres one by one
-            per_row, any_row = 25 * self.width + 1000, 700
+            per_row = _COST.hamerly_row_feature * self.width + _COST.hamerly_row
+            any_row = _COST.hamerly_any_row
         else:
-            per_row, any_row = 5 * self.width + 11 * self.k + 600, 200
+            per_row = _COST.groups_row_feature * self.width + _COST.groups_row
+            per_row += _COST.groups_row_centre * self.k
+            any_row = _COST.groups_any_row
         if algorithm == "pca":  # at most the projections of all centres
             per_row += PROJECTED_SCORE_COST * self.k
         return (
@@ -166,21 +171,21 @@ class Workload:
 
     def _per_distance(self, algorithm: str) -> float:
         if self.sparse:
-            return 2 * self.width
-        return 1.1 * self.width + (6 if algorithm == "hamerly" else 100)
+            return _COST.csr_bounds_distance_nonzero * self.width
+        per = _COST.hamerly_distance if algorithm == "hamerly" else _COST.groups_distance
+        return _COST.bounds_distance_feature * self.width + per
 
     def first_cost(self, algorithm: str, distances: float) -> float:
         """The first pass with bounds: computes distances and allocates bounds."""
-        per_row = 6400 / self.itemsize if self.sparse else 20 * self.width + 2200
+        if self.sparse:
+            per_row = _COST.csr_bounds_row_bytes / self.itemsize
+        else:
+            per_row = _COST.first_row_feature * self.width + _COST.first_row
         return distances * self._per_distance(algorithm) + self.compared * per_row
 
     def probe_cost(self) -> float:
-        """The probe for pca: principal directions, and labels of PCA_PROBE_ROWS rows.
-
-        One thread does most of it. Measured with 128, 384 and 784 features, 100 and 1024 clusters:
-        11 to 57 ms, while a plain pass does 5e7 multiply-adds in a millisecond.
-        """
-        return self.d * (4e6 + 5.5e3 * self.k)
+        """The probe for pca: principal directions, and labels of PCA_PROBE_ROWS rows."""
+        return self.d * (_COST.pca_probe_feature + _COST.pca_probe_feature_centre * self.k)
 
     @property
     def inter_centre_distances(self) -> bool:

@@ -35,25 +35,28 @@ def explanation(model: Any) -> dict[str, Any]:
         "distances": model.n_distances_,
         "distances_plain": plain,
         "distances_share": share,
-        "integer_filter": _filter_facts(model.history_, n),
+        "integer_filter": _filter_facts(model.history_, n, model._choice.distinct_rows),
         "passes": model._passes,
         "blocks_unread": model._unread,
         "bytes_needed": model._choice.bytes_needed,
     }
 
 
-def _filter_facts(history: Any, n: int) -> dict[str, Any] | None:
+def _filter_facts(history: Any, n: int, distinct: int | None) -> dict[str, Any] | None:
     """What the 8-bit filter did in plain passes over dense rows; None if none used it.
 
-    Plain Lloyd has no bounds: a row without a distance got its label from integer scores.
+    Plain Lloyd has no bounds: a row without a distance is a copy of another, or got its label from
+    integer scores.
     """
-    passes = [entry for entry in history if entry.algorithm == "lloyd" and entry.skipped]
-    if not passes or not n:
+    compared = n if distinct is None else distinct
+    copies = n - compared
+    passes = [e for e in history if e.algorithm == "lloyd" and e.skipped > copies]
+    if not passes:
         return None
-    rows = n * len(passes)
+    rows = compared * len(passes)
     return {
         "iterations": len(passes),
-        "decided_share": sum(entry.skipped for entry in passes) / rows,
+        "decided_share": sum(entry.skipped - copies for entry in passes) / rows,
         "candidates_per_row": sum(entry.distances for entry in passes) / rows,
     }
 
@@ -72,7 +75,7 @@ def as_text(told: dict[str, Any]) -> str:
     if told["zero_based"] is not None:
         lines.append(f"indices of svmlight files: from {0 if told['zero_based'] else 1} on")
     if told["distinct_rows"] is not None:
-        lines.append(f"rows compared: {told['distinct_rows']}, copies of which are all others")
+        lines.append(f"distinct rows: {told['distinct_rows']}; only these were compared")
     lines.append(f"threads: {told['threads']}, instruction set: {told['instruction_set']}")
     lines.append(f"iterations: {told['iterations']}; stopped because {told['stopped']}")
     share = ""

@@ -39,6 +39,7 @@ from exactmeans.fit.cost_model import (
 AlgorithmName = Literal[
     "auto", "lloyd", "elkan", "hamerly", "yinyang", "kdtree", "products", "pca", "moving"
 ]
+_COST = _core.cost_model
 _TRAITS = {traits["name"]: traits for traits in _core.algorithms()}
 ALGORITHM_NAMES = ("auto", *_TRAITS)
 
@@ -140,7 +141,7 @@ def _may_project(work: Workload, memory_limit: int | None) -> bool:
         "pca" not in able_algorithms(work)
         or work.reading
         or work.d < PCA_MIN_FEATURES
-        or work.k < 64
+        or work.k < _COST.pca_min_centres
     ):
         return False
     return memory_limit is None or work.bytes_needed("pca") <= memory_limit
@@ -150,10 +151,16 @@ def _best(work: Workload) -> tuple[str, str]:
     """The algorithm that should be fastest in the long run if memory does not matter."""
     n, d, k, size = work.compared, work.d, work.k, work.itemsize
     # The tree numbers rows by 31 bits.
-    tree = not work.reading and d <= KDTREE_MAX_FEATURES and 10_000 <= n < 2**31 and k >= 32
+    tree = (
+        not work.reading
+        and d <= KDTREE_MAX_FEATURES
+        and _COST.kdtree_min_rows <= n < 2**31
+        and k >= _COST.kdtree_min_centres
+    )
     if tree and "kdtree" in able_algorithms(work):
         return "kdtree", f"{d} features, {n:,} rows"
-    if work.plain_cost() < SHORT_PASS or k * work.width < 400 or k < 8:
+    few = k * work.width < _COST.bounds_min_terms or k < _COST.bounds_min_centres
+    if work.plain_cost() < SHORT_PASS or few:
         return "lloyd", "too few distances for bounds to pay"
     if (
         work.reading
@@ -246,8 +253,8 @@ class Policy:
     budget, in passes of plain Lloyd: bounds begin at once if their first pass is cheap, otherwise
     when the budget covers it, and end when they lose more than MAX_LOSS.
 
-    Only counts decide, never times, so that the same data gives the same choices on any machine.
-    The labels do not depend on them.
+    Only counts decide, never times: the same data gives the same choices on CPUs with the same kind
+    of integer products. The labels do not depend on them.
     """
 
     def __init__(self, choice: Choice, work: Workload, max_iter: int) -> None:
@@ -293,9 +300,9 @@ class Policy:
         )
 
     def _choose_first(self, share: float) -> None:
-        """Bounds, or plain Lloyd if their first pass, with this share of distances, is dear.
+        """Bounds, or plain Lloyd if their first pass, with this share of distances, costs too much.
 
-        It is dear if later passes may be too few to win its cost back. If they do not win it back,
+        It does if later passes may be too few to win its cost back. If they do not win it back,
         the fit must not take much longer than with plain Lloyd: what the first pass costs, the next
         ones must not lose. The second one rarely gains, so they may lose a little in any case.
         """
@@ -306,11 +313,13 @@ class Policy:
             # The first pass finds labels, and so computes more than a share measured with labels
             # known: 61 % instead of 9 % for covtype, 100 clusters.
             left, loss = self._max_iter - 1, self._first_cost(math.sqrt(share) * all_) - 1
-            expensive = (
-                self._first_cost(share * all_) > CHEAP_FIRST_PASS or loss > AVERAGE_LOSS * left
-            )
-            if expensive or self._work.sparse:
-                self.algorithm, why = "lloyd", "most rows move at first"
+            first = self._first_cost(share * all_)
+            if self._work.sparse:
+                self.algorithm, why = "lloyd", "auto: sparse rows start without bounds"
+            elif first > CHEAP_FIRST_PASS or loss > AVERAGE_LOSS * left:
+                cost = max(first, loss + 1)
+                self.algorithm = "lloyd"
+                why = f"auto: a first pass of {choice.algorithm} would cost {cost:.1f} plain ones"
             else:
                 self._max_loss = min(MAX_LOSS, max(MAX_LOSS / 2, AVERAGE_LOSS * left - loss))
         self.stages = [(1, self.algorithm, why)]
@@ -318,7 +327,7 @@ class Policy:
     def after(self, iteration: int, stats: AssignStats, *, filtered: bool = True) -> None:
         """Record the statistics of an iteration; sets `algorithm` for the next one.
 
-        `filtered`: the centres are dense enough for the int8 filter.
+        `filtered`: the centres are dense enough for the 8-bit filter.
         """
         if not self._choice.adaptive or self._choice.algorithm == "lloyd":
             return
@@ -339,7 +348,9 @@ class Policy:
         if self.algorithm != "products" and self._products_pay(stats.changed, cost, filtered):
             self._switch(iteration, "products", f"{share:.1%} of rows changed")
         elif self._lost > self._max_loss:
-            self._changed_at_entry = min(stats.changed / 16, self._changed_for_bounds)
+            self._changed_at_entry = min(
+                stats.changed / _COST.retry_bounds, self._changed_for_bounds
+            )
             share = 1 - stats.skipped / self._work.n
             self._switch(iteration, "lloyd", f"bounds did not decide {share:.0%} of rows")
 
@@ -359,7 +370,7 @@ class Policy:
         if self.algorithm == "moving" and filtered and cost < MOVING_NO_GAIN_SHARE:
             return False  # its passes get cheaper, too, and have no set-up cost
         products = self._work.products_cost(changed) / self._work.plain_cost(filtered=filtered)
-        return self._choice.late and products < 0.6 * cost
+        return self._choice.late and products < _COST.products_share * cost
 
     def _switch(self, iteration: int, algorithm: str, why: str) -> None:
         self.algorithm, self._lost, self._max_loss = algorithm, 0.0, MAX_LOSS

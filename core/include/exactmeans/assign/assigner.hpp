@@ -4,7 +4,7 @@
 //
 // An algorithm A<R> offers
 //     static constexpr Traits traits
-//         name and capabilities (registry.hpp)
+//         name and capabilities (struct Traits below)
 //     static Size bytes_per_row(Size k, Size d, bool dense)
 //         memory that it keeps per row, besides the label
 //     A(Size n, Size k)

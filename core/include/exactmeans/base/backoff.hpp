@@ -10,7 +10,7 @@ namespace exactmeans {
 class Backoff {
 public:
     // Waits are numbers of skipped tests. first_wait = longest_wait: always the same wait.
-    // first_wait = 0: the first failure skips none, the second one, then 2, 4, ...
+    // first_wait = 0: the first failure skips 0 tests, the second 1, then 2, 4, ...
     constexpr Backoff(int first_wait, int longest_wait)
         : first_wait_(first_wait), longest_wait_(longest_wait), next_wait_(first_wait) {}
 

@@ -1,4 +1,4 @@
-// Tuning constants: what is cheap, what is dear, and when a mechanism pays. None of them changes a
+// Tuning constants: costs, and thresholds from which a mechanism is used. None of them changes a
 // result. Each has its unit; the comment says what was measured and on which CPU. A value without a
 // measurement is an estimate. core/bindings/cost_model.cpp exports to Python what the choice of an
 // algorithm needs (src/exactmeans/fit/cost_model.py).
@@ -186,11 +186,40 @@ inline constexpr double max_loss = 0.5;          // after the first pass, before
 inline constexpr double pca_first_pass = 0.5;  // extra cost of it: 0.44 for SIFT, k = 1024, AVX-512
 inline constexpr double pca_probe_share = 0.02;  // of all passes, that the probe may cost
 
+// Passes over dense rows with k centres of d features cost, in multiply-adds and beside the scores:
+// without bounds, per row and its features; with bounds, per row that they do not decide, its
+// features and centres, and per row in any case; per distance. First passes also allocate bounds.
+inline constexpr double plain_row = 100, plain_row_feature = 8;
+inline constexpr double hamerly_row = 1000, hamerly_row_feature = 25, hamerly_any_row = 700,
+                        hamerly_distance = 6;
+inline constexpr double groups_row = 600, groups_row_feature = 5, groups_row_centre = 11,
+                        groups_any_row = 200, groups_distance = 100;
+inline constexpr double bounds_distance_feature = 1.1;  // a group reuses loaded values less
+inline constexpr double first_row = 2200, first_row_feature = 20;
+inline constexpr double kdtree_distance = 8;
+// The same for CSR rows: per row (times bytes per value), in any case, and per distance and
+// nonzero.
+inline constexpr double csr_bounds_row_bytes = 6400, csr_bounds_any_row = 40,
+                        csr_bounds_distance_nonzero = 2;
+// The probe for pca, per feature, and per feature and centre. One thread does most of it: 11 to 57
+// ms with 128, 384 and 784 features, 100 and 1024 clusters, while a plain pass does 5e7
+// multiply-adds in a millisecond.
+inline constexpr double pca_probe_feature = 4e6, pca_probe_feature_centre = 5.5e3;
+// Where an algorithm is considered at all: estimates. Terms are features (or nonzeros) times k.
+inline constexpr std::ptrdiff_t kdtree_min_rows = 10'000, kdtree_min_centres = 32,
+                                pca_min_centres = 64, bounds_min_centres = 8,
+                                bounds_min_terms = 400;
+// products takes over if its pass costs this share of the current one.
+inline constexpr double products_share = 0.6;
+// Bounds that were given up are tried again when 1 in this many of the labels changes that changed
+// then.
+inline constexpr std::ptrdiff_t retry_bounds = 16;
+
 // A pass over sparse rows with the 8-bit filter takes this share of the multiply-adds; a CSR row
 // costs this many more per centre.
 inline constexpr double filtered_share = 0.6, csr_score_cost = 6;
 // Updating one stored product costs this many multiply-adds times 4 bytes per value: with a column
-// for every feature, and with posting lists, which make scores dearer.
+// for every feature, and with posting lists, which make scores more expensive.
 inline constexpr double product_update_cost = 32, product_update_cost_postings = 12;
 
 }  // namespace exactmeans::cost

@@ -326,9 +326,11 @@ private:
                         .value();
                 return sum <= largest ? R(sum) : out_of_range;
             }
-            default:
-                return R(0);
+            case Metric::cosine:
+            case Metric::angular:
+                break;
         }
+        return R(0);
     }
     Size k_, d_;
     Frame<R> frame_;

@@ -1,4 +1,4 @@
-// Decides, pass by pass, whether the int8 filter labels CSR rows: a probe of a few rows tests
+// Decides, pass by pass, whether the 8-bit filter labels CSR rows: a probe of a few rows tests
 // whether 8-bit scores decide nearly all of them, and a Backoff spaces the probes.
 #pragma once
 
@@ -17,7 +17,7 @@ public:
     // Is the filter made for such centres?
     static bool fits(const Centres<R>& centroids, const LayoutSettings& settings) {
         return centroids.k() >= cost::filter_centres &&
-               centroids.frame().metric != Metric::manhattan &&
+               scores_are_products(centroids.frame().metric) &&
                QuantizedCentres<R>::fits(centroids, settings);
     }
     // Should this pass quantise the centres and call pays()?

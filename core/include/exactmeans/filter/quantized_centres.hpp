@@ -1,4 +1,4 @@
-// Centres as 8-bit codes for the int8 filter of CSR rows, and as 16-bit codes for its refinement.
+// Centres as 8-bit codes for the 8-bit filter of CSR rows, and as 16-bit codes for its refinement.
 //
 // A pass over CSR rows waits for values of centres that are scattered over the caches. 8-bit codes
 // take a quarter or an eighth of the memory of float32 or float64 values and still decide nearly

@@ -1,4 +1,4 @@
-// The int8 filter for CSR rows: exact labels from 8-bit scores.
+// The 8-bit filter for CSR rows: exact labels from 8-bit scores.
 //
 //   quantise    a row becomes 16-bit integers for the scales of the centres
 //   bound       integer scores of all centres, with a certified error, bound the exact scores
@@ -201,6 +201,8 @@ private:
         double low = no_score, high = 0;
     };
 
+    // 133 = 128 (half a code times the sum of the row's codes) + 5 for float32: E in
+    // docs/proofs/sparse_filter.md.
     static Error error_of(const QuantizedRow& row, const Quantization& by) {
         const double infinite = std::numeric_limits<double>::infinity(),
                      unit = row.unit > 0 ? double(row.unit) : infinite, m = double(row.nonzeros),

@@ -1,4 +1,4 @@
-// The int8 filter for so many centres that their codes do not fit the memory or the caches.
+// The 8-bit filter for so many centres that their codes do not fit the memory or the caches.
 //
 // Codes are made for a window of centres at a time, in one buffer, and all rows are scored against
 // it before the next window: a window is read from memory once, and 8-bit codes of all centres
@@ -32,7 +32,7 @@ public:
         const double panel =
             double(QuantizedPanels::most_units * QuantizedPanels::unit) * double(centroids.d());
         return centroids.k() > cost::window_least_centres &&
-               centroids.frame().metric != Metric::manhattan && !settings.lists_rare_features() &&
+               scores_are_products(centroids.frame().metric) && !settings.lists_rare_features() &&
                panel <= cost::window_panel_bytes &&
                double(cost::window_units) / QuantizedPanels::most_units * panel <= settings.room &&
                nonzeros >= cost::window_nonzeros_per_feature * centroids.d();

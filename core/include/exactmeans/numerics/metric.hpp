@@ -27,4 +27,10 @@ inline bool is_spherical(Metric metric) {
     return metric == Metric::cosine || metric == Metric::angular;
 }
 
+// Is the score of a row and a centre an offset minus a product of the two? Filters and sums in
+// another order than the canonical one hold for such scores only.
+inline bool scores_are_products(Metric metric) {
+    return metric == Metric::euclidean || is_spherical(metric);
+}
+
 }  // namespace exactmeans

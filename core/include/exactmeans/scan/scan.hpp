@@ -57,7 +57,7 @@ struct Work {
             return false;
         } else {
             if (!centroids.sparse() || !centroids.frame().packs_as_is() ||
-                centroids.frame().metric == Metric::manhattan)
+                !scores_are_products(centroids.frame().metric))
                 return false;
             float32_error = ScoreError(centroids);
             if (!float32_error.is_usual()) return false;
@@ -71,7 +71,7 @@ struct Work {
     // True if labels may come from scores that are summed in another order than the canonical one.
     // Needs pack_centres and measure_rows.
     bool reordered() const {
-        return panels.postings && centroids.frame().metric != Metric::manhattan;
+        return panels.postings && scores_are_products(centroids.frame().metric);
     }
     RowSlack slack(Size i) const { return slacks.of(x, centroids, i); }
 };

@@ -1,16 +1,16 @@
-// Compares CSR rows only with centres that moved.
+// Skips CSR rows whose label no movement of centres can have changed.
 //
 // A row keeps an upper bound of the score of its centre and a lower bound of the scores of all
 // others. Unmoved centres leave them as they are. Moved centres lower and raise them by bounds per
 // feature: no triangle inequality is needed, which prunes little where rows are far from every
-// centre, as texts are. A row whose bounds cross is compared with all centres by the int8 filter,
+// centre, as texts are. A row whose bounds cross is compared with all centres by the 8-bit filter,
 // which gives new bounds. Memory: 20 bytes per row, codes of the centres, the centres of the last
 // pass.
 //
 //   up to 192 centres   four groups of centres, a lower bound and a table of changes for each
 //   more centres        one lower bound; outliers, the centres that changed most, are compared with
 //                       every row, one table bounds the change of the others
-//   no int8 filter      one table for all (assign/sparse/moving_by_table.hpp)
+//   no 8-bit filter      one table for all (assign/sparse/moving_by_table.hpp)
 //
 // The plan of a pass, whether it prunes and by what, is a function of the last pass's statistics
 // (assign/sparse/policy.hpp).

@@ -4,7 +4,7 @@
 // One table bounds the change of all centres (assign/sparse/delta_bounds.hpp). A row whose bounds
 // cross has the score of its own centre computed anew, because the table bounds the largest change
 // of any centre, and its own may have changed less. Rows whose bounds still cross are compared with
-// all centres: by the int8 filter, a window of centres at a time, or by canonical or reordered
+// all centres: by the 8-bit filter, a window of centres at a time, or by canonical or reordered
 // scores. Memory: 8 bytes per row, and the centres of the last pass.
 #pragma once
 

@@ -103,7 +103,7 @@ inline Planned plan_groups(const PassStats& last, const CentreStats& centres, Pl
     return {{Prune::by_groups}, state};
 }
 
-// With the filter and several panels: compares as many outliers as make that about as dear as
+// With the filter and several panels: compares as many outliers as make that about as expensive as
 // comparing the rows that are left over with all centres.
 inline Planned plan_outliers(const PassStats& last, const CentreStats& centres, PlanState state) {
     constexpr Size unit = QuantizedPanels::unit;
