@@ -1,0 +1,81 @@
+#include "exactmeans/tree/split.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+
+#include "exactmeans/tree/node_fit.hpp"
+#include "exactmeans/tree/node_rows.hpp"
+
+namespace exactmeans {
+namespace {
+
+// The centres of a split in the features of the whole matrix.
+template <class R>
+void number_features(NodeSplit<R>& split, const std::vector<std::uint32_t>& features) {
+    for (SparseVector<R>& centre : split.sparse_centres)
+        for (std::uint32_t& f : centre.feature) f = features[f];
+}
+
+// Nodes by decreasing work, so that no thread ends with a large one.
+std::vector<Size> largest_first(const std::vector<NodeTask>& tasks) {
+    std::vector<Size> order(tasks.size());
+    std::iota(order.begin(), order.end(), Size(0));
+    const auto work = [&](Size t) {
+        const NodeTask& task = tasks[std::size_t(t)];
+        return double(task.n) * double(task.k);
+    };
+    std::stable_sort(order.begin(), order.end(), [&](Size a, Size b) { return work(a) > work(b); });
+    return order;
+}
+
+template <class Rows>
+std::vector<NodeSplit<typename Rows::Real>> split_rows(const Rows& x,
+                                                       const std::vector<NodeTask>& tasks,
+                                                       const std::vector<std::int32_t*>& labels,
+                                                       const SplitOptions& options,
+                                                       const Threads& threads) {
+    using Gathered = typename NodeRows<Rows>::Gathered;
+    std::vector<NodeSplit<typename Rows::Real>> out(tasks.size());
+    std::vector<std::unique_ptr<NodeRows<Rows>>> buffers(std::size_t(threads.n_jobs));
+    const std::vector<Size> order = largest_first(tasks);
+    threads.run(Size(tasks.size()), [&](Size at, int worker) {
+        const std::size_t t = std::size_t(order[std::size_t(at)]);
+        auto& buffer = buffers[std::size_t(worker)];
+        if (!buffer) buffer = std::make_unique<NodeRows<Rows>>(x.d);
+        const Gathered own = buffer->gather(x, tasks[t].rows, tasks[t].n);
+        NodeFit<Gathered> fit(own, tasks[t], x.d, options);
+        out[t] = fit.run(options.max_iter, labels[t]);
+        out[t].features = x.d;
+        if constexpr (!is_dense<Rows>) number_features(out[t], buffer->features());
+    });
+    return out;
+}
+
+}  // namespace
+
+template <class R>
+std::vector<NodeSplit<R>> split_nodes(const AnyRows& rows, const std::vector<NodeTask>& tasks,
+                                      const std::vector<std::int32_t*>& labels,
+                                      const SplitOptions& options, const Threads& threads) {
+    if (options.metric != Metric::euclidean && options.metric != Metric::cosine)
+        throw std::invalid_argument("nodes are split by euclidean or cosine distances");
+    return std::visit(
+        [&](const auto& x) -> std::vector<NodeSplit<R>> {
+            if constexpr (std::is_same_v<typename std::decay_t<decltype(x)>::Real, R>)
+                return split_rows(x, tasks, labels, options, threads);
+            else
+                throw std::invalid_argument("rows have another dtype");
+        },
+        rows);
+}
+
+template std::vector<NodeSplit<float>> split_nodes(const AnyRows&, const std::vector<NodeTask>&,
+                                                   const std::vector<std::int32_t*>&,
+                                                   const SplitOptions&, const Threads&);
+template std::vector<NodeSplit<double>> split_nodes(const AnyRows&, const std::vector<NodeTask>&,
+                                                    const std::vector<std::int32_t*>&,
+                                                    const SplitOptions&, const Threads&);
+
+}  // namespace exactmeans
