@@ -8,6 +8,7 @@ from exactmeans.data.open import BlockSource, open_blocks
 from exactmeans.data.sql import open_sql
 from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
+from exactmeans.kmeans_tree import KMeansTree
 from exactmeans.minibatch import MiniBatchKMeans
 from exactmeans.quality import (
     Silhouette,
@@ -26,6 +27,7 @@ __all__ = [
     "BlockSource",
     "Iteration",
     "KMeans",
+    "KMeansTree",
     "KSelection",
     "MiniBatchKMeans",
     "Silhouette",
