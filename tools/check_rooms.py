@@ -47,7 +47,7 @@ PYTHON_ROOMS = (
     ("sql",),
     ("estimators",),
     ("tree",),
-    ("kmeans", "kmeans_tree", "minibatch", "dask"),
+    ("kmeans", "kmeans_tree", "bisecting", "minibatch", "dask"),
     ("quality",),
     ("select",),
     ("text", "labels"),

@@ -51,7 +51,7 @@ template <class R>
 nb::object results_of(const std::vector<NodeSplit<R>>& splits, bool sparse, Size d) {
     std::vector<std::int64_t> children, iterations, exponents, shifted;
     std::vector<std::uint8_t> converged;
-    std::vector<double> inertia;
+    std::vector<double> inertia, price;
     std::vector<R> shifts;
     for (std::size_t t = 0; t < splits.size(); ++t) {
         const NodeSplit<R>& split = splits[t];
@@ -60,17 +60,17 @@ nb::object results_of(const std::vector<NodeSplit<R>>& splits, bool sparse, Size
         converged.push_back(split.converged);
         exponents.push_back(split.frame.exponent + split.frame.packing);  // one of them is 0
         inertia.insert(inertia.end(), split.inertia.begin(), split.inertia.end());
+        price.insert(price.end(), split.price.begin(), split.price.end());
         if (split.frame.shift.empty()) continue;
         shifted.push_back(std::int64_t(t));
         shifts.insert(shifts.end(), split.frame.shift.begin(), split.frame.shift.end());
     }
-    return nb::make_tuple(to_numpy(children, {children.size()}), centres_of(splits, sparse, d),
-                          to_numpy(inertia, {inertia.size()}),
-                          to_numpy(iterations, {iterations.size()}),
-                          to_numpy(converged, {converged.size()}),
-                          to_numpy(exponents, {exponents.size()}),
-                          to_numpy(shifted, {shifted.size()}),
-                          to_numpy(shifts, {shifted.size(), std::size_t(d)}));
+    return nb::make_tuple(
+        to_numpy(children, {children.size()}), centres_of(splits, sparse, d),
+        to_numpy(inertia, {inertia.size()}), to_numpy(price, {price.size()}),
+        to_numpy(iterations, {iterations.size()}), to_numpy(converged, {converged.size()}),
+        to_numpy(exponents, {exponents.size()}), to_numpy(shifted, {shifted.size()}),
+        to_numpy(shifts, {shifted.size(), std::size_t(d)}));
 }
 
 template <class R>
@@ -89,18 +89,19 @@ bool is_single(const AnyRows& rows) {
     return std::visit([](const auto& x) { return sizeof(*x.data) == sizeof(float); }, rows);
 }
 
-// Returns children per node, centres, inertia per child, iterations, converged, exponents, and the
-// nodes with a shift with their shifts.
+// Returns children per node, centres, inertia and price (if balanced) per child, iterations,
+// converged, exponents, and the nodes with a shift with their shifts.
 nb::object split(const Block& block, const Integers& rows, const Integers& offsets,
                  const Integers& k, const Array<const std::uint32_t, 1>& seeds,
                  const std::optional<Integers>& seed_rows, const Labels& labels,
                  const std::string& seeding, Size max_iter, double tol, bool relative,
-                 int n_jobs) {
+                 bool balanced, int n_jobs) {
     check_nodes(rows, offsets, row_count(block.rows));
     const std::size_t nodes = offsets.shape(0) - 1;
     require(k.shape(0) == nodes && seeds.shape(0) == nodes && labels.shape(0) == rows.shape(0),
             "there must be one k and one seed per node, and one label per row");
-    const SplitOptions options{block.metric, seeding_of(seeding), max_iter, tol, relative};
+    const SplitOptions options{block.metric, seeding_of(seeding), max_iter, tol, relative,
+                               balanced};
     require((options.seeding == NodeSeeding::given) == bool(seed_rows),
             "rows of seeds belong to seeding='given'");
     std::vector<NodeTask> tasks;
@@ -129,6 +130,7 @@ struct RouteInput {
     const Array<const std::int32_t, 1>& exponents;
     const Integers& shift_of;  // per task: row of `shifts`, or -1
     std::optional<Array<const R, 2>> shifts;
+    const std::optional<Array<const double, 1>>& prices;  // of all nodes
     Size m;
 };
 
@@ -141,6 +143,8 @@ nb::object route_as(const Block& block, const NodeCentres<R>& centres, Size node
     require(given.first.shape(0) == tasks_count && given.past.shape(0) == tasks_count &&
                 given.exponents.shape(0) == tasks_count && given.shift_of.shape(0) == tasks_count,
             "there must be children, an exponent and a shift per node");
+    require(!given.prices || Size(given.prices->shape(0)) == nodes,
+            "there must be one price per node");
     std::vector<std::int32_t> child(total * std::size_t(given.m), -1);
     std::vector<double> distance(distances ? child.size() : 0,
                                  std::numeric_limits<double>::infinity());
@@ -161,7 +165,8 @@ nb::object route_as(const Block& block, const NodeCentres<R>& centres, Size node
             frame.shift.assign(shift, shift + centres.d);
         }
         tasks.push_back({reinterpret_cast<const Size*>(given.rows.data()) + begin, n, first, k,
-                         std::move(frame), std::min(given.m, k), child.data() + begin * given.m,
+                         std::move(frame), given.prices ? given.prices->data() + first : nullptr,
+                         std::min(given.m, k), child.data() + begin * given.m,
                          distances ? distance.data() + begin * given.m : nullptr});
     }
     unlocked(n_jobs,
@@ -184,26 +189,28 @@ template <class R>
 nb::object route_dense(const Block& block, const Array<const R, 2>& centres, const Integers& rows,
                        const Integers& offsets, const Integers& first, const Integers& past,
                        const Array<const std::int32_t, 1>& exponents, const Integers& shift_of,
-                       const std::optional<Array<const R, 2>>& shifts, Size m, bool distances,
+                       const std::optional<Array<const R, 2>>& shifts,
+                       const std::optional<Array<const double, 1>>& prices, Size m, bool distances,
                        int n_jobs) {
     require(m >= 1, "m must be at least 1");
     const NodeCentres<R> all{Size(centres.shape(1)), centres.data(), nullptr};
     return route_as<R>(block, all, Size(centres.shape(0)),
-                       {rows, offsets, first, past, exponents, shift_of, shifts, m}, distances,
-                       n_jobs);
+                       {rows, offsets, first, past, exponents, shift_of, shifts, prices, m},
+                       distances, n_jobs);
 }
 
 nb::object route_sparse(const Block& block, const SparseCentres& centres, const Integers& rows,
                         const Integers& offsets, const Integers& first, const Integers& past,
                         const Array<const std::int32_t, 1>& exponents, const Integers& shift_of,
-                        const nb::object&, Size m, bool distances, int n_jobs) {
+                        const nb::object&, const std::optional<Array<const double, 1>>& prices,
+                        Size m, bool distances, int n_jobs) {
     require(m >= 1, "m must be at least 1");
     return std::visit(
         [&]<class R>(const std::vector<SparseVector<R>>& of) {
             const NodeCentres<R> all{centres.d, nullptr, &of};
             return route_as<R>(block, all, centres.k(),
-                               {rows, offsets, first, past, exponents, shift_of, {}, m}, distances,
-                               n_jobs);
+                               {rows, offsets, first, past, exponents, shift_of, {}, prices, m},
+                               distances, n_jobs);
         },
         centres.of);
 }
@@ -213,12 +220,13 @@ nb::object route_sparse(const Block& block, const SparseCentres& centres, const 
 void bind_tree(nb::module_& m) {
     m.def("split_nodes", &split, nb::arg("rows"), nb::arg("ids"), nb::arg("offsets"), nb::arg("k"),
           nb::arg("seeds"), nb::arg("seed_rows").none(), nb::arg("labels"), nb::arg("seeding"),
-          nb::arg("max_iter"), nb::arg("tol"), nb::arg("relative"), nb::arg("n_jobs"));
+          nb::arg("max_iter"), nb::arg("tol"), nb::arg("relative"), nb::arg("balanced"),
+          nb::arg("n_jobs"));
     const auto route = [&](auto function) {
         m.def("route_rows", function, nb::arg("rows"), nb::arg("centres"), nb::arg("ids"),
               nb::arg("offsets"), nb::arg("first"), nb::arg("past"), nb::arg("exponents"),
-              nb::arg("shift_of"), nb::arg("shifts").none(), nb::arg("m"), nb::arg("distances"),
-              nb::arg("n_jobs"));
+              nb::arg("shift_of"), nb::arg("shifts").none(), nb::arg("prices").none(), nb::arg("m"),
+              nb::arg("distances"), nb::arg("n_jobs"));
     };
     route(&route_dense<float>);
     route(&route_dense<double>);

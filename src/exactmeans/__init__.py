@@ -3,6 +3,7 @@
 from importlib.metadata import version as _version
 
 from exactmeans import plot
+from exactmeans.bisecting import BisectingKMeans
 from exactmeans.callbacks import Iteration
 from exactmeans.data.open import BlockSource, open_blocks
 from exactmeans.data.sql import open_sql
@@ -24,6 +25,7 @@ from exactmeans.sql.centers import from_sql
 from exactmeans.versions import show_versions
 
 __all__ = [
+    "BisectingKMeans",
     "BlockSource",
     "Iteration",
     "KMeans",

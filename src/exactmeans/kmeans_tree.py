@@ -24,12 +24,13 @@ from exactmeans.parameters import (
     check_int,
     check_random_state,
     check_real,
+    refuse,
     warn,
 )
 from exactmeans.seeding.init import InitName, check_init
 from exactmeans.tree.fitted import FittedTree
 from exactmeans.tree.growth import Growth
-from exactmeans.tree.split import SplitParameters, Splitter
+from exactmeans.tree.split import CORE_INITS, SplitParameters, Splitter
 from exactmeans.tree.stops import Stops
 
 __all__ = ["KMeansTree"]
@@ -61,6 +62,11 @@ class KMeansTree(
     n_leaves : int or None, default=None
         Grow by inertia: split the leaf with the largest one until there are so many leaves. The
         last split may have fewer than `branching` children.
+    balanced : bool, default=False
+        Give the children of a node equal sizes, up to one row, at the least cost; with
+        `branching=2` this is the median split. Rows that are equal stay together. `predict`
+        applies the prices that balance the children of each node, so it gives `labels_` for the
+        rows of fit; new rows are not balanced.
     metric : {'euclidean', 'cosine'}, default='euclidean'
         As in `KMeans`.
     init : {'k-means++', 'random', 'k-means||', 'furthest'} or ('d', alpha), default='k-means++'
@@ -135,6 +141,7 @@ class KMeansTree(
         max_leaf_size: int | None = None,
         max_depth: int | None = None,
         n_leaves: int | None = None,
+        balanced: bool = False,
         metric: MetricName = "euclidean",
         init: InitName = "k-means++",
         max_iter: int = 300,
@@ -148,6 +155,7 @@ class KMeansTree(
         self.max_leaf_size = max_leaf_size
         self.max_depth = max_depth
         self.n_leaves = n_leaves
+        self.balanced = balanced
         self.metric = metric
         self.init = init
         self.max_iter = max_iter
@@ -201,7 +209,14 @@ class KMeansTree(
         if not named:
             check_choice("init", self.init, ("k-means++", "random", "k-means||", "furthest"))
         init = check_init(self.init)
-        return SplitParameters(init, max_iter, tol, check_memory_limit(self.memory_limit))
+        if not isinstance(self.balanced, (bool, np.bool_)):
+            refuse("balanced", self.balanced, "True or False")
+        if self.balanced and init not in CORE_INITS:
+            raise ValueError(
+                f"init must be 'k-means++' or 'random' if balanced=True, but it is {init!r}."
+            )
+        limit = check_memory_limit(self.memory_limit)
+        return SplitParameters(init, max_iter, tol, limit, balanced=bool(self.balanced))
 
     def _seed(self) -> int:
         seed = self.random_state
@@ -272,11 +287,11 @@ class KMeansTree(
         leaf : CSR array of shape (n_samples, n_leaves)
         """
         labels = self.predict(X)
-        n, ones = len(labels), np.ones(len(labels), dtype=self._centres.dtype)
+        n, ones = len(labels), np.ones(len(labels), dtype=self._node_centres.dtype)
         return sp.csr_array((ones, labels, np.arange(n + 1)), shape=(n, len(self.leaves_)))
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> sp.csr_array:
         """Fit and return the leaves of X, as `transform` does."""
         self.fit(X, sample_weight=sample_weight)
-        n, ones = len(self.labels_), np.ones(len(self.labels_), dtype=self._centres.dtype)
+        n, ones = len(self.labels_), np.ones(len(self.labels_), dtype=self._node_centres.dtype)
         return sp.csr_array((ones, self.labels_, np.arange(n + 1)), shape=(n, len(self.leaves_)))

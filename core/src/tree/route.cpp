@@ -8,11 +8,10 @@
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/evaluate/nearest_centres.hpp"
 #include "exactmeans/tree/node_rows.hpp"
+#include "exactmeans/tree/node_scores.hpp"
 
 namespace exactmeans {
 namespace {
-
-constexpr Size tile_rows = 96;
 
 // Scores of the rows at one node. One for each thread.
 template <class Rows>
@@ -27,19 +26,10 @@ public:
         const Gathered own = rows_.gather(x, task.rows, task.n);
         SharedCentres<R> shared(children(all, task));
         const HeldPanels<R> panels = shared.layouts.panels(shared.centres, is_dense<Rows>, one_);
-        for (Size begin = 0; begin < task.n; begin += tile_rows) {
-            const Size count = std::min(tile_rows, task.n - begin);
-            score(own, shared.centres, panels, begin, count);
-            for (Size t = 0; t < count; ++t) {
-                const R* const scores = scores_.data() + t * task.k;
-                std::int32_t* const child = task.child + (begin + t) * task.m;
-                lowest_.select(scores, task.k, task.m, child);
-                if (!task.distance) continue;
-                const double norm2 = norm2_of(own, begin + t, t, task.frame.scale());
-                for (Size r = 0; r < task.m; ++r)
-                    task.distance[(begin + t) * task.m + r] =
-                        distance(own, begin + t, norm2, task.frame, double(scores[child[r]]));
-            }
+        for (Size begin = 0; begin < task.n; begin += NodeScores<Gathered>::tile_rows) {
+            const Size count = std::min(NodeScores<Gathered>::tile_rows, task.n - begin);
+            scores_.run(own, shared.centres, panels, begin, count);
+            for (Size t = 0; t < count; ++t) choose(own, task, begin + t, t);
         }
     }
 
@@ -67,27 +57,23 @@ private:
         }
     }
 
-    void score(const Gathered& x, const Centres<R>& centres, const HeldPanels<R>& panels,
-               Size begin, Size count) {
-        scores_.resize(std::size_t(count * centres.k()));
-        const ScoreKernels<R>& by = score_kernels<R>();
-        if constexpr (is_dense<Rows>) {
-            tile_.load(x, centres.frame().shift_or_null(), begin, nullptr, count);
-            by.scores_dense(tile_.rows(), count, panels, scores_.data());
+    // Writes the nearest children of row i, row t of the tile.
+    void choose(const Gathered& x, const RouteTask<R>& task, Size i, Size t) {
+        std::int32_t* const child = task.child + i * task.m;
+        if (task.price) {
+            priced_.resize(std::size_t(task.k));
+            for (Size j = 0; j < task.k; ++j)
+                priced_[std::size_t(j)] =
+                    NodeScores<Gathered>::cost(x, i, task.frame, scores_.row(t)[j]) + task.price[j];
+            lowest_priced_.select(priced_.data(), task.k, task.m, child);
         } else {
-            by.scores_csr(packed_.load(x, panels, begin, nullptr, count), count, panels,
-                          scores_.data());
+            lowest_.select(scores_.row(t), task.k, task.m, child);
         }
-    }
-
-    // |x|^2 on the frame's scale, of the shifted row where rows are shifted.
-    double norm2_of(const Gathered& x, Size i, Size t, double scale) const {
-        if constexpr (is_dense<Rows>)
-            return vector_kernels<R>().square_sum(tile_.rows()[t], nullptr, x.d, scale).value();
-        else
-            return vector_kernels<R>()
-                .square_sum(x.row(i).value, nullptr, x.row(i).nonzeros, scale)
-                .value();
+        if (!task.distance) return;
+        const double norm2 = scores_.norm2(x, i, t, task.frame.scale());
+        for (Size r = 0; r < task.m; ++r)
+            task.distance[i * task.m + r] =
+                distance(x, i, norm2, task.frame, double(scores_.row(t)[child[r]]));
     }
     static double distance(const Gathered& x, Size i, double norm2, const Frame<R>& frame,
                            double score) {
@@ -97,10 +83,10 @@ private:
 
     const Threads one_{1};
     NodeRows<Rows> rows_;
-    DenseTile<R> tile_;
-    PackedCsrRows<R> packed_;
-    std::vector<R> scores_;
+    NodeScores<Gathered> scores_;
+    std::vector<double> priced_;
     LowestScores<R> lowest_;
+    LowestScores<double> lowest_priced_;
 };
 
 }  // namespace

@@ -11,6 +11,8 @@
 namespace exactmeans {
 namespace {
 
+constexpr Size large_rows = 16384;  // a node with more rows uses all threads
+
 // The centres of a split in the features of the whole matrix.
 template <class R>
 void number_features(NodeSplit<R>& split, const std::vector<std::uint32_t>& features) {
@@ -18,15 +20,13 @@ void number_features(NodeSplit<R>& split, const std::vector<std::uint32_t>& feat
         for (std::uint32_t& f : centre.feature) f = features[f];
 }
 
-// Nodes by decreasing work, so that no thread ends with a large one.
+// Nodes by decreasing size, so that no thread ends with a large one.
 std::vector<Size> largest_first(const std::vector<NodeTask>& tasks) {
     std::vector<Size> order(tasks.size());
     std::iota(order.begin(), order.end(), Size(0));
-    const auto work = [&](Size t) {
-        const NodeTask& task = tasks[std::size_t(t)];
-        return double(task.n) * double(task.k);
-    };
-    std::stable_sort(order.begin(), order.end(), [&](Size a, Size b) { return work(a) > work(b); });
+    std::stable_sort(order.begin(), order.end(), [&](Size a, Size b) {
+        return tasks[std::size_t(a)].n > tasks[std::size_t(b)].n;
+    });
     return order;
 }
 
@@ -40,16 +40,22 @@ std::vector<NodeSplit<typename Rows::Real>> split_rows(const Rows& x,
     std::vector<NodeSplit<typename Rows::Real>> out(tasks.size());
     std::vector<std::unique_ptr<NodeRows<Rows>>> buffers(std::size_t(threads.n_jobs));
     const std::vector<Size> order = largest_first(tasks);
-    threads.run(Size(tasks.size()), [&](Size at, int worker) {
+    const auto split = [&](Size at, int worker, const Threads& inside) {
         const std::size_t t = std::size_t(order[std::size_t(at)]);
         auto& buffer = buffers[std::size_t(worker)];
         if (!buffer) buffer = std::make_unique<NodeRows<Rows>>(x.d);
         const Gathered own = buffer->gather(x, tasks[t].rows, tasks[t].n);
-        NodeFit<Gathered> fit(own, tasks[t], x.d, options);
+        NodeFit<Gathered> fit(own, tasks[t], x.d, options, inside);
         out[t] = fit.run(options.max_iter, labels[t]);
         out[t].features = x.d;
         if constexpr (!is_dense<Rows>) number_features(out[t], buffer->features());
-    });
+    };
+    Size large = 0;
+    while (large < Size(order.size()) &&
+           tasks[std::size_t(order[std::size_t(large)])].n > large_rows)
+        split(large++, 0, threads);
+    threads.run(Size(tasks.size()) - large,
+                [&](Size at, int worker) { split(large + at, worker, Threads{1}); });
     return out;
 }
 

@@ -44,7 +44,7 @@ class FittedTree(
     leaf_of_row_: Ids
     labels_: NDArray[np.int32]
     n_features_in_: int
-    _centres: Matrix
+    _node_centres: Matrix
     _frames: Frames
     _metric: str
 
@@ -69,7 +69,7 @@ class FittedTree(
         self.parent_, self.children_, self.depth_ = nodes.parent, nodes.children, nodes.depth
         self.size_, self.node_inertia_ = nodes.size, nodes.inertia
         self.node_seed_, self.node_n_iter_ = nodes.seed, nodes.n_iter
-        self._centres, self._frames, self._metric = nodes.centres, nodes.frames, metric
+        self._node_centres, self._frames, self._metric = nodes.centres, nodes.frames, metric
         self._use(nodes)
         self.leaves_ = nodes.leaves
         self.leaf_of_row_ = grown.node_of_row
@@ -98,7 +98,7 @@ class FittedTree(
             self.node_inertia_,
             self.node_seed_,
             self.node_n_iter_,
-            self._centres,
+            self._node_centres,
             self._frames,
         )
 
@@ -126,6 +126,8 @@ class FittedTree(
             and nodes.centres.shape == (n, d)
             and frames.shifts.shape == (len(frames.shifts), d)
             and frames.shift_of.max(initial=-1) < len(frames.shifts)
+            and (frames.price is None or np.isfinite(frames.price).all())
+            and (frames.price is None or len(frames.price) == n)
             and self._metric in METRICS
         )
         values = nodes.centres if isinstance(nodes.centres, np.ndarray) else nodes.centres.data
@@ -147,12 +149,12 @@ class FittedTree(
 
     # -- rows ----------------------------------------------------------------------------------
 
-    def _rows(self, X: Any) -> LocalEngine:
+    def _rows(self, X: Any, sample_weight: Any = None) -> LocalEngine:
         """Rows to find leaves for, in the dtype and the layout of the tree."""
         check_is_fitted(self)
-        dtype = self._centres.dtype
+        dtype = self._node_centres.dtype
         blocks = as_blocks(self, X, reset=False, dtype=dtype)
-        sparse = not isinstance(self._centres, np.ndarray)
+        sparse = not isinstance(self._node_centres, np.ndarray)
         if not isinstance(blocks, Stream):
             blocks = [_like(block, sparse=sparse) for block in blocks]
         elif blocks.sparse != sparse:
@@ -161,7 +163,7 @@ class FittedTree(
         names = getattr(self, "feature_names_in_", None)
         engine = LocalEngine(
             blocks,
-            None,
+            check_weights(weights_of(X, sample_weight), count_rows(blocks)),
             check_n_jobs(self.n_jobs),
             METRICS[self._metric],
             "error",
@@ -192,7 +194,7 @@ class FittedTree(
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
         """Fit and return `labels_`."""
-        labels: NDArray[np.int32] = self.fit(X, sample_weight=sample_weight).labels_  # type: ignore[attr-defined]
+        labels: NDArray[np.int32] = self.fit(X, sample_weight=sample_weight).labels_
         return labels
 
     def __sklearn_tags__(self) -> Any:

@@ -7,7 +7,7 @@ a split gives depends on the node alone, so nodes may be split in any order, and
 from __future__ import annotations
 
 import heapq
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +19,16 @@ from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.problem import centre_of_all, unscaled
 from exactmeans.tree.nodes import Frames, Ids, Nodes
 from exactmeans.tree.paths import child_keys, root_key, seeds_of
-from exactmeans.tree.split import Nodeset, Splits, Splitter, ranges, stacked
+from exactmeans.tree.split import Nodeset, Splits, ranges, stacked
 from exactmeans.tree.stops import Stops
+
+
+class SplitsNodes(Protocol):
+    """A Splitter, or what bisects."""
+
+    balanced: bool
+
+    def split(self, nodes: Nodeset) -> Splits: ...
 
 
 class Grown(NamedTuple):
@@ -31,7 +39,7 @@ class Grown(NamedTuple):
 class Growth:
     """All nodes so far. Children may exist before their parent counts as split."""
 
-    def __init__(self, engine: LocalEngine, splitter: Splitter, stops: Stops, seed: int) -> None:
+    def __init__(self, engine: LocalEngine, splitter: SplitsNodes, stops: Stops, seed: int) -> None:
         self._engine, self._splitter, self._stops = engine, splitter, stops
         self._weights = engine.counted()
         self._rows: Ids = np.arange(engine.n, dtype=np.int64)  # of every node, node by node
@@ -41,6 +49,7 @@ class Growth:
         self._depth = self._int(0)
         centre, inertia = root_of(engine)
         self._inertia = np.array([inertia])
+        self._price = np.zeros(1)
         self._keys = root_key(seed)
         self._seed = np.array([seed], dtype=np.uint32)
         self._centres: list[Matrix] = [centre]
@@ -171,6 +180,7 @@ class Growth:
         self._parent = np.concatenate([self._parent, parents])
         self._depth = np.concatenate([self._depth, self._depth[parents] + 1])
         self._inertia = np.concatenate([self._inertia, splits.inertia[of_whole]])
+        self._price = np.concatenate([self._price, splits.price[of_whole]])
         self._keys = np.concatenate([self._keys, keys])
         self._seed = np.concatenate([self._seed, seeds_of(keys)])
         whole_all = bool(of_whole.all())
@@ -214,6 +224,7 @@ class Growth:
                 exponent=np.where(internal, self._exponent[order], 0).astype(np.int32),
                 shift_of=np.where(shift_of >= 0, np.searchsorted(used, shift_of), -1),
                 shifts=shifts[used],
+                price=self._price[order] if self._splitter.balanced else None,
             ),
         )
         leaves = np.flatnonzero(~internal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class Frames:
     exponent: NDArray[np.int32]  # per node; of the packing where only directions count
     shift_of: Ids  # per node: a row of `shifts`, or -1
     shifts: NDArray[Any]
+    price: Double | None = None  # per node, added to its cost by its parent; only if balanced
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Nodes:
 
     @cached_property
     def is_leaf(self) -> NDArray[np.bool_]:
-        return self.children[1:] == self.children[:-1]
+        return np.asarray(self.children[1:] == self.children[:-1])
 
     @cached_property
     def levels(self) -> Ids:
@@ -96,5 +98,5 @@ class Nodes:
 
     def _each_level(self, *, reverse: bool = False) -> list[tuple[int, int]]:
         edges = self.levels.tolist()
-        spans = list(zip(edges[:-1], edges[1:], strict=True))
+        spans = list(pairwise(edges))
         return spans[::-1] if reverse else spans

@@ -86,6 +86,7 @@ class Router:
             frames.exponent[here],
             frames.shift_of[here],
             frames.shifts if len(frames.shifts) else None,
+            frames.price,
             m=m,
             distances=m > 1,
             n_jobs=n_jobs,

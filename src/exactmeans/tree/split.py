@@ -14,10 +14,11 @@ from exactmeans import _core
 from exactmeans.callbacks import Reports
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import from_core
+from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.generator import FitGenerator
 from exactmeans.fit.loop import Run, lloyd_loop
-from exactmeans.fit.plan import plan_fit
+from exactmeans.fit.plan import block_budget, plan_fit
 from exactmeans.fit.policy import Policy
 from exactmeans.fit.problem import Problem, analyse
 from exactmeans.seeding.init import choose_seeds
@@ -36,6 +37,7 @@ class SplitParameters:
     tol: float
     memory_limit: int | None
     relative: bool = True  # `tol` is relative to the variance of the rows
+    balanced: bool = False  # children of equal size
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Splits:
     labels: Labels  # of all rows, node by node
     centres: Matrix
     inertia: Double  # per child
+    price: Double  # per child: added to its cost, so that children are balanced
     n_iter: NDArray[np.int32]
     exponent: NDArray[np.int32]
     shift_of: Ids
@@ -76,29 +79,51 @@ class Nodeset:
 
 
 class Splitter:
-    """Splits nodes of rows that are in memory."""
+    """Splits nodes. Rows that come in blocks are gathered for a few nodes at a time."""
 
     def __init__(self, engine: LocalEngine, parameters: SplitParameters) -> None:
         self._engine, self._parameters = engine, parameters
+        self.balanced = parameters.balanced
+        limit = parameters.memory_limit
+        self._budget = block_budget(limit) / 2  # bytes of rows that may be gathered
+        self._whole = len(engine.spans) == 1 and not engine.streamed
 
     def split(self, nodes: Nodeset) -> Splits:
         """The children of all nodes; what they are depends on rows, k and seed of each alone."""
         large = np.diff(nodes.offsets) > LARGE_ROWS
-        if self._parameters.init not in CORE_INITS:
+        if self._parameters.balanced:
+            large[:] = False
+        elif self._parameters.init not in CORE_INITS:
             large[:] = True
         if not large.any():
-            return self._split_in_core(nodes)
+            return self._split_small(nodes)
         few, own = nodes.where(large)
         done = [self._split_large(few.rows_of(t), *pair) for t, pair in enumerate(_pairs(few))]
         if large.all():
             return _joined(done)
         many, _ = nodes.where(~large)
-        return _merged(_joined(done), self._split_in_core(many), large, own)
+        return _merged(_joined(done), self._split_small(many), large, own)
 
-    def _split_in_core(self, nodes: Nodeset) -> Splits:
-        engine, parameters = self._engine, self._parameters
+    def _split_small(self, nodes: Nodeset) -> Splits:
+        """One call of the core, or one for each group of nodes that fits in memory."""
+        if self._whole:
+            return self._split_in_core(self._engine, nodes)
+        row_bytes = max(1.0, self._engine.bytes_of_rows() / self._engine.n)
+        most = max(LARGE_ROWS, int(self._budget / row_bytes))
+        group = (nodes.offsets[1:] - 1) // most
+        done = []
+        for number in np.unique(group):
+            few, _ = nodes.where(group == number)
+            rows, local = np.unique(few.rows, return_inverse=True)
+            gathered = self._engine.alone(self._engine.pick(rows), rows)
+            here = Nodeset(local.astype(np.int64), few.offsets, few.k, few.seeds)
+            done.append(self._split_in_core(gathered, here))
+        return _joined(done)
+
+    def _split_in_core(self, engine: LocalEngine, nodes: Nodeset) -> Splits:
+        parameters = self._parameters
         labels = np.empty(len(nodes.rows), dtype=np.int32)
-        children, centres, inertia, n_iter, _, exponent, shifted, shifts = _core.split_nodes(
+        found = _core.split_nodes(
             engine.block_of(0).rows,
             nodes.rows,
             nodes.offsets,
@@ -110,8 +135,10 @@ class Splitter:
             max_iter=parameters.max_iter,
             tol=parameters.tol,
             relative=parameters.relative,
+            balanced=parameters.balanced,
             n_jobs=engine.n_jobs,
         )
+        children, centres, inertia, price, n_iter, _, exponent, shifted, shifts = found
         shift_of = np.full(len(nodes), -1, dtype=np.int64)
         shift_of[shifted] = np.arange(len(shifted))
         return Splits(
@@ -119,6 +146,7 @@ class Splitter:
             labels,
             from_core(centres, (int(children.sum()), engine.d)),
             inertia,
+            price if parameters.balanced else np.zeros(len(inertia)),
             n_iter.astype(np.int32),
             exponent.astype(np.int32),
             shift_of,
@@ -128,13 +156,14 @@ class Splitter:
     def _split_large(self, rows: Ids, k: int, seed: int) -> Splits:
         engine = self._engine
         if len(rows) < engine.n:
-            engine = engine.alone(engine.pick(rows), rows)
+            engine = engine.part(rows, self._budget)
         problem = analyse(engine, self._parameters.tol)
         exponent = problem.frame.cost_exponent
         rng = FitGenerator.seeded(seed)
         init = self._parameters.init
         centres = choose_seeds(engine, init, k, rng, exponent, {})[0]
-        return split_of(problem, run_loop(problem, centres, self._parameters))
+        run = run_loop(problem, centres, self._parameters)
+        return split_of(engine, problem.frame, run)
 
 
 def run_loop(problem: Problem, centres: Matrix, parameters: SplitParameters) -> Run:
@@ -145,9 +174,8 @@ def run_loop(problem: Problem, centres: Matrix, parameters: SplitParameters) -> 
     return lloyd_loop(problem, centres, policy=policy, max_iter=max_iter, reports=Reports())
 
 
-def split_of(problem: Problem, run: Run) -> Splits:
+def split_of(engine: LocalEngine, frame: Frame, run: Run) -> Splits:
     """A run as the split of one node; clusters without rows are left out."""
-    engine, frame = problem.engine, problem.frame
     labels = engine.labels()
     size = np.bincount(labels, minlength=run.centres.shape[0])
     kept = np.flatnonzero(size)
@@ -165,6 +193,7 @@ def split_of(problem: Problem, run: Run) -> Splits:
         numbers[labels],
         run.centres[kept],
         np.array(inertia),
+        np.zeros(len(kept)),
         np.array([len(run.history)], dtype=np.int32),
         np.array([frame.exponent + frame.packing], dtype=np.int32),  # one of them is 0
         np.array([-1 if shift is None else 0]),
@@ -197,6 +226,7 @@ def _joined(parts: list[Splits]) -> Splits:
         np.concatenate([part.labels for part in parts]),
         stacked([part.centres for part in parts]),
         np.concatenate([part.inertia for part in parts]),
+        np.concatenate([part.price for part in parts]),
         np.concatenate([part.n_iter for part in parts]),
         np.concatenate([part.exponent for part in parts]),
         np.concatenate(shift_of),
@@ -204,9 +234,7 @@ def _joined(parts: list[Splits]) -> Splits:
     )
 
 
-def _merged(
-    few: Splits, many: Splits, large: NDArray[np.bool_], own: NDArray[np.bool_]
-) -> Splits:
+def _merged(few: Splits, many: Splits, large: NDArray[np.bool_], own: NDArray[np.bool_]) -> Splits:
     """Splits of two kinds of nodes in the order of the nodes."""
     both = _joined([few, many])
     # Where each node is in `both`.
@@ -222,6 +250,7 @@ def _merged(
         labels,
         both.centres[order],
         both.inertia[order],
+        both.price[order],
         both.n_iter[place],
         both.exponent[place],
         both.shift_of[place],
@@ -233,4 +262,4 @@ def ranges(begins: Ids, lengths: Ids) -> Ids:
     """The numbers begins[0], begins[0] + 1, ..., then those from begins[1], and so on."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(begins - (ends - lengths), lengths)
+    return np.asarray(np.arange(total) + np.repeat(begins - (ends - lengths), lengths))

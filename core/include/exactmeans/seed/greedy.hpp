@@ -31,9 +31,8 @@ std::vector<Size> greedy_seeds(SeedBlock& block, SeedPoints& points, Stage stage
         stage(drawn);
         const std::vector<SamplingWeight> left = block.totals_after(points, threads);
         const auto least = std::min_element(
-            left.begin(), left.end(), [](const SamplingWeight& a, const SamplingWeight& b) {
-                return a.value() < b.value();
-            });
+            left.begin(), left.end(),
+            [](const SamplingWeight& a, const SamplingWeight& b) { return a.value() < b.value(); });
         const Size best = Size(least - left.begin());
         block.accept(points, best, threads);
         points.accept(best);

@@ -29,13 +29,13 @@ public:
     double tolerance = 0;
 
     // all_features: how many features rows have that were not gathered.
-    NodeProblem(const Rows& x, Size all_features, const SplitOptions& options)
-        : grid({1.0}, 1), weight_grid({1.0}, 1) {
-        const Threads one{1};
+    NodeProblem(const Rows& x, Size all_features, const SplitOptions& options,
+                const Threads& threads)
+        : grid({1.0}, 1), weight_grid({1.0}, 1), threads_(threads) {
         Rows plain = x;
         plain.weights = nullptr;
-        const Survey unweighted = survey(plain, one);
-        grid = Bins(x.weights ? survey(x, one).bounds : unweighted.bounds, x.n);
+        const Survey unweighted = survey(plain, threads);
+        grid = Bins(x.weights ? survey(x, threads).bounds : unweighted.bounds, x.n);
         set_weight_grid(x);
         const int exponent = safe_exponent<R>(unweighted.largest);
         frame.metric = options.metric;
@@ -54,6 +54,8 @@ public:
     int cost_exponent() const { return frame.exponent; }
 
 private:
+    const Threads& threads_;
+
     void set_weight_grid(const Rows& x) {
         if (!x.weights) {
             weight_grid = Bins({1.0}, x.n);
@@ -72,7 +74,7 @@ private:
         grid.set_bins(x.weights ? bins_needed(x, grid, 0, x.n) : own.bins());
         Sums sums(1, x.d, own, Bins({1.0}, x.n), !is_dense<Rows>);
         std::vector<std::int32_t> summed(static_cast<std::size_t>(x.n), -1);
-        sums.relabel(plain, nullptr, summed.data(), Threads{1});
+        sums.relabel(plain, nullptr, summed.data(), threads_);
         Rows euclidean = plain;
         euclidean.norms = nullptr;
         if constexpr (is_dense<Rows>) {
@@ -81,8 +83,8 @@ private:
             if (is_spherical(frame.metric)) return spherical_variance(x, mean);
             origin = mean;
             const Points<double> point(mean.data(), 1, x.d, frame.exponent);
-            const double variance = scatter(euclidean, point, nullptr, Threads{1}).plain.value() /
-                                    double(x.n);
+            const double variance =
+                scatter(euclidean, point, nullptr, threads_).plain.value() / double(x.n);
             set_shift(mean, variance);
             return variance;
         } else {
@@ -96,11 +98,10 @@ private:
     double sparse_variance(const Rows& x, const std::vector<SparseVector<double>>& mean) const {
         const std::vector<SparseVector<double>> zero(1);
         const double about_zero =
-            scatter(x, Points<double>(zero, x.d, frame.exponent), nullptr, Threads{1})
-                .plain.value();
+            scatter(x, Points<double>(zero, x.d, frame.exponent), nullptr, threads_).plain.value();
         double about_mean = about_zero - double(x.n) * square_sum(mean[0].value, frame.exponent);
         if (about_mean < 1e-6 * about_zero)
-            about_mean = scatter(x, Points<double>(mean, x.d, frame.exponent), nullptr, Threads{1})
+            about_mean = scatter(x, Points<double>(mean, x.d, frame.exponent), nullptr, threads_)
                              .plain.value();
         return about_mean / double(x.n);
     }

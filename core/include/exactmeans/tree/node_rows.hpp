@@ -117,8 +117,7 @@ private:
             }
         }
         std::sort(features_.begin(), features_.end());
-        for (std::size_t f = 0; f < features_.size(); ++f)
-            column_[features_[f]] = std::int32_t(f);
+        for (std::size_t f = 0; f < features_.size(); ++f) column_[features_[f]] = std::int32_t(f);
     }
 
     std::vector<std::int32_t> column_;  // -1: not among the features of the node

@@ -19,12 +19,14 @@ namespace exactmeans {
 namespace detail {
 
 template <class R>
-DenseSeedBlock<R> seed_block(const DenseRows<R>& x, SeedBlock::Measure measure, double) {
+DenseSeedBlock<R> seed_block(const DenseRows<R>& x, SeedBlock::Measure measure, double,
+                             const Threads&) {
     return DenseSeedBlock<R>(x, measure, false);
 }
 template <class R, class I>
-CsrSeedBlock<R, I> seed_block(const CsrRows<R, I>& x, SeedBlock::Measure measure, double scale) {
-    return CsrSeedBlock<R, I>(x, measure, scale, Threads{1}, false);
+CsrSeedBlock<R, I> seed_block(const CsrRows<R, I>& x, SeedBlock::Measure measure, double scale,
+                              const Threads& threads) {
+    return CsrSeedBlock<R, I>(x, measure, scale, threads, false);
 }
 
 inline double total_weight(const double* weights, Size n) {
@@ -35,26 +37,26 @@ inline double total_weight(const double* weights, Size n) {
 // engine/seeding.py lays them.
 template <class Rows>
 std::vector<Size> plus_plus_rows(const Rows& x, Metric metric, Size k, int exponent,
-                                 RandomState& random) {
+                                 RandomState& random, const Threads& threads) {
     constexpr double fall = 0x1p-20;  // of the potential, after which a new grid is laid
-    const Threads one{1};
     const Size candidates = 2 + Size(std::log(double(k)));
-    const Size first = row_at(random.sample(), x.n, x.weights, total_weight(x.weights, x.n), one);
+    const Size first =
+        row_at(random.sample(), x.n, x.weights, total_weight(x.weights, x.n), threads);
     std::vector<double> shares(static_cast<std::size_t>((k - 1) * candidates));
     for (double& share : shares) share = random.sample();
-    auto block = seed_block(x, {2.0, metric}, std::ldexp(1.0, exponent));
+    auto block = seed_block(x, {2.0, metric}, std::ldexp(1.0, exponent), threads);
     SeedPoints points(x.d, exponent, !is_dense<Rows>, is_spherical(metric));
     points.stage(x, first);
-    block.accept_all(points, one);
+    block.accept_all(points, threads);
     points.accept(0);
     double bound = 0;
     const auto lay_grid = [&] {
         bound = double(x.n) * block.largest();
-        block.lay_grid(bound, x.n, one);
+        block.lay_grid(bound, x.n, threads);
         const double potential = block.total().value();
         if (!(0 < potential && potential < bound * fall)) return;
         bound = 2 * potential;
-        block.lay_grid(bound, x.n, one);
+        block.lay_grid(bound, x.n, threads);
     };
     lay_grid();
     std::vector<Size> chosen{first};
@@ -65,7 +67,7 @@ std::vector<Size> plus_plus_rows(const Rows& x, Metric metric, Size k, int expon
         const Size done = Size(chosen.size()) - 1;
         const std::vector<Size> next = greedy_seeds(
             block, points, stage, {shares.data() + done * candidates, k - 1 - done, candidates},
-            bound * fall, one);
+            bound * fall, threads);
         chosen.insert(chosen.end(), next.begin(), next.end());
         if (block.total().value() < bound * fall && bound > 0) lay_grid();
     }
@@ -77,12 +79,12 @@ std::vector<Size> plus_plus_rows(const Rows& x, Metric metric, Size k, int expon
 // The rows that become the initial centres, as positions among the rows of the node.
 template <class Rows>
 std::vector<Size> seed_rows(const Rows& x, const NodeTask& task, int exponent,
-                            const SplitOptions& options) {
+                            const SplitOptions& options, const Threads& threads) {
     const Size k = task.k;
     if (options.seeding == NodeSeeding::given) return {task.seeds, task.seeds + k};
     RandomState random(task.seed);
     if (options.seeding == NodeSeeding::plus_plus)
-        return detail::plus_plus_rows(x, options.metric, k, exponent, random);
+        return detail::plus_plus_rows(x, options.metric, k, exponent, random, threads);
     return distinct_rows(x.n, k, x.weights, detail::total_weight(x.weights, x.n), random);
 }
 

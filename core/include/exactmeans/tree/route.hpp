@@ -27,9 +27,10 @@ struct RouteTask {
     const Size* rows;
     Size n, first, k;
     Frame<R> frame;
-    Size m;                 // children to find for each row, at most k
-    std::int32_t* child;    // n x m: nearest first, counted from `first`
-    double* distance;       // n x m, or null: squared distances, or 1 - cos, from the scores
+    const double* price;  // of each child, added to its cost; null: none
+    Size m;               // children to find for each row, at most k
+    std::int32_t* child;  // n x m: nearest first, counted from `first`
+    double* distance;     // n x m, or null: squared distances, or 1 - cos, from the scores
 };
 
 template <class R>

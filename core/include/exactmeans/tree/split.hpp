@@ -1,9 +1,10 @@
 // Splits nodes of a tree: k-means of the rows of each node, thousands of nodes in one call.
 //
-// Nodes run in parallel, each on one thread and with random draws of its own seed, so the result
-// depends neither on threads nor on the order of work. A node gives the clustering of the public
-// KMeans for its rows, k and seed; in float64, rows at the same distance from two initial centres
-// may differ, because KMeans takes the norms of those from NumPy.
+// Large nodes run one after the other on all threads, all others in parallel on one thread each.
+// A node draws by its own seed, so the result depends neither on threads nor on the order of work.
+// A node gives the clustering of the public KMeans for its rows, k and seed; in float64, rows at
+// the same distance from two initial centres may differ, because KMeans takes the norms of those
+// from NumPy.
 //
 // Memory: a copy of the rows of one node per thread, and what a fit keeps beside its rows.
 #pragma once
@@ -30,6 +31,7 @@ struct SplitOptions {
     // the features of its rows if `relative`.
     double tol = 1e-4;
     bool relative = true;
+    bool balanced = false;  // children of equal size (balance.hpp)
 };
 
 // A node to split: rows of the whole matrix, ascending, into at most k children.
@@ -45,9 +47,10 @@ template <class R>
 struct NodeSplit {
     Frame<R> frame;
     Size children = 0, features = 0;
-    std::vector<R> centres;                     // dense rows: children x features
+    std::vector<R> centres;                       // dense rows: children x features
     std::vector<SparseVector<R>> sparse_centres;  // CSR rows
-    std::vector<double> inertia;                // of each child
+    std::vector<double> inertia;                  // of each child
+    std::vector<double> price;                    // of each child, if they are balanced
     Size iterations = 0;
     bool converged = false;
 };
