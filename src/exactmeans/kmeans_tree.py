@@ -114,6 +114,8 @@ class KMeansTree(
         the level. CSR if X is sparse.
     inertia_ : float
         The inertia of all rows at the centres of their leaves.
+    n_iter_ : int
+        Iterations of all nodes.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only when `X` has column names that are all strings.
@@ -250,6 +252,11 @@ class KMeansTree(
     def inertia_(self) -> float:
         check_is_fitted(self)
         return float(self.node_inertia_[self.leaves_].sum())
+
+    @property
+    def n_iter_(self) -> int:
+        check_is_fitted(self)
+        return int(self.node_n_iter_.sum())
 
     @property
     def _n_features_out(self) -> int:

@@ -45,8 +45,17 @@ std::vector<NodeSplit<typename Rows::Real>> split_rows(const Rows& x,
         auto& buffer = buffers[std::size_t(worker)];
         if (!buffer) buffer = std::make_unique<NodeRows<Rows>>(x.d);
         const Gathered own = buffer->gather(x, tasks[t].rows, tasks[t].n);
-        NodeFit<Gathered> fit(own, tasks[t], x.d, options, inside);
-        out[t] = fit.run(options.max_iter, labels[t]);
+        const auto fit = [&](const SplitOptions& how) {
+            return NodeFit<Gathered>(own, tasks[t], x.d, how, inside).run(how.max_iter, labels[t]);
+        };
+        out[t] = fit(options);
+        if (options.balanced && out[t].children == 1) {
+            // Rows that are equal outnumber a balanced child: the others are split off, at least.
+            SplitOptions unbalanced = options;
+            unbalanced.balanced = false;
+            out[t] = fit(unbalanced);
+            out[t].price.assign(std::size_t(out[t].children), 0.0);
+        }
         out[t].features = x.d;
         if constexpr (!is_dense<Rows>) number_features(out[t], buffer->features());
     };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from exactmeans.io import model_file
 from exactmeans.memory import check_memory_limit
 from exactmeans.metrics import METRICS
 from exactmeans.parameters import check_int, check_n_jobs
+from exactmeans.tree import export
 from exactmeans.tree.growth import Grown
 from exactmeans.tree.nodes import Frames, Ids, Nodes
 from exactmeans.tree.route import Router
@@ -191,6 +193,73 @@ class FittedTree(
             1 where a row visits a node.
         """
         return self._nodes().paths(self._leaves_of(X))
+
+    # -- other forms ---------------------------------------------------------------------------
+
+    def to_newick(self, names: Sequence[Any] | None = None) -> str:
+        """The tree in Newick's format, which programs for phylogenetic trees read.
+
+        Parameters
+        ----------
+        names : sequence or None, default=None
+            Names of the leaves; None takes their numbers.
+
+        Returns
+        -------
+        str
+        """
+        check_is_fitted(self)
+        if names is not None and len(names) != len(self.leaves_):
+            raise ValueError(
+                f"names must have one entry for each of the {len(self.leaves_)} leaves, but it has "
+                f"{len(names)}."
+            )
+        return export.newick(self._nodes(), names)
+
+    def to_networkx(self) -> Any:
+        """The tree as a `networkx.DiGraph` from parents to children.
+
+        Nodes have the attributes `depth`, `size`, `inertia` and `leaf`, the number of the leaf or
+        None. Needs `pip install networkx`.
+
+        Returns
+        -------
+        networkx.DiGraph
+        """
+        check_is_fitted(self)
+        return export.networkx(self._nodes())
+
+    def to_pecos(self) -> list[sp.csc_matrix]:
+        """The cluster chain of PECOS: the tree of the rows of fit, level by level.
+
+        Leaves above the last level are repeated down to it, as single children.
+
+        Returns
+        -------
+        chain : list of CSC matrices, float32
+            Each has one row per node of a level and one column per node of the level before; the
+            last one has one row per row of fit. `pecos.xmc.ClusterChain(chain)` takes it.
+        """
+        check_is_fitted(self)
+        return export.cluster_chain(self._nodes(), self.leaf_of_row_)
+
+    def to_vectors(self) -> dict[str, NDArray[Any]]:
+        """The table of centres from which vector indexes are built: id, parent, vector.
+
+        Returns
+        -------
+        table : dict of arrays
+            `id` and `parent` (-1 for the root; NULL in a database) of shape (n_nodes,), `vector` of
+            shape (n_nodes, n_features), float32, and `depth`. `vector[depth == level]` are the
+            centroids of one level as FAISS takes them.
+        """
+        check_is_fitted(self)
+        return {
+            "id": np.arange(len(self.parent_)),
+            "parent": self.parent_.copy(),
+            "depth": self.depth_.copy(),
+            "vector": export.float32_level(self._node_centres),
+        }
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
         """Fit and return `labels_`."""

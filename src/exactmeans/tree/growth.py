@@ -42,7 +42,9 @@ class Growth:
     def __init__(self, engine: LocalEngine, splitter: SplitsNodes, stops: Stops, seed: int) -> None:
         self._engine, self._splitter, self._stops = engine, splitter, stops
         self._weights = engine.counted()
-        self._rows: Ids = np.arange(engine.n, dtype=np.int64)  # of every node, node by node
+        # Rows of every node, node by node; the end of the array is spare room.
+        self._rows: Ids = np.arange(engine.n, dtype=np.int64)
+        self._n_rows = engine.n
         self._begin = self._int(0)
         self._size = self._int(engine.n)
         self._parent = self._int(-1)
@@ -172,9 +174,9 @@ class Growth:
         parents = np.repeat(nodes, np.where(whole, count, 0))
         numbers = np.arange(total) - np.repeat(first, np.where(whole, count, 0))
         of_whole = np.repeat(whole, count)
-        begin = len(self._rows) + np.cumsum(sizes) - sizes
+        begin = self._n_rows + np.cumsum(sizes) - sizes
         keys = child_keys(self._keys[parents], numbers)
-        self._rows = np.concatenate([self._rows, rows[kept][order]])
+        self._append_rows(rows[kept][order])
         self._begin = np.concatenate([self._begin, begin])
         self._size = np.concatenate([self._size, sizes])
         self._parent = np.concatenate([self._parent, parents])
@@ -189,6 +191,13 @@ class Growth:
             self._extend(name, total, value)
         self._extend("_exponent", total, 0)
         self._extend("_shift_of", total, -1)
+
+    def _append_rows(self, rows: Ids) -> None:
+        end = self._n_rows + len(rows)
+        if end > len(self._rows):
+            self._rows = np.concatenate([self._rows[: self._n_rows], np.empty(end, dtype=np.int64)])
+        self._rows[self._n_rows : end] = rows
+        self._n_rows = end
 
     def _extend(self, name: str, count: int, value: Any) -> None:
         now = getattr(self, name)
