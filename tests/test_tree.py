@@ -344,6 +344,34 @@ def test_beam_search(kind: str) -> None:
     assert hits[3] > 0.9
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nearest_leaves(kind: str, metric: Any) -> None:
+    """A beam over all leaves, against all distances."""
+    X = data(kind)[:300]
+    tree = KMeansTree(4, max_leaf_size=40, metric=metric, random_state=9).fit(X)
+    m = 5
+    labels, distances = tree.nearest(X, m, beam=len(tree.leaves_))
+    full = [a if isinstance(a, np.ndarray) else a.toarray() for a in (X, tree._node_centres)]
+    rows, centres = (np.asarray(a, dtype=np.float64) for a in full)
+    centres = centres[tree.leaves_]
+    if metric == "cosine":
+        expected = 1 - rows @ centres.T / np.linalg.norm(rows, axis=1, keepdims=True)
+    else:
+        expected = np.sqrt(((rows[:, None] - centres) ** 2).sum(-1))
+    atol = 1e-2 if kind in ("float32", "far") else 1e-6
+    assert np.allclose(np.take_along_axis(expected, labels, 1), distances, atol=atol)
+    assert np.allclose(np.sort(expected, axis=1)[:, :m], distances, atol=atol)
+    assert (tree.nearest(X)[0][:, 0] == tree.labels_).all()
+    assert (tree.nearest(X, 3)[0][:, 0] == tree.predict(X, beam=3)).all()
+    few = KMeansTree(4, max_depth=1, metric=metric, random_state=9).fit(X)
+    labels, distances = few.nearest(X, 6)
+    assert (labels[:, 4:] == -1).all()
+    assert np.isinf(distances[:, 4:]).all()
+    with pytest.raises(ValueError, match="beam must be at least m=3, but it is 2"):
+        tree.nearest(X, 3, beam=2)
+
+
 def test_beam_search_by_hand() -> None:
     """Three levels in plain Python."""
     X = dense_rows(300, 3)

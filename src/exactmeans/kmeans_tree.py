@@ -282,6 +282,45 @@ class KMeansTree(
     def _nodes_to_labels(self, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
         return self._nodes().leaf_number[nodes].astype(np.int32)
 
+    def nearest(
+        self, X: Any, m: int = 1, *, beam: int | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The nearest leaves that a beam search finds for each row, and their distances.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+        m : int, default=1
+            How many leaves.
+        beam : int or None, default=None
+            How many nodes to keep at each level, at least `m`; None means `m`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, m)
+            Numbers of leaves, nearest first; the first column is what `predict` gives for the same
+            `beam`. -1 where the tree has fewer leaves.
+        distances : ndarray of shape (n_samples, m)
+            To the centres of the leaves; 1 - cos for 'cosine'.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> labels, distances = tree.nearest([[8.0]], m=2)
+        >>> distances.tolist()
+        [[2.5, 7.5]]
+        """
+        m = check_int("m", m, 1)
+        beam = m if beam is None else check_int("beam", beam, 1)
+        if beam < m:
+            raise ValueError(f"beam must be at least m={m}, but it is {beam}.")
+        engine = self._rows(X)
+        nodes, distances = self._router().beam(engine, beam, m)
+        labels = np.where(nodes >= 0, self._nodes().leaf_number[nodes], -1).astype(np.int32)
+        return labels, distances if engine.metric.directed else np.sqrt(distances)
+
     def transform(self, X: Any) -> sp.csr_array:
         """One column per leaf: 1 in that of the row's leaf.
 

@@ -61,7 +61,7 @@ class FittedTree(
             weights,
             check_n_jobs(self.n_jobs),
             METRICS[metric],
-            "error",
+            "refuse",
             scratch_limit=None if limit is None else limit // 4,
             feature_names=getattr(self, "feature_names_in_", None),
         )
@@ -168,7 +168,7 @@ class FittedTree(
             check_weights(weights_of(X, sample_weight), count_rows(blocks)),
             check_n_jobs(self.n_jobs),
             METRICS[self._metric],
-            "error",
+            "refuse",
             feature_names=names,
         )
         engine.examine(to_fit=False)
@@ -178,7 +178,7 @@ class FittedTree(
         beam = check_int("beam", beam, 1)
         engine = self._rows(X)
         router = self._router()
-        return router.leaves(engine) if beam == 1 else router.beam(engine, beam)
+        return router.leaves(engine) if beam == 1 else router.beam(engine, beam, 1)[0][:, 0]
 
     def decision_path(self, X: Any) -> sp.csr_array:
         """The nodes that each row visits on its way from the root to its leaf.

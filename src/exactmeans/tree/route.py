@@ -28,34 +28,39 @@ class Router:
             rows = np.arange(block.n)
             while len(rows := rows[~self.nodes.is_leaf[at[rows]]]):
                 rows = rows[np.argsort(at[rows], kind="stable")]
-                child, _ = self._route(block.rows, rows, at[rows], 1, engine.n_jobs)
+                child, _ = self._route(block.rows, rows, at[rows], 1, engine.n_jobs, False)
                 at[rows] = self.nodes.children[at[rows]] + child[:, 0]
             out[block.begin : block.end] = at
         return out
 
-    def beam(self, engine: LocalEngine, width: int) -> Ids:
-        """The nearest of the leaves that a beam search of this width reaches, as a node.
+    def beam(self, engine: LocalEngine, width: int, m: int) -> tuple[Ids, Double]:
+        """The m nearest of the leaves that a beam search of this width reaches, as nodes.
 
         At each level the nearest `width` nodes are kept; leaves compete with the nodes that are
-        still to be expanded, by the distances to their centres. Ties: the lowest node.
+        still to be expanded, by the distances to their centres. Ties: the lowest node. Where there
+        are fewer leaves, -1 and infinity. Distances are squared, or 1 - cos.
         """
-        out = np.empty(engine.n, dtype=np.int64)
+        node = np.full((engine.n, m), -1, dtype=np.int64)
+        distance = np.full((engine.n, m), np.inf)
         step = max(1, _BEAM_PAIRS // (width * width))
         for block in engine.walk():
             for begin in range(0, block.n, step):
                 rows = np.arange(begin, min(begin + step, block.n))
-                found = self._beam(block.rows, rows, width, engine.n_jobs)
-                out[block.begin + rows] = found
-        return out
+                row, found, apart = self._beam(block.rows, rows, width, engine.n_jobs)
+                rank = np.arange(len(row)) - np.searchsorted(row, rows)[row - begin]
+                kept = rank < m
+                at = block.begin + row[kept], rank[kept]
+                node[at], distance[at] = found[kept], apart[kept]
+        return node, distance
 
-    def _beam(self, rows: _core.Rows, ids: Ids, width: int, n_jobs: int) -> Ids:
-        """Pairs of a row and a node, of which each level keeps `width` per row."""
+    def _beam(self, rows: _core.Rows, ids: Ids, width: int, n_jobs: int) -> tuple[Ids, Ids, Double]:
+        """Pairs of a row and a leaf with their distances, by row and distance."""
         row, node = ids, np.zeros(len(ids), dtype=np.int64)
         distance: Double = np.zeros(len(ids))
         while not (leaf := self.nodes.is_leaf[node]).all():
             order = np.flatnonzero(~leaf)
             order = order[np.argsort(node[order], kind="stable")]
-            child, apart = self._route(rows, row[order], node[order], width, n_jobs)
+            child, apart = self._route(rows, row[order], node[order], width, n_jobs, True)
             assert apart is not None
             has = child >= 0
             below = self.nodes.children[node[order]][:, np.newaxis] + child
@@ -65,13 +70,12 @@ class Router:
             distance = np.concatenate([distance[leaf], apart[has]])
             order = np.lexsort((node, distance, row))
             row, node, distance = row[order], node[order], distance[order]
-            begins = np.searchsorted(row, ids)
-            kept = np.arange(len(row)) - begins[row - ids[0]] < width
+            kept = np.arange(len(row)) - np.searchsorted(row, ids)[row - ids[0]] < width
             row, node, distance = row[kept], node[kept], distance[kept]
-        return np.asarray(node[np.searchsorted(row, ids)])
+        return row, node, distance
 
     def _route(
-        self, rows: _core.Rows, ids: Ids, at: Ids, m: int, n_jobs: int
+        self, rows: _core.Rows, ids: Ids, at: Ids, m: int, n_jobs: int, distances: bool
     ) -> tuple[np.ndarray, Double | None]:
         """The m nearest children of rows, which are sorted by node, and their distances."""
         nodes, frames = self.nodes, self.nodes.frames
@@ -88,6 +92,6 @@ class Router:
             frames.shifts if len(frames.shifts) else None,
             frames.price,
             m=m,
-            distances=m > 1,
+            distances=distances,
             n_jobs=n_jobs,
         )
