@@ -26,7 +26,8 @@ from exactmeans.fit.policy import ALGORITHM_NAMES
 from exactmeans.seeding.init import INIT_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLIC = ["BlockSource", "Iteration", "KMeans", "KSelection", "MiniBatchKMeans", "Silhouette"]
+PUBLIC = ["BisectingKMeans", "BlockSource", "Iteration", "KMeans", "KMeansTree", "KSelection"]
+PUBLIC += ["MiniBatchKMeans", "Silhouette"]
 PUBLIC += ["calinski_harabasz", "cluster_stats", "davies_bouldin", "from_sql"]
 PUBLIC += ["kmeans_plusplus", "load", "open_blocks", "open_sql", "plot", "report"]
 PUBLIC += ["select_k", "show_versions", "silhouette"]

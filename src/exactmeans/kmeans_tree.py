@@ -64,7 +64,8 @@ class KMeansTree(
         last split may have fewer than `branching` children.
     balanced : bool, default=False
         Give the children of a node equal sizes, up to one row, at the least cost; with
-        `branching=2` this is the median split. Rows that are equal stay together. `predict`
+        `branching=2` this is the median split. A node has no more children than leaves of
+        `max_leaf_size` rows need. Rows that are equal stay together. `predict`
         applies the prices that balance the children of each node, so it gives `labels_` for the
         rows of fit; new rows are not balanced.
     metric : {'euclidean', 'cosine'}, default='euclidean'

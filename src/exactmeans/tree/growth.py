@@ -133,13 +133,18 @@ class Growth:
         return wanted
 
     def _k(self, nodes: Ids) -> Ids:
-        """How many children to look for: rows without weight cannot become centres."""
-        rows = self._size[nodes]
+        """How many children to look for: rows without weight cannot become centres.
+
+        Balanced nodes have no more children than leaves of the largest size need.
+        """
+        rows, most = self._size[nodes], np.full(len(nodes), self._stops.branching)
+        if self._splitter.balanced:
+            most = np.minimum(most, -(-rows // self._stops.max_leaf_size))
         if self._weights is not None and len(nodes):
             has_weight = np.concatenate([[0], np.cumsum(self._weights[self._rows_of(nodes)] > 0)])
             ends = np.cumsum(rows)
             rows = has_weight[ends] - has_weight[ends - rows]
-        return np.minimum(rows, self._stops.branching)
+        return np.minimum(rows, most)
 
     def _rows_of(self, nodes: Ids) -> Ids:
         return self._rows[ranges(self._begin[nodes], self._size[nodes])]
