@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 import datasets
 import exactmeans
-from exactmeans import KMeans, open_blocks
+from exactmeans import KMeans, KMeansTree, open_blocks
 from exactmeans.preparation import Preparation, rows_for
 
 pytest.importorskip("typer", reason="needs the extra cli")
@@ -468,3 +468,34 @@ def test_a_reader_may_leave_early(table: Path, tmp_path: Path) -> None:
     )
     assert done.stdout == "row,cluster,distance\n"
     assert "Traceback" not in done.stderr
+
+
+# trees --------------------------------------------------------------------------------------------
+
+
+def test_tree_gives_what_the_library_gives(table: Path, tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("tree.safetensors", "leaves.csv", "tree.nwk")}
+    done = good(
+        *("tree", table, *USED, "--branching", 3, "--max-leaf-size", 10, "--balanced"),
+        *("--model", files["tree.safetensors"], "--labels", files["leaves.csv"]),
+        *("--newick", files["tree.nwk"]),
+    )
+    X = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
+    weights = np.loadtxt(table, delimiter=",", skiprows=1, usecols=4)
+    tree = KMeansTree(3, max_leaf_size=10, balanced=True, random_state=0)
+    tree.fit(X, sample_weight=weights)
+    assert f"{len(tree.leaves_)} leaves in" in done.stdout
+    written = list(csv.DictReader(files["leaves.csv"].open()))
+    assert [int(row["cluster"]) for row in written] == tree.labels_.tolist()
+    assert files["tree.nwk"].read_text() == tree.to_newick()
+    predicted = good("predict", files["tree.safetensors"], table, "--id", "name")
+    rows = list(csv.DictReader(predicted.stdout.splitlines()))
+    assert [int(row["cluster"]) for row in rows] == tree.labels_.tolist()
+    told = json.loads(good("tree", table, *USED, "-b", 3, "--leaves", 5, "--json").stdout)
+    assert told["leaves"] == 5
+    assert len(told["parent"]) == told["nodes"]
+
+
+def test_tree_refuses_in_one_sentence(table: Path) -> None:
+    assert "--branching must be an int of at least 2" in refused("tree", table, *USED, "-b", 1)
+    assert "--leaves must be at most 90" in refused("tree", table, *USED, "--leaves", 91)

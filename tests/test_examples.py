@@ -37,7 +37,7 @@ def run(name: str, *arguments: str, data: Path | None = None) -> str:
 
 
 def test_all_examples_are_run_here() -> None:
-    run_here = {"label_clusters.py", "stdlib_docstrings.py", "topics.py"}
+    run_here = {"label_clusters.py", "label_tree.py", "stdlib_docstrings.py", "topics.py"}
     run_here |= {f"{name}.py" for name in DRAWN}
     assert {path.name for path in EXAMPLES.glob("*.py")} == run_here
 
@@ -96,6 +96,17 @@ def test_label_clusters() -> None:
     found = run("label_clusters.py")
     assert re.match(r"\d+ labels in \d+ clusters, 0 without rows", found)
     assert "asyncio" in found
+
+
+def test_label_tree(tmp_path: Path) -> None:
+    found = run("label_tree.py")
+    assert "labels in" in found
+    shares = [int(share) for share in re.findall(r"beam +\d+: (\d+)%", found)]
+    assert shares == sorted(shares)
+    assert shares[-1] > 90
+    sp.save_npz(tmp_path / "X.npz", sp.csr_matrix(sp.random(200, 40, 0.2, random_state=0)))
+    sp.save_npz(tmp_path / "Y.npz", sp.csr_matrix(sp.random(200, 90, 0.1, random_state=1)))
+    assert "90 labels in" in run("label_tree.py", str(tmp_path / "X.npz"), str(tmp_path / "Y.npz"))
 
 
 def test_label_clusters_of_a_file(tmp_path: Path) -> None:

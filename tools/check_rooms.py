@@ -31,6 +31,7 @@ ROOMS = (
     "seed",
     "evaluate",
     "limits",
+    "tree",
 )
 #: Packages and modules of src/exactmeans; those of one line may import each other.
 PYTHON_ROOMS = (
@@ -45,7 +46,8 @@ PYTHON_ROOMS = (
     ("io",),
     ("sql",),
     ("estimators",),
-    ("kmeans", "minibatch", "dask"),
+    ("tree",),
+    ("kmeans", "kmeans_tree", "bisecting", "minibatch", "dask"),
     ("quality",),
     ("select",),
     ("text", "labels"),

@@ -6,7 +6,9 @@
 #include "exactmeans/project/principal_directions.hpp"
 #include "exactmeans/seed/csr.hpp"
 #include "exactmeans/seed/dense.hpp"
+#include "exactmeans/seed/greedy.hpp"
 #include "exactmeans/seed/manhattan.hpp"
+#include "exactmeans/seed/random_state.hpp"
 
 namespace exactmeans {
 namespace {
@@ -78,64 +80,24 @@ std::vector<WeightBins> totals_left(SeedBlock& block, SeedPoints& points, int n_
     return out;
 }
 
-// Greedy k-means++ for rows that are all in memory. Each step draws candidates at the given shares
-// of the total potential; the candidate with the lowest remaining potential becomes a seed, the
-// first one on ties. Returns the chosen rows; fewer than requested if the potential falls below
-// `enough`.
 std::vector<Size> greedy(SeedBlock& block, SeedPoints& points, const Block& rows,
                          const Array<const double, 2>& shares, double enough, int n_jobs) {
     must_be_attached(block);
-    const Size steps = Size(shares.shape(0)), candidates = Size(shares.shape(1));
-    require(candidates > 0, "there must be a candidate");
+    const GreedyShares given{shares.data(), Size(shares.shape(0)), Size(shares.shape(1))};
+    require(given.candidates > 0, "there must be a candidate");
     return unlocked(n_jobs, [&](const Threads& threads) {
-        std::vector<Size> chosen, drawn(static_cast<std::size_t>(candidates));
-        while (Size(chosen.size()) < steps && !(chosen.size() && block.total().value() < enough)) {
-            const double* share = shares.data() + Size(chosen.size()) * candidates;
-            const double total = block.total().value();
-            for (Size& row : drawn) row = std::min(block.find({}, *share++ * total), block.n() - 1);
-            points.unstage();
-            stage(points, rows, drawn);
-            const std::vector<SamplingWeight> left = block.totals_after(points, threads);
-            const auto least = std::min_element(
-                left.begin(), left.end(), [](const SamplingWeight& a, const SamplingWeight& b) {
-                    return a.value() < b.value();
-                });
-            const Size best = Size(least - left.begin());
-            block.accept(points, best, threads);
-            points.accept(best);
-            chosen.push_back(drawn[std::size_t(best)]);
-        }
-        return chosen;
+        const auto stage_rows = [&](const std::vector<Size>& ids) { stage(points, rows, ids); };
+        return greedy_seeds(block, points, stage_rows, given, enough, threads);
     });
 }
 
-// The draw of NumPy's RandomState.choice without its array of probabilities: the row at which the
-// cumulative probability (1 / n or weight / total each) exceeds `place`.
-Size row_at(double place, Size n, const std::optional<Array<const double, 1>>& weights,
-            double total) {
+Size row_at_place(double place, Size n, const std::optional<Array<const double, 1>>& weights,
+                  double total) {
     require(n > 0 && (!weights || Size(weights->shape(0)) == n),
             "there must be one weight per row");
     const double* weight = weights ? weights->data() : nullptr;
-    return unlocked(1, [&](const Threads& threads) {
-        constexpr Size piece = Size(1) << 20;
-        const auto probability = [&](Size i) {
-            return weight ? weight[i] / total : 1.0 / double(n);
-        };
-        std::vector<double> before{
-            0.0};  // cumulative probability before each piece; one thread visits pieces in order
-        threads.ranges(n, piece, [&](Size begin, Size end, int) {
-            double reached = before.back();
-            for (Size i = begin; i < end; ++i) reached += probability(i);
-            before.push_back(reached);
-        });
-        const double all = before.back();
-        std::size_t p = 0;
-        while (p + 2 < before.size() && before[p + 1] / all <= place) ++p;
-        Size i = Size(p) * piece;
-        for (double reached = before[p]; i + 1 < n; ++i)
-            if (!((reached += probability(i)) / all <= place)) break;
-        return i;
-    });
+    return unlocked(
+        1, [&](const Threads& threads) { return row_at(place, n, weight, total, threads); });
 }
 
 // Projects rows onto orthonormal axes from an origin, or onto features if there are no axes; origin
@@ -164,7 +126,7 @@ void bind_seed(nb::module_& m) {
         });
         return to_numpy(found, {found.size() / std::size_t(d), std::size_t(d)});
     });
-    m.def("row_at", &row_at, nb::arg("place"), nb::arg("n"), nb::arg("weights").none(),
+    m.def("row_at", &row_at_place, nb::arg("place"), nb::arg("n"), nb::arg("weights").none(),
           nb::arg("total"));
     nb::class_<SeedPoints>(m, "SeedPoints")
         .def(nb::init<Size, int, bool, bool>())

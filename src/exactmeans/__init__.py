@@ -3,11 +3,13 @@
 from importlib.metadata import version as _version
 
 from exactmeans import plot
+from exactmeans.bisecting import BisectingKMeans
 from exactmeans.callbacks import Iteration
 from exactmeans.data.open import BlockSource, open_blocks
 from exactmeans.data.sql import open_sql
 from exactmeans.io.model_file import load
 from exactmeans.kmeans import KMeans
+from exactmeans.kmeans_tree import KMeansTree
 from exactmeans.minibatch import MiniBatchKMeans
 from exactmeans.quality import (
     Silhouette,
@@ -23,9 +25,11 @@ from exactmeans.sql.centers import from_sql
 from exactmeans.versions import show_versions
 
 __all__ = [
+    "BisectingKMeans",
     "BlockSource",
     "Iteration",
     "KMeans",
+    "KMeansTree",
     "KSelection",
     "MiniBatchKMeans",
     "Silhouette",

@@ -226,6 +226,46 @@ def move_to_medians(rows: Rows, labels: Labels, centres: Real, n_jobs: int) -> N
 def move_to_karcher(
     rows: Rows, labels: Labels, centres: Real, most_steps: int, tolerance: float, n_jobs: int
 ) -> float: ...
+def split_nodes(
+    rows: Rows,
+    ids: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    k: NDArray[np.int64],
+    seeds: NDArray[np.uint32],
+    seed_rows: NDArray[np.int64] | None,
+    labels: Labels,
+    seeding: str,
+    max_iter: int,
+    tol: float,
+    relative: bool,
+    balanced: bool,
+    n_jobs: int,
+) -> tuple[
+    NDArray[np.int64],
+    Any,
+    Double,
+    Double,
+    NDArray[np.int64],
+    NDArray[np.uint8],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    Real,
+]: ...
+def route_rows(
+    rows: Rows,
+    centres: Any,
+    ids: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    first: NDArray[np.int64],
+    past: NDArray[np.int64],
+    exponents: NDArray[np.int32],
+    shift_of: NDArray[np.int64],
+    shifts: Real | None,
+    prices: Double | None,
+    m: int,
+    distances: bool,
+    n_jobs: int,
+) -> tuple[NDArray[np.int32], Double | None]: ...
 def normalise(values: Real, offsets: NDArray[np.int64]) -> None: ...
 def leading_directions(rows: Double, count: int) -> Double: ...
 

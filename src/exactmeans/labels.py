@@ -6,6 +6,7 @@ extreme multi-label problems are made.
 
 from __future__ import annotations
 
+import importlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,9 +19,11 @@ from numpy.typing import NDArray
 from exactmeans.data.arrays import as_csr
 from exactmeans.data.centres import normalise
 from exactmeans.data.svmlight import SvmlightFile, base_of
+from exactmeans.kmeans_tree import KMeansTree
 from exactmeans.parameters import check_dtype, check_n_jobs
+from exactmeans.tree.export import rows_by_node
 
-__all__ = ["Representations", "load_svmlight", "representations"]
+__all__ = ["Representations", "build_tree", "load_svmlight", "representations"]
 
 
 class Representations(NamedTuple):
@@ -98,6 +101,64 @@ def _product(a: Any, b: Any, n_jobs: int) -> Any:
     with ThreadPoolExecutor(n_jobs) as pool:
         parts = list(pool.map(lambda t: a[cuts[t] : cuts[t + 1]] @ b, range(len(cuts) - 1)))
     return sp.csr_array(sp.vstack(parts, format="csr"))
+
+
+def build_tree(
+    label_representation: Any, label_map: Any, d: int, K: int, dmax: int, *, node: Any = None
+) -> Any:
+    """LibMultiLabel's label tree with our clustering, a drop-in for its `_build_tree`.
+
+    Stops as LibMultiLabel does: nodes at depth `dmax`, nodes with at most `K` labels, and children
+    of nodes with fewer than `K` clusters are leaves. Without empty children. To use it:
+    `libmultilabel.linear.tree._build_tree = exactmeans.labels.build_tree`.
+
+    Parameters
+    ----------
+    label_representation : sparse matrix of shape (n_labels, n_features)
+        One row per label, as `representations` makes them.
+    label_map : array of shape (n_labels,)
+        Which label each row is.
+    d : int
+        The depth of the root.
+    K : int
+        The most children of a node.
+    dmax : int
+        The largest depth.
+    node : callable or None, default=None
+        Makes a node of `label_map=` and `children=`; None takes LibMultiLabel's `Node`.
+
+    Returns
+    -------
+    Node
+        The seed of its clustering comes from NumPy's global generator, as LibMultiLabel's does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans.labels import build_tree
+    >>> rows = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+    >>> root = build_tree(rows, np.array([7, 8, 9]), 0, 2, 10, node=dict)
+    >>> sorted(child["label_map"].tolist() for child in root["children"])
+    [[7, 8], [9]]
+    """
+    if node is None:
+        node = importlib.import_module("libmultilabel.linear.tree").Node
+    label_map = np.asarray(label_map)
+    if d >= dmax or label_representation.shape[0] <= K:
+        return node(label_map=label_map, children=[])
+    tree = KMeansTree(
+        K, max_leaf_size=K, max_depth=dmax - d, random_state=np.random.randint(2**31 - 1)
+    ).fit(label_representation)
+    nodes = tree._nodes()
+    rows = rows_by_node(nodes, tree.labels_)
+    made: list[Any] = [None] * len(nodes)
+    for own in range(len(nodes) - 1, -1, -1):
+        children = made[nodes.children[own] : nodes.children[own + 1]]
+        parent = nodes.parent[own]
+        if parent >= 0 and nodes.children[parent + 1] - nodes.children[parent] < K:
+            children = []
+        made[own] = node(label_map=label_map[rows[own]], children=children)
+    return made[0]
 
 
 def load_svmlight(

@@ -24,7 +24,15 @@ from exactmeans.reporting.projection import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["convergence", "distances_avoided", "k_selection", "map2d", "silhouette", "sizes"]
+__all__ = [
+    "convergence",
+    "distances_avoided",
+    "k_selection",
+    "map2d",
+    "silhouette",
+    "sizes",
+    "tree",
+]
 
 _CRITERIA = {
     "inertia": "Inertia",
@@ -284,6 +292,60 @@ def k_selection(selection: Any, ax: Axes | None = None, *, criterion: str | None
     ax.axvline(selection.best_k, linestyle="--", color="black", linewidth=1)
     ax.set(xlabel="Number of clusters", ylabel=_CRITERIA[criterion])
     _whole_numbers(ax)
+    return ax
+
+
+def tree(model: Any, ax: Axes | None = None, *, max_depth: int | None = None) -> Axes:
+    """A tree as an icicle: one band per level, each node as wide as its share of the rows.
+
+    Parameters
+    ----------
+    model : KMeansTree or BisectingKMeans
+        A fitted model.
+    ax : matplotlib Axes or None, default=None
+    max_depth : int or None, default=None
+        The last level to draw; None draws all.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> from exactmeans import KMeansTree, plot
+    >>> from sklearn.datasets import load_iris
+    >>> model = KMeansTree(3, max_leaf_size=20, random_state=0).fit(load_iris().data)
+    >>> plot.tree(model).get_xlabel()
+    'Rows'
+    """
+    check_is_fitted(model, "children_", msg="model must be a fitted tree: call fit first.")
+    depth = int(model.depth_.max())
+    if max_depth is not None:
+        depth = min(depth, check_int("max_depth", max_depth, 0))
+    parent, children, size = model.parent_, model.children_, model.size_
+    before = np.cumsum(size) - size
+    begin = np.zeros(len(parent), dtype=np.int64)
+    ax = _axes(ax)
+    top = children[1] - children[0]
+    branch = np.zeros(len(parent), dtype=np.int64)  # which child of the root a node is below
+    for level in range(depth + 1):
+        here = np.flatnonzero(model.depth_ == level)
+        if level > 0:
+            begin[here] = begin[parent[here]] + before[here] - before[children[parent[here]]]
+            branch[here] = here - 1 if level == 1 else branch[parent[here]]
+        colours = [(0.8, 0.8, 0.8) if level == 0 else _colour(j, int(top)) for j in branch[here]]
+        ax.bar(
+            begin[here],
+            np.full(len(here), 0.9),
+            width=size[here],
+            bottom=level - 0.45,
+            align="edge",
+            color=colours,
+            edgecolor="white",
+            linewidth=0.3,
+        )
+    ax.set(xlabel="Rows", ylabel="Depth", ylim=(depth + 0.5, -0.5), xlim=(0, int(size[0])))
+    ax.locator_params(axis="y", integer=True)
     return ax
 
 

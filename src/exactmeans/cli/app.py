@@ -16,6 +16,7 @@ from exactmeans.cli.info import info, version
 from exactmeans.cli.predict import predict
 from exactmeans.cli.report import report
 from exactmeans.cli.select_k import select_k
+from exactmeans.cli.tree import tree
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -32,6 +33,7 @@ app = typer.Typer(
     exactmeans select-k data.csv -k 2:12               how many groups
     exactmeans fit data.csv -k 5 --model m.safetensors --report groups.html
     exactmeans predict m.safetensors new.csv --labels labels.csv
+    exactmeans tree data.csv --branching 10 --labels leaves.csv
 
     DATA is a .csv, .tsv, .npy, .npz (CSR), .svm, .mtx, .parquet, .arrow or .feather file, a folder
     of Parquet files, a pattern such as 'part-*.csv', or - for CSV on standard input. With --text it
@@ -42,6 +44,7 @@ app.command()(fit)
 app.command()(predict)
 app.command("select-k")(select_k)
 app.command()(report)
+app.command()(tree)
 app.command()(info)
 app.command()(version)
 
@@ -63,6 +66,10 @@ _OPTIONS = {
     "checkpoint": "--checkpoint",
     "columns": "--columns",
     "delimiter": "--delimiter",
+    "branching": "--branching",
+    "max_leaf_size": "--max-leaf-size",
+    "max_depth": "--max-depth",
+    "n_leaves": "--leaves",
 }
 _PHRASES = (
     ("header must be True or False for", "say --header or --no-header for"),

@@ -60,18 +60,20 @@ def labels_of_all(table: Table, labels: NDArray[Any]) -> NDArray[np.int32]:
 
 
 def write_labels(
-    path: Path | None, table: Table, labels: NDArray[Any], distance: NDArray[Any]
+    path: Path | None, table: Table, labels: NDArray[Any], distance: NDArray[Any] | None
 ) -> None:
     """The cluster of each row of DATA and its distance; CSV to standard output without a path."""
     every = labels_of_all(table, labels)
-    far = np.full(table.total, np.nan)
-    far[slice(None) if table.kept is None else table.kept] = distance
-    far[every < 0] = np.nan
     if path is not None and path.suffix.lower() == ".npy":
         replace_file(path, _npy(every))
         return
     names: Any = range(table.total) if table.ids is None else table.ids
-    columns = {table.id_name: names, "cluster": every.tolist(), "distance": far.tolist()}
+    columns = {table.id_name: names, "cluster": every.tolist()}
+    if distance is not None:
+        far = np.full(table.total, np.nan)
+        far[slice(None) if table.kept is None else table.kept] = distance
+        far[every < 0] = np.nan
+        columns["distance"] = far.tolist()
     _write_table(path, columns)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from exactmeans.cli import options, screen
 from exactmeans.cli.output import TABLES, Outputs, labels_of_all, write_labels
 from exactmeans.cli.table import opened
@@ -41,18 +44,26 @@ def predict(
         fitted.n_jobs = jobs
     reading = options.Reading(data, columns, [], id, None, header, delimiter, na, zero_based, False)
     with opened(reading, fitted) as table:
-        found, distance = fitted.nearest(table.X, 1)
+        found, distance = _found(fitted, table.X)
         if json:
-            every = labels_of_all(table, found[:, 0])
+            every = labels_of_all(table, found)
             if path is not None:
-                write_labels(path, table, found[:, 0], distance[:, 0])
+                write_labels(path, table, found, distance)
             ids = list(range(table.total)) if table.ids is None else table.ids
             screen.as_json(
                 {"data": table.name, "ids": ids, "labels": every, "written": outputs.as_dict()}
             )
             return
-        write_labels(path, table, found[:, 0], distance[:, 0])
+        write_labels(path, table, found, distance)
         outputs.tell()
+
+
+def _found(fitted: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[Any] | None]:
+    """Labels and distances; of trees, leaves alone."""
+    if not hasattr(fitted, "nearest"):
+        return fitted.predict(X), None
+    labels, distances = fitted.nearest(X, 1)
+    return labels[:, 0], distances[:, 0]
 
 
 def load_model(path: str) -> Any:

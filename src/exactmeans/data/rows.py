@@ -83,12 +83,13 @@ class Lengths(NamedTuple):
                 f"X must have rows no longer than 2**1000 for metric={metric!r}, but row "
                 f"{self.longest_row} is."
             )
-        if self.zeros and zero_rows == "error":
+        if self.zeros and zero_rows != "keep":
+            todo = "zero_rows='keep' keeps them, in no cluster"
             raise ValueError(
                 f"X must not have rows of zeros for metric={metric!r}, nor rows shorter than the "
                 f"smallest normal number of their dtype, which have no direction, but it has "
                 f"{self.zeros}, the first of which is row {self.first_zero}; "
-                "zero_rows='keep' keeps them, in no cluster."
+                f"{todo if zero_rows == 'error' else 'leave them out'}."
             )
 
     def refuse_none(self, n: int, metric: str) -> None:

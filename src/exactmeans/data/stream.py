@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from exactmeans.data.arrays import Matrix, as_matrix
 from exactmeans.data.arrow_stream import is_arrow_stream
@@ -183,6 +184,30 @@ class Stream:
                 "rows any more."
             )
         return block
+
+
+class SelectedRows(Stream):
+    """Some rows of a stream, by their ascending numbers; blocks without any are left out."""
+
+    def __init__(self, stream: Stream, rows: NDArray[np.int64]) -> None:
+        self._stream = stream
+        self.sparse, self.d, self.dtype = stream.sparse, stream.d, stream.dtype
+        cuts = np.searchsorted(rows, stream.edges)
+        self._blocks = np.flatnonzero(np.diff(cuts)).tolist()
+        self._rows = [rows[cuts[b] : cuts[b + 1]] - stream.edges[b] for b in self._blocks]
+        self.edges = [0, *np.cumsum([len(own) for own in self._rows]).tolist()]
+        self.n = len(rows)
+
+    @property
+    def reading_bytes(self) -> int:
+        return self._stream.reading_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return self._stream.held_bytes
+
+    def read(self, b: int, pool: BufferPool | None = None) -> Matrix:
+        return self._stream.read(self._blocks[b], pool)[self._rows[b]]
 
 
 def offsets_of(blocks: list[Matrix]) -> Iterator[tuple[int, int]]:

@@ -39,7 +39,19 @@ _RECORDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Frame, Choice
 # this room comes before theirs.
 _ESTIMATORS: dict[str, type[Any]] = {}
 # These belong to the process, not to the model.
-_NOT_KEPT = ("_centroids_cache", "_metadata_request", "_skl_callbacks", "_parent_callback_ctx")
+_NOT_KEPT = (
+    "_centroids_cache",
+    "_router_cache",
+    "_metadata_request",
+    "_skl_callbacks",
+    "_parent_callback_ctx",
+)
+
+
+def record(kind: type[Estimator]) -> type[Estimator]:
+    """Class decorator: files may hold this dataclass of plain values."""
+    _RECORDS[kind.__name__] = kind
+    return kind
 
 
 def loadable(estimator: type[Estimator]) -> type[Estimator]:
@@ -102,7 +114,7 @@ def content_of(model: Any, without: Sequence[str] = ()) -> tuple[dict[str, Any],
     kind = vars(type(model)).get("_saved_as")  # its own: subclasses do not inherit it
     if kind is None:
         raise TypeError(
-            f"save must be called on a KMeans or MiniBatchKMeans, but {type(model).__name__} is a "
+            f"save must be called on an estimator of exactmeans, but {type(model).__name__} is a "
             "subclass, whose code a file cannot hold: use pickle or joblib."
         )
     _check(model)
@@ -126,6 +138,9 @@ def content_of(model: Any, without: Sequence[str] = ()) -> tuple[dict[str, Any],
 
 def _check(model: Any) -> None:
     """Refuse a model that cannot predict; users may have set its centres, or altered its file."""
+    if hasattr(model, "_check_file"):  # a tree
+        model._check_file()
+        return
     model._centres()  # checks their shape, indices and values
     shift = model._frame.shift
     if shift is not None and (

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import for_core, like_rows
+from exactmeans.data.stream import SelectedRows
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.blocks import Block, DuplicateRows
 from exactmeans.engine.local.far_rows import far_rows
@@ -46,6 +47,23 @@ class LocalEngine(SurveyedRows):
             norms=None if self.norms is None else self.norms[ids],
             surveys=surveys,
         )
+
+    def part(self, ids: NDArray[np.intp], budget: float) -> LocalEngine:
+        """An engine over rows by their ascending number, in memory if they take few enough bytes.
+
+        Rows that come in blocks and take more are read again in every pass.
+        """
+        if self.streamed and self.bytes_of_rows() * len(ids) / self.n > budget:
+            return LocalEngine(
+                SelectedRows(self._stream, ids),
+                None if self.weights is None else self.weights[ids],
+                self.n_jobs,
+                self.metric,
+                self._zero_rows,
+                scratch_limit=self.scratch_limit,
+                feature_names=self._feature_names,
+            )
+        return self.alone(self.pick(ids), ids)
 
     def batch(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
         """The same with the survey of all rows, whose bounds hold for every subset."""

@@ -128,6 +128,11 @@ class SurveyedRows(RowBlocks):
             return self._first_pass.nonzeros
         return sum(values_in(block.matrix) for block in self._blocks)
 
+    def bytes_of_rows(self) -> int:
+        """Bytes that all rows would take in memory."""
+        _ = self._first_pass  # which learns the size of each block
+        return sum(block.size for block in self._blocks)
+
     @property
     def weighted(self) -> bool:
         return self.weights is not None

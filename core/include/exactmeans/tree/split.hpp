@@ -1,0 +1,65 @@
+// Splits nodes of a tree: k-means of the rows of each node, thousands of nodes in one call.
+//
+// Large nodes run one after the other on all threads, all others in parallel on one thread each.
+// A node draws by its own seed, so the result depends neither on threads nor on the order of work.
+// A node gives the clustering of the public KMeans for its rows, k and seed; in float64, rows at
+// the same distance from two initial centres may differ, because KMeans takes the norms of those
+// from NumPy.
+//
+// Memory: a copy of the rows of one node per thread, and what a fit keeps beside its rows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exactmeans/base/parallel.hpp"
+#include "exactmeans/data/rows.hpp"
+#include "exactmeans/data/sparse_vector.hpp"
+#include "exactmeans/numerics/frame.hpp"
+#include "exactmeans/numerics/metric.hpp"
+
+namespace exactmeans {
+
+// How the initial centres of a node are chosen.
+enum class NodeSeeding { plus_plus, random, given };
+
+struct SplitOptions {
+    Metric metric = Metric::euclidean;  // euclidean or cosine
+    NodeSeeding seeding = NodeSeeding::plus_plus;
+    Size max_iter = 300;
+    // A node ends when the squared movements of its centres sum to this, times the mean variance of
+    // the features of its rows if `relative`.
+    double tol = 1e-4;
+    bool relative = true;
+    bool balanced = false;  // children of equal size (balance.hpp)
+};
+
+// A node to split: rows of the whole matrix, ascending, into at most k children.
+struct NodeTask {
+    const Size* rows;
+    Size n, k;
+    std::uint32_t seed;
+    const Size* seeds = nullptr;  // k positions in `rows`, if seeds are given
+};
+
+// The children of a node; a single child means that the rows cannot be split.
+template <class R>
+struct NodeSplit {
+    Frame<R> frame;
+    Size children = 0, features = 0;
+    std::vector<R> centres;                       // dense rows: children x features
+    std::vector<SparseVector<R>> sparse_centres;  // CSR rows
+    std::vector<double> inertia;                  // of each child
+    std::vector<double> price;                    // of each child, if they are balanced
+    Size iterations = 0;
+    bool converged = false;
+};
+
+// Splits the nodes; labels[t] gets the labels of the rows of task t, children without rows are left
+// out.
+template <class R>
+std::vector<NodeSplit<R>> split_nodes(const AnyRows& rows, const std::vector<NodeTask>& tasks,
+                                      const std::vector<std::int32_t*>& labels,
+                                      const SplitOptions& options, const Threads& threads);
+
+}  // namespace exactmeans

@@ -1,0 +1,344 @@
+"""KMeansTree: hierarchical k-means for labels, indexes and very large numbers of clusters."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from exactmeans.data.arrays import Matrix
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.estimators.base import RestoredOnError
+from exactmeans.io import model_file
+from exactmeans.memory import check_memory_limit
+from exactmeans.metrics import MetricName
+from exactmeans.parameters import (
+    check_choice,
+    check_dtype,
+    check_int,
+    check_random_state,
+    check_real,
+    refuse,
+    warn,
+)
+from exactmeans.seeding.init import InitName, check_init
+from exactmeans.tree.fitted import FittedTree
+from exactmeans.tree.growth import Growth
+from exactmeans.tree.split import CORE_INITS, SplitParameters, Splitter
+from exactmeans.tree.stops import Stops
+
+__all__ = ["KMeansTree"]
+
+_METRICS = ("euclidean", "cosine")
+
+
+@model_file.loadable
+class KMeansTree(
+    TransformerMixin,  # type: ignore[misc, unused-ignore]
+    FittedTree,
+):
+    """A tree of clusters: k-means of all rows, then of the rows of each cluster, and so on.
+
+    Every node is split by the k-means of its own rows, which `KMeans` gives for the same rows and
+    the node's seed. Seeds are derived from the path of the node, so the tree has the same bits for
+    any number of threads and any order of work. Small nodes are split inside the core, thousands
+    of them per call.
+
+    Parameters
+    ----------
+    branching : int, default=100
+        The most children of a node. Fewer come of fewer distinct rows; no child is empty.
+    max_leaf_size : int or None, default=None
+        Nodes with at most so many rows are leaves. None means `branching` if the other two stops
+        are None as well, else 1.
+    max_depth : int or None, default=None
+        Nodes at this depth are leaves; the root has depth 0.
+    n_leaves : int or None, default=None
+        Grow by inertia: split the leaf with the largest one until there are so many leaves. The
+        last split may have fewer than `branching` children.
+    balanced : bool, default=False
+        Give the children of a node equal sizes, up to one row, at the least cost; with
+        `branching=2` this is the median split. A node has no more children than leaves of
+        `max_leaf_size` rows need. Rows that are equal stay together. `predict`
+        applies the prices that balance the children of each node, so it gives `labels_` for the
+        rows of fit; new rows are not balanced.
+    metric : {'euclidean', 'cosine'}, default='euclidean'
+        As in `KMeans`.
+    init : {'k-means++', 'random', 'k-means||', 'furthest'} or ('d', alpha), default='k-means++'
+        Initial centres of each node, as in `KMeans`. The first two are drawn inside the core,
+        which is faster where nodes are small.
+    max_iter : int, default=300
+        The most iterations of a node.
+    tol : float, default=1e-4
+        As in `KMeans`, for each node.
+    random_state : int, RandomState instance or None, default=None
+        The seed of the root, from which all others are derived.
+    n_jobs : int or None, default=None
+        Threads to use, as in `KMeans`.
+    memory_limit : int, float, str or None, default=None
+        The most memory to use beside the data, as in `KMeans`.
+    dtype : {'float32', 'float64'} or None, default=None
+        What to compute in. None keeps float32 and converts everything else to float64.
+
+    Attributes
+    ----------
+    parent_ : ndarray of shape (n_nodes,)
+        The parent of each node; -1 for the root, which is node 0. Nodes are numbered level by
+        level, children of a node one after the other.
+    children_ : ndarray of shape (n_nodes + 1,)
+        The children of node i are `range(children_[i], children_[i + 1])`; none for leaves.
+    depth_ : ndarray of shape (n_nodes,)
+    size_ : ndarray of shape (n_nodes,)
+        Rows of each node.
+    node_inertia_ : ndarray of shape (n_nodes,)
+        The inertia of the rows of each node at its centre.
+    node_seed_ : ndarray of shape (n_nodes,)
+        `random_state` of each node: `KMeans(branching, random_state=node_seed_[i])` of the rows of
+        node i gives its children.
+    node_n_iter_ : ndarray of shape (n_nodes,)
+        Iterations of the split of each node; 0 for leaves.
+    leaves_ : ndarray of shape (n_leaves,)
+        The node of each leaf. Leaves are numbered from left to right.
+    leaf_of_row_ : ndarray of shape (n_samples,)
+        The node of each row's leaf.
+    labels_ : ndarray of shape (n_samples,)
+        The number of each row's leaf; always what `predict` gives.
+    cluster_centers_ : list of ndarray or CSR array
+        The centres of each level: `cluster_centers_[0]` is the centre of all rows, and
+        `cluster_centers_[depth_[i]][i - first]` that of node i, where `first` is the first node of
+        the level. CSR if X is sparse.
+    inertia_ : float
+        The inertia of all rows at the centres of their leaves.
+    n_iter_ : int
+        Iterations of all nodes.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only when `X` has column names that are all strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans import KMeansTree
+    >>> X = np.array([[1., 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+    >>> tree.parent_
+    array([-1,  0,  0,  1,  1,  2,  2])
+    >>> tree.size_
+    array([6, 3, 3, 2, 1, 2, 1])
+    >>> bool((tree.predict(X) == tree.labels_).all())
+    True
+    """
+
+    _saved_as = "KMeansTree"  # the class that exactmeans.load makes
+
+    def __init__(
+        self,
+        branching: int = 100,
+        *,
+        max_leaf_size: int | None = None,
+        max_depth: int | None = None,
+        n_leaves: int | None = None,
+        balanced: bool = False,
+        metric: MetricName = "euclidean",
+        init: InitName = "k-means++",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        memory_limit: int | float | str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        self.branching = branching
+        self.max_leaf_size = max_leaf_size
+        self.max_depth = max_depth
+        self.n_leaves = n_leaves
+        self.balanced = balanced
+        self.metric = metric
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.dtype = dtype
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Grow the tree of the rows of X.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+            The data. Of data larger than memory, nodes that fit are read into memory; larger ones
+            are read block by block in every iteration.
+        y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts.
+
+        Returns
+        -------
+        self
+        """
+        with RestoredOnError(self):
+            stops = Stops.check(self)
+            parameters = self._check_parameters()
+            metric = check_choice("metric", self.metric, _METRICS)
+            dtype = check_dtype(self.dtype)
+            with closing(self._open_rows(X, sample_weight, metric, dtype)) as engine:
+                stops.refuse_rows(engine.n)
+                engine.examine()
+                self._refuse_over_limit(engine, stops, parameters.memory_limit)
+                growth = Growth(engine, Splitter(engine, parameters), stops, self._seed())
+                grown = growth.grow()
+                if len(grown.nodes) == 1 and engine.n > max(1, stops.max_leaf_size):
+                    warn(
+                        "X has only one distinct row, so the tree is a single leaf.",
+                        ConvergenceWarning,
+                    )
+                self._keep(grown, metric)
+        return self
+
+    def _check_parameters(self) -> SplitParameters:
+        max_iter = check_int("max_iter", self.max_iter, 1)
+        tol = check_real("tol", self.tol, 0)
+        named = isinstance(self.init, str) or (
+            isinstance(self.init, tuple) and len(self.init) > 0 and isinstance(self.init[0], str)
+        )
+        if not named:
+            check_choice("init", self.init, ("k-means++", "random", "k-means||", "furthest"))
+        init = check_init(self.init)
+        if not isinstance(self.balanced, (bool, np.bool_)):
+            refuse("balanced", self.balanced, "True or False")
+        if self.balanced and init not in CORE_INITS:
+            raise ValueError(
+                f"init must be 'k-means++' or 'random' if balanced=True, but it is {init!r}."
+            )
+        limit = check_memory_limit(self.memory_limit)
+        return SplitParameters(init, max_iter, tol, limit, balanced=bool(self.balanced))
+
+    def _seed(self) -> int:
+        seed = self.random_state
+        if isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32:
+            return int(seed)
+        return int(check_random_state(seed).randint(2**31))
+
+    @staticmethod
+    def _refuse_over_limit(engine: LocalEngine, stops: Stops, limit: int | None) -> None:
+        """Refuse trees whose dense centres cannot fit; those of sparse rows are sparse."""
+        if limit is None:
+            return
+        leaves = stops.fewest_leaves(engine.n)
+        needed = 8 * 3 * engine.n
+        if not engine.sparse:
+            needed += leaves * engine.d * engine.dtype.itemsize
+        if needed > limit:
+            raise ValueError(
+                f"memory_limit must be at least {needed:,} bytes for a tree of {engine.n:,} rows, "
+                f"{engine.d:,} columns and {leaves:,} leaves or more, but it is {limit:,}."
+            )
+
+    # -- the fitted tree -----------------------------------------------------------------------
+
+    @property
+    def cluster_centers_(self) -> list[Matrix]:
+        check_is_fitted(self)
+        return self._nodes().by_level()
+
+    @property
+    def inertia_(self) -> float:
+        check_is_fitted(self)
+        return float(self.node_inertia_[self.leaves_].sum())
+
+    @property
+    def n_iter_(self) -> int:
+        check_is_fitted(self)
+        return int(self.node_n_iter_.sum())
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.leaves_)
+
+    def predict(self, X: Any, beam: int = 1) -> NDArray[np.int32]:
+        """The leaf of each row.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+        beam : int, default=1
+            How many nodes to keep at each level. 1 follows the nearest child at each node, as fit
+            does; more find nearer leaves. The leaf is the nearest one of those that are reached.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Numbers of leaves, from left to right; `leaves_` has their nodes.
+        """
+        return self._nodes_to_labels(self._leaves_of(X, beam))
+
+    def _nodes_to_labels(self, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
+        return self._nodes().leaf_number[nodes].astype(np.int32)
+
+    def nearest(
+        self, X: Any, m: int = 1, *, beam: int | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The nearest leaves that a beam search finds for each row, and their distances.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+        m : int, default=1
+            How many leaves.
+        beam : int or None, default=None
+            How many nodes to keep at each level, at least `m`; None means `m`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, m)
+            Numbers of leaves, nearest first; the first column is what `predict` gives for the same
+            `beam`. -1 where the tree has fewer leaves.
+        distances : ndarray of shape (n_samples, m)
+            To the centres of the leaves; 1 - cos for 'cosine'.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> labels, distances = tree.nearest([[8.0]], m=2)
+        >>> distances.tolist()
+        [[2.5, 7.5]]
+        """
+        m = check_int("m", m, 1)
+        beam = m if beam is None else check_int("beam", beam, 1)
+        if beam < m:
+            raise ValueError(f"beam must be at least m={m}, but it is {beam}.")
+        engine = self._rows(X)
+        nodes, distances = self._router().beam(engine, beam, m)
+        labels = np.where(nodes >= 0, self._nodes().leaf_number[nodes], -1).astype(np.int32)
+        return labels, distances if engine.metric.directed else np.sqrt(distances)
+
+    def transform(self, X: Any) -> sp.csr_array:
+        """One column per leaf: 1 in that of the row's leaf.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+
+        Returns
+        -------
+        leaf : CSR array of shape (n_samples, n_leaves)
+        """
+        labels = self.predict(X)
+        n, ones = len(labels), np.ones(len(labels), dtype=self._node_centres.dtype)
+        return sp.csr_array((ones, labels, np.arange(n + 1)), shape=(n, len(self.leaves_)))
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> sp.csr_array:
+        """Fit and return the leaves of X, as `transform` does."""
+        self.fit(X, sample_weight=sample_weight)
+        n, ones = len(self.labels_), np.ones(len(self.labels_), dtype=self._node_centres.dtype)
+        return sp.csr_array((ones, self.labels_, np.arange(n + 1)), shape=(n, len(self.leaves_)))

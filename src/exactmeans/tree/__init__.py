@@ -1,0 +1,1 @@
+"""Trees of k-means: growth, prediction, export."""

@@ -1,0 +1,97 @@
+"""Rows from the root to leaves: to the nearest child at each node, or by beam search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exactmeans import _core
+from exactmeans.data.arrays import Double
+from exactmeans.data.centres import for_core
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.tree.nodes import Ids, Nodes
+
+_BEAM_PAIRS = 2**21  # pairs of a row and a child that beam search keeps at once
+
+
+class Router:
+    """Finds leaves for rows of any kind that the tree was fitted on."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        self._centres = for_core(nodes.centres)
+
+    def leaves(self, engine: LocalEngine) -> Ids:
+        """The leaf that each row reaches by the nearest child at each node, as a node."""
+        out = np.empty(engine.n, dtype=np.int64)
+        for block in engine.walk():
+            at = np.zeros(block.n, dtype=np.int64)
+            rows = np.arange(block.n)
+            while len(rows := rows[~self.nodes.is_leaf[at[rows]]]):
+                rows = rows[np.argsort(at[rows], kind="stable")]
+                child, _ = self._route(block.rows, rows, at[rows], 1, engine.n_jobs, False)
+                at[rows] = self.nodes.children[at[rows]] + child[:, 0]
+            out[block.begin : block.end] = at
+        return out
+
+    def beam(self, engine: LocalEngine, width: int, m: int) -> tuple[Ids, Double]:
+        """The m nearest of the leaves that a beam search of this width reaches, as nodes.
+
+        At each level the nearest `width` nodes are kept; leaves compete with the nodes that are
+        still to be expanded, by the distances to their centres. Ties: the lowest node. Where there
+        are fewer leaves, -1 and infinity. Distances are squared, or 1 - cos.
+        """
+        node = np.full((engine.n, m), -1, dtype=np.int64)
+        distance = np.full((engine.n, m), np.inf)
+        step = max(1, _BEAM_PAIRS // (width * width))
+        for block in engine.walk():
+            for begin in range(0, block.n, step):
+                rows = np.arange(begin, min(begin + step, block.n))
+                row, found, apart = self._beam(block.rows, rows, width, engine.n_jobs)
+                rank = np.arange(len(row)) - np.searchsorted(row, rows)[row - begin]
+                kept = rank < m
+                at = block.begin + row[kept], rank[kept]
+                node[at], distance[at] = found[kept], apart[kept]
+        return node, distance
+
+    def _beam(self, rows: _core.Rows, ids: Ids, width: int, n_jobs: int) -> tuple[Ids, Ids, Double]:
+        """Pairs of a row and a leaf with their distances, by row and distance."""
+        row, node = ids, np.zeros(len(ids), dtype=np.int64)
+        distance: Double = np.zeros(len(ids))
+        while not (leaf := self.nodes.is_leaf[node]).all():
+            order = np.flatnonzero(~leaf)
+            order = order[np.argsort(node[order], kind="stable")]
+            child, apart = self._route(rows, row[order], node[order], width, n_jobs, True)
+            assert apart is not None
+            has = child >= 0
+            below = self.nodes.children[node[order]][:, np.newaxis] + child
+            beside = np.broadcast_to(row[order][:, np.newaxis], child.shape)
+            row = np.concatenate([row[leaf], beside[has]])
+            node = np.concatenate([node[leaf], below[has]])
+            distance = np.concatenate([distance[leaf], apart[has]])
+            order = np.lexsort((node, distance, row))
+            row, node, distance = row[order], node[order], distance[order]
+            kept = np.arange(len(row)) - np.searchsorted(row, ids)[row - ids[0]] < width
+            row, node, distance = row[kept], node[kept], distance[kept]
+        return row, node, distance
+
+    def _route(
+        self, rows: _core.Rows, ids: Ids, at: Ids, m: int, n_jobs: int, distances: bool
+    ) -> tuple[np.ndarray, Double | None]:
+        """The m nearest children of rows, which are sorted by node, and their distances."""
+        nodes, frames = self.nodes, self.nodes.frames
+        here, begins = np.unique(at, return_index=True)
+        return _core.route_rows(
+            rows,
+            self._centres,
+            ids,
+            np.append(begins, len(ids)).astype(np.int64),
+            nodes.children[here],
+            nodes.children[here + 1],
+            frames.exponent[here],
+            frames.shift_of[here],
+            frames.shifts if len(frames.shifts) else None,
+            frames.price,
+            m=m,
+            distances=distances,
+            n_jobs=n_jobs,
+        )

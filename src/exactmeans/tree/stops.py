@@ -1,0 +1,61 @@
+"""When the growth of a tree stops."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from exactmeans.parameters import check_int
+
+
+@dataclass(frozen=True)
+class Stops:
+    """A node is a leaf if it has few rows or is deep; growth ends with enough leaves."""
+
+    branching: int
+    max_leaf_size: int
+    max_depth: int | None
+    n_leaves: int | None
+
+    @classmethod
+    def check(cls, estimator: Any) -> Stops:
+        branching = check_int("branching", estimator.branching, 2)
+        size, depth, leaves = (
+            None if value is None else check_int(name, value, least)
+            for name, value, least in (
+                ("max_leaf_size", estimator.max_leaf_size, 1),
+                ("max_depth", estimator.max_depth, 1),
+                ("n_leaves", estimator.n_leaves, 2),
+            )
+        )
+        if leaves is not None and depth is not None and leaves > branching**depth:
+            raise ValueError(
+                f"n_leaves must be at most {branching**depth}, which a tree with "
+                f"branching={branching} and max_depth={depth} can have, but it is {leaves}."
+            )
+        if size is None:
+            size = branching if leaves is None and depth is None else 1
+        return cls(branching, size, depth, leaves)
+
+    def refuse_rows(self, n: int) -> None:
+        """Refuse stops that n rows cannot meet."""
+        if self.n_leaves is None:
+            return
+        if self.n_leaves > n:
+            raise ValueError(
+                f"n_leaves must be at most {n}, the number of rows, but it is {self.n_leaves}."
+            )
+        if self.max_leaf_size > 1 and self.n_leaves * self.max_leaf_size < n:
+            raise ValueError(
+                f"n_leaves={self.n_leaves} and max_leaf_size={self.max_leaf_size} contradict each "
+                f"other: that many leaves hold {self.n_leaves * self.max_leaf_size} rows, but X "
+                f"has {n}."
+            )
+
+    def fewest_leaves(self, n: int) -> int:
+        """At least so many leaves come of n distinct rows."""
+        if self.n_leaves is not None:
+            return self.n_leaves
+        by_size = math.ceil(n / self.max_leaf_size)
+        return by_size if self.max_depth is None else min(by_size, self.branching)
