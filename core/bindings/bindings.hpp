@@ -106,5 +106,6 @@ void bind_rows(nb::module_& m);
 void bind_update(nb::module_& m);
 void bind_assign(nb::module_& m);
 void bind_seed(nb::module_& m);
+void bind_limits(nb::module_& m);
 
 }  // namespace exactmeans

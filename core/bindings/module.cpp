@@ -23,4 +23,5 @@ NB_MODULE(_core, m) {
     bind_update(m);
     bind_assign(m);
     bind_seed(m);
+    bind_limits(m);
 }
