@@ -80,6 +80,7 @@ void bind_limits(nb::module_& m) {
                 new (self) LimitedAssignment(n, k, {least, std::min(most, n)}, weighted);
             },
             nb::arg("n"), nb::arg("k"), nb::arg("least"), nb::arg("most"), nb::arg("weighted"))
+        .def("moved", &LimitedAssignment::moved, nb::arg("movement"))
         .def("start", &LimitedAssignment::start)
         .def("begin", &LimitedAssignment::begin)
         .def("add", &add_block, nb::arg("number"), nb::arg("first"), nb::arg("rows"),

@@ -12,7 +12,8 @@
 // (Aurenhammer, Hoffmann and Aronov, Minkowski-type theorems and least-squares clustering, 1998).
 //
 // The result depends on the rows, the limits and the state at the start, not on threads or blocks.
-// Memory: 4 bytes per row, 48 per option of an open row.
+// Bounds of gaps follow the prices and the moving centres as in Hamerly's algorithm, so that rows
+// far from borders are not scored again. Memory: 8 bytes per row, 48 per option of an open row.
 #pragma once
 
 #include <algorithm>
@@ -53,6 +54,9 @@ public:
         started_ = reach >= 0;
     }
 
+    // The centres moved since the last assignment. Without it, bounds of rows are not kept.
+    void moved(const Movement& movement) { steps_ = movement.distance; }
+
     // Starts an assignment to new centres.
     void start() {
         stride_ = 1;
@@ -63,8 +67,7 @@ public:
         before_ = price_;
         narrowest_ = infinite;
         round_ = 0;
-        blocks_.clear();
-        passed_.assign(std::size_t(k_), 0.0);
+        bounds_follow_ = finished_ = false;
     }
 
     void begin() {
@@ -77,9 +80,11 @@ public:
     template <class Rows>
     void add(Size number, Size first, const Rows& x, SharedCentres<typename Rows::Real>& shared,
              std::int32_t* labels, const Threads& threads) {
+        if (!bounds_follow_) follow_centres(shared.centres, x);
         if (Size(blocks_.size()) <= number) blocks_.resize(std::size_t(number + 1));
         BlockState& block = blocks_[std::size_t(number)];
         const PricedRows<Rows> rows(x, shared, price_, weighted_, threads);
+        if (block.gap.empty()) measure(rows, block, threads);
         const std::vector<Size> ids = rows_to_score(rows, first, block, labels);
         const Size count = Size(ids.size()), step = 960;
         std::vector<OpenRows> parts(std::size_t((count + step - 1) / step));
@@ -108,21 +113,19 @@ public:
         all += open;
         bool holds = true;
         Transport transport = transport_of(open, all, holds);
-        const bool solved = transport.solve([&] { threads.run(1, [](Size, int) {}); });
-        const double range = transport.price_range();
+        const bool solved =
+            transport.solve(reach_, [&] { threads.run(1, [](Size, int) {}); }) && holds;
         for (Size j = 0; j < k_; ++j) set_price(j, transport.price(j));
-        const bool certain = holds && solved && range <= reach_;
-        if (stride_ > 1 && holds && solved) {
-            next_stride(transport, all);
-        } else if (certain && stride_ == 1) {
+        if (solved && stride_ == 1) {
             finish(transport);
-            return true;
-        } else if (!(holds && solved) || round_ > narrow_rounds) {
-            reach_ = reach_ > 0 ? 2 * reach_ : std::max(range, lowest_reach());
+        } else if (solved) {
+            next_stride(transport, all);
+        } else {
+            reach_ = reach_ > 0 ? 2 * reach_ : lowest_reach();
             if (round_ <= wide_rounds) reach_ = std::min(reach_, narrowest_);
         }
-        lower_gaps();
-        return false;
+        follow_prices();
+        return finished_;
     }
 
     // Sets the labels of the open rows of a block of n rows.
@@ -140,8 +143,7 @@ public:
 private:
     static constexpr double infinite = std::numeric_limits<double>::infinity();
     static constexpr Size sample_step = 8;
-    // Passes with the same reach before it is widened; passes that respect cost::most_options.
-    static constexpr int narrow_rounds = 6, wide_rounds = 40;
+    static constexpr int wide_rounds = 40;  // passes that respect cost::most_options
 
     // Rows in question, ascending, and their options, the cheapest first.
     struct OpenRows {
@@ -161,9 +163,10 @@ private:
         Size count(std::size_t t) const { return past[t] - (t ? past[t - 1] : 0); }
     };
     struct BlockState {
-        // Lower bounds of what other clusters cost more than the label, plus passed_ of the label;
-        // negative: the row was open in the last pass, or has not been scored.
+        // Lower bounds of what other clusters cost more than the label, plus lost() when they were
+        // found; negative: the row was open in the last pass, or has not been scored.
         std::vector<float> gap;
+        std::vector<float> length;  // upper bounds of the lengths of the rows
         OpenRows open;
         std::vector<std::int32_t> solved;  // labels of the open rows
     };
@@ -177,12 +180,11 @@ private:
                                     std::int32_t* labels) {
         std::vector<Size> ids;
         const Size n = rows.x.n;
-        block.gap.resize(std::size_t(n), -1.0f);
         for (Size i = (stride_ - first % stride_) % stride_; i < n; i += stride_) {
             if (!rows.counts(i)) {
                 labels[i] = 0;
             } else if (const float gap = block.gap[std::size_t(i)];
-                       gap >= 0 && double(gap) - passed_[std::size_t(labels[i])] > reach_) {
+                       gap >= 0 && double(gap) - lost(block, i, labels[i]) > reach_) {
                 ++fixed_[std::size_t(labels[i])];
             } else {
                 ids.push_back(i);
@@ -213,10 +215,8 @@ private:
             const std::int32_t own = scan.label[std::size_t(t)];
             const double gap = scan.gap[std::size_t(t)];
             labels[ids[t]] = own;
-            block.gap[std::size_t(ids[t])] =
-                gap > reach_ ? float(std::min(gap, 0x1p100) * (1 - 0x1p-22)) +
-                                   float(passed_[std::size_t(own)] * (1 - 0x1p-22))
-                             : -1.0f;
+            const double kept = (std::min(gap, 0x1p100) + lost(block, ids[t], own));
+            block.gap[std::size_t(ids[t])] = gap > reach_ ? float(kept * (1 - 0x1p-22)) : -1.0f;
         }
     }
 
@@ -247,11 +247,90 @@ private:
         raised_[std::size_t(j)] = price - price_[std::size_t(j)];
         price_[std::size_t(j)] = price;
     }
-    // Gaps of rows in cluster j shrink by at most the rise of its price relative to the others.
-    void lower_gaps() {
-        const double lowest = *std::min_element(raised_.begin(), raised_.end());
-        for (std::size_t j = 0; j < passed_.size(); ++j)
-            passed_[j] += (raised_[j] - lowest) * (1 + 0x1p-40);
+    // What the gap of a row with this label lost since the bounds began: by prices and score
+    // offsets, and by moving centres per length of the row.
+    double lost(const BlockState& block, Size i, std::int32_t label) const {
+        return fallen_[std::size_t(label)] +
+               double(block.length[std::size_t(i)]) * drifted_[std::size_t(label)];
+    }
+    // Lowers bounds for costs that rise by these amounts: by the rise of the label's relative to
+    // the least rise of all others.
+    void follow_rises(const std::vector<double>& rises) {
+        double low = infinite, second = infinite;
+        for (const double own : rises) {
+            second = std::min(second, std::max(low, own));
+            low = std::min(low, own);
+        }
+        for (std::size_t j = 0; k_ > 1 && j < fallen_.size(); ++j)
+            fallen_[j] += (rises[j] - (rises[j] == low ? second : low)) * (1 + 0x1p-40) +
+                          0x1p-50 * (std::abs(rises[j]) + std::abs(low));
+    }
+    void follow_prices() { follow_rises(raised_); }
+
+    // Lowers bounds for the movement of the centres since the last assignment, or forgets them. A
+    // score changes by the change of the score offset, and by at most the length of the row times
+    // the movement; both scores were rounded.
+    template <class R, class Rows>
+    void follow_centres(const Centres<R>& centroids, const Rows& x) {
+        const R* const offset = centroids.score_offset();
+        const bool known = Size(steps_.size()) == k_ && Size(offsets_.size()) == k_ &&
+                           centroids.in_range() && !(weighted_ && x.weights);
+        if (!known) {
+            for (BlockState& block : blocks_) std::fill(block.gap.begin(), block.gap.end(), -1.0f);
+            fallen_.assign(std::size_t(k_), 0.0);
+            drifted_.assign(std::size_t(k_), 0.0);
+        } else {
+            std::vector<double> rises;
+            double far = 0, second = 0, largest = 0;
+            for (Size j = 0; j < k_; ++j) {
+                rises.push_back(double(offset[j]) - offsets_[std::size_t(j)]);
+                largest = std::max({largest, double(offset[j]), offsets_[std::size_t(j)]});
+                second = std::max(second, std::min(far, steps_[std::size_t(j)]));
+                far = std::max(far, steps_[std::size_t(j)]);
+            }
+            follow_rises(rises);
+            const double longest = std::max(longest_, centroids.longest());
+            const double u = 2 * double(std::numeric_limits<R>::epsilon());
+            const double rounding = u * (double(x.d) + 8), tiny = 0x1p-120 * (double(x.d) + 8);
+            for (std::size_t j = 0; j < drifted_.size(); ++j) {
+                const double own = steps_[j];
+                drifted_[j] += (own + (own == far ? second : far)) * (1 + 0x1p-40) +
+                               4 * rounding * longest + tiny;
+                fallen_[j] += 4 * rounding * largest + tiny;
+            }
+        }
+        steps_.clear();
+        longest_ = centroids.longest();
+        offsets_.assign(offset, offset + k_);
+        bounds_follow_ = true;
+    }
+    // Finds upper bounds of the lengths of the rows, on the scale of costs: 1 for directions.
+    template <class Rows>
+    void measure(const PricedRows<Rows>& rows, BlockState& block, const Threads& threads) const {
+        using R = typename Rows::Real;
+        const Rows& x = rows.x;
+        const Frame<R>& frame = rows.centroids.frame();
+        block.gap.assign(std::size_t(x.n), -1.0f);
+        block.length.assign(std::size_t(x.n), 1.0f + 0x1p-20f);
+        if (x.norms) return;
+        threads.ranges(x.n, 256, [&](Size begin, Size end, int) {
+            DenseTile<R> tile;
+            if constexpr (is_dense<Rows>)
+                tile.load(x, frame.shift_or_null(), begin, nullptr, end - begin);
+            for (Size i = begin; i < end; ++i) {
+                double norm2;
+                if constexpr (is_dense<Rows>)
+                    norm2 = vector_kernels<R>()
+                                .square_sum(tile.rows()[i - begin], nullptr, x.d, frame.scale())
+                                .value();
+                else
+                    norm2 =
+                        vector_kernels<R>()
+                            .square_sum(x.row(i).value, nullptr, x.row(i).nonzeros, frame.scale())
+                            .value();
+                block.length[std::size_t(i)] = float(std::sqrt(norm2) * (1 + 0x1p-20));
+            }
+        });
     }
 
     // The gaps of the open rows at the new prices, ascending.
@@ -301,9 +380,9 @@ private:
         const std::vector<double> gaps = open_gaps(transport);
         const std::size_t few = std::size_t(4 * k_);
         const double least = gaps.empty() ? 0.0 : gaps[std::min(few, gaps.size() - 1)];
-        reach_ = started_ ? std::max(high - low, least) : std::max(least, gaps_share(gaps));
+        reach_ = started_ ? std::max(0.5 * (high - low), least) : std::max(least, gaps_share(gaps));
         if (!(reach_ < infinite)) reach_ = 0;
-        started_ = true;
+        started_ = finished_ = true;
     }
     // After the first assignment centres move most: a gap that a twentieth of the rows are within.
     double gaps_share(const std::vector<double>& gaps) const {
@@ -320,7 +399,11 @@ private:
     Size n_, k_;
     SizeLimits limits_;
     bool weighted_;
-    std::vector<double> price_, before_, raised_, passed_;
+    std::vector<double> price_, before_, raised_;
+    std::vector<double> fallen_, drifted_;  // per cluster; see lost()
+    std::vector<double> steps_, offsets_;   // of the centres since, and at, the last assignment
+    double longest_ = 0;                    // centre at the last assignment
+    bool bounds_follow_ = false, finished_ = false;
     double reach_ = 0, narrowest_ = infinite;
     bool started_ = false;
     Size stride_ = 1, scored_ = 0;

@@ -56,9 +56,12 @@ public:
     }
 
     // Moves rows until all sizes are within the limits, at the least cost. Returns false if the
-    // options do not allow that. Calls poll() now and then, which may throw.
+    // options do not allow that, or not without a price_range() above `most_range`: prices and
+    // labels are then those of an optimal assignment with other limits. Calls poll() now and then,
+    // which may throw.
     template <class Poll>
-    bool solve(Poll poll) {
+    bool solve(double most_range, Poll poll) {
+        most_range_ = most_range;
         if (!set_targets()) return false;
         build_arcs();
         for (Size paths = 0;
@@ -70,7 +73,7 @@ public:
         return true;
     }
     bool solve() {
-        return solve([] {});
+        return solve(infinite, [] {});
     }
 
     Size rows() const { return Size(label_.size()); }
@@ -211,8 +214,7 @@ private:
             if (finished_[std::size_t(v)]) continue;
             finished_[std::size_t(v)] = 1;
             if (surplus_[std::size_t(v)] < 0) {
-                for (std::size_t u = 0; u < finished_.size(); ++u)
-                    if (finished_[u]) change_[u] += distance - distance_[u];
+                if (!raise_prices(distance)) return false;
                 move_along(v);
                 return true;
             }
@@ -222,6 +224,20 @@ private:
             });
         }
         return false;
+    }
+    // Raises the prices of clusters that are nearer than `distance`. Returns false, and raises
+    // none, if the range of all changes would exceed the most that is allowed.
+    bool raise_prices(double distance) {
+        double low = infinite, high = -infinite;
+        for (std::size_t u = 0; u < std::size_t(k_); ++u) {
+            const double raised = change_[u] + (finished_[u] ? distance - distance_[u] : 0.0);
+            low = std::min(low, raised);
+            high = std::max(high, raised);
+        }
+        if (high - low > most_range_) return false;
+        for (std::size_t u = 0; u < finished_.size(); ++u)
+            if (finished_[u]) change_[u] += distance - distance_[u];
+        return true;
     }
     // Moves a row along each arc of the path that ends here, the last arc first.
     void move_along(Size end) {
@@ -263,6 +279,7 @@ private:
     std::vector<std::int32_t> label_;
     std::vector<TransportOption> options_;
     std::vector<Size> past_;  // behind the last option of each row
+    double most_range_ = infinite;
     // Of a search.
     using Reached = std::pair<double, Size>;
     std::vector<Reached> queue_;

@@ -220,6 +220,9 @@ class LocalEngine(SurveyedRows):
         sums.move(block.rows, row - block.begin, target, True)
 
     def moved(self, movement: _core.Movement) -> None:
+        if self.limited is not None:
+            self.limited.moved(movement)
+            return
         for block in self._blocks:
             block.assigner.moved(movement)
 

@@ -33,6 +33,10 @@ class LocalLimitedAssign:
     def resume(self, state: Double) -> None:
         self._core.set_state(np.ascontiguousarray(state[:-1]), float(state[-1]))
 
+    def moved(self, movement: _core.Movement) -> None:
+        """Update bounds by the movement of the centres since the last assignment."""
+        self._core.moved(movement)
+
     def assign(self, centroids: _core.Centroids) -> AssignStats:
         """Passes over all blocks, until the labels are certain to be optimal."""
         engine, core = self._engine, self._core
