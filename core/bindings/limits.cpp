@@ -81,7 +81,7 @@ void bind_limits(nb::module_& m) {
             },
             nb::arg("n"), nb::arg("k"), nb::arg("least"), nb::arg("most"), nb::arg("weighted"))
         .def("moved", &LimitedAssignment::moved, nb::arg("movement"))
-        .def("start", &LimitedAssignment::start)
+        .def("start", &LimitedAssignment::start, nb::arg("many"))
         .def("begin", &LimitedAssignment::begin)
         .def("add", &add_block, nb::arg("number"), nb::arg("first"), nb::arg("rows"),
              nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))

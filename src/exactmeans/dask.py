@@ -32,6 +32,7 @@ from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.base import FitParameters, with_defaults
+from exactmeans.estimators.limits import refuse_limits
 from exactmeans.fit.problem import unscaled
 from exactmeans.io import model_file
 from exactmeans.parameters import check_n_jobs
@@ -140,6 +141,7 @@ class KMeans(kmeans.KMeans):
     def _open_engine(self, X: Any, sample_weight: Any, parameters: FitParameters) -> Engine:
         if not is_lazy(X):
             return super()._open_engine(X, sample_weight, parameters)
+        refuse_limits(self, "for Dask collections: fit rows in one process, or blocks of files")
         parameters.metric.refuse_blocks()
         if callable(self.init):
             raise ValueError("init must not be a callable when X comes in blocks.")

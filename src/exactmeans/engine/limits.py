@@ -98,6 +98,7 @@ def _positions(keys: Hashes, hashes: Hashes) -> NDArray[np.intp]:
 class LimitedResult:
     """What the limits did to a finished run."""
 
+    limits: Limits
     prices: Double  # in units of scores
     border: BorderRows
     moved: int  # rows that are not with their nearest centre

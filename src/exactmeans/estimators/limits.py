@@ -62,6 +62,13 @@ class SizeLimits:
         return Limits(least, min(most, n))
 
 
+def refuse_limits(estimator: Any, where: str) -> None:
+    """Refuse limits where clusters cannot hold them."""
+    for name in ("size_min", "size_max"):
+        if (value := getattr(estimator, name)) is not None:
+            raise ValueError(f"{name} must be None {where}, but it is {value!r}.")
+
+
 def _check(name: str, value: Any) -> int | float | None:
     """An int or a float, both above 0 but for an int of 0 rows at least."""
     if value is None:

@@ -7,7 +7,7 @@
 // If no price rose by more than `reach` relative to another, no other row would move: the result is
 // the optimum over all rows. Else another pass follows, at the new prices or with a wider reach.
 //
-// The first prices come from samples of every 8^s-th row with limits to match; later assignments
+// The first prices come from samples of every 4^s-th row with limits to match; later assignments
 // start from the prices of the last one. Prices solve the dual of the transport problem
 // (Aurenhammer, Hoffmann and Aronov, Minkowski-type theorems and least-squares clustering, 1998).
 //
@@ -57,10 +57,12 @@ public:
     // The centres moved since the last assignment. Without it, bounds of rows are not kept.
     void moved(const Movement& movement) { steps_ = movement.distance; }
 
-    // Starts an assignment to new centres.
-    void start() {
+    // Starts an assignment to new centres. `many`: many rows changed their cluster in the last one,
+    // so prices may be far from right and samples come first.
+    void start(bool many = false) {
         stride_ = 1;
-        if (!started_) {
+        if (many || !started_) {
+            started_ = false;
             reach_ = infinite;
             while ((n_ / stride_) * k_ > cost::sampled_options) stride_ *= sample_step;
         }
@@ -142,7 +144,7 @@ public:
 
 private:
     static constexpr double infinite = std::numeric_limits<double>::infinity();
-    static constexpr Size sample_step = 8;
+    static constexpr Size sample_step = 4;
     static constexpr int wide_rounds = 40;  // passes that respect cost::most_options
 
     // Rows in question, ascending, and their options, the cheapest first.

@@ -21,17 +21,19 @@ class LocalLimitedAssign:
     """The assignment step within limits; the core gathers rows near borders and solves for them."""
 
     def __init__(self, engine: LocalEngine, limits: Limits, k: int) -> None:
-        self._engine, self._k = engine, k
+        self._engine, self._limits, self._k = engine, limits, k
+        self._changed = 0  # rows, by the last assignment
         self._core = _core.LimitedAssignment(
             engine.directions(), k, limits.least, limits.most, engine.weighted
         )
 
     @property
     def state(self) -> Double:
-        return np.append(self._core.prices, self._core.reach)
+        return np.append(self._core.prices, [self._core.reach, self._changed])
 
     def resume(self, state: Double) -> None:
-        self._core.set_state(np.ascontiguousarray(state[:-1]), float(state[-1]))
+        self._core.set_state(np.ascontiguousarray(state[:-2]), float(state[-2]))
+        self._changed = int(state[-1])
 
     def moved(self, movement: _core.Movement) -> None:
         """Update bounds by the movement of the centres since the last assignment."""
@@ -39,10 +41,11 @@ class LocalLimitedAssign:
 
     def assign(self, centroids: _core.Centroids) -> AssignStats:
         """Passes over all blocks, until the labels are certain to be optimal."""
+        # Prices of an assignment that changed a tenth of the labels say little about the next.
         engine, core = self._engine, self._core
         before = engine.labels().copy()
         scored = core.rows_scored
-        core.start()
+        core.start(10 * self._changed > engine.n)
         while True:
             core.begin()
             for block in engine.walk():
@@ -53,9 +56,9 @@ class LocalLimitedAssign:
                 break
         for block in engine.blocks:
             core.write(block.number, block.labels)
-        changed = int(np.count_nonzero(before != engine.labels()))
+        self._changed = int(np.count_nonzero(before != engine.labels()))
         scored = core.rows_scored - scored
-        return AssignStats(changed, scored * self._k, max(0, engine.n - scored))
+        return AssignStats(self._changed, scored * self._k, max(0, engine.n - scored))
 
     def result(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> LimitedResult:
         engine, prices = self._engine, self._core.prices
@@ -72,7 +75,7 @@ class LocalLimitedAssign:
             near = nearest[block.begin : block.end]
             total.add(block.rows.scatter(own_points, near, exponent, engine.n_jobs)[0])
         moved = int(np.count_nonzero(nearest != labels))
-        return LimitedResult(prices, border, moved, total.value)
+        return LimitedResult(self._limits, prices, border, moved, total.value)
 
 
 def labels_by_prices(engine: LocalEngine, centroids: _core.Centroids, prices: Double) -> Labels:
