@@ -32,8 +32,9 @@ def rows_of(n: int = 300, d: int = 4, seed: int = 0) -> NDArray[np.float64]:
 
 
 def squared(X: Any, centres: Any) -> NDArray[np.float64]:
-    X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
-    return np.square(X[:, None] - np.asarray(centres, dtype=np.float64)).sum(axis=2)
+    rows = np.asarray(X if isinstance(X, np.ndarray) else X.toarray(), dtype=np.float64)
+    apart: NDArray[np.float64] = rows[:, None] - np.asarray(centres, dtype=np.float64)
+    return np.asarray(np.einsum("ijf,ijf->ij", apart, apart))
 
 
 def least_cost(costs: NDArray[np.float64], least: int, most: int) -> float:
@@ -49,9 +50,10 @@ def least_cost(costs: NDArray[np.float64], least: int, most: int) -> float:
 
 def by_linear_program(costs: NDArray[np.float64], least: int, most: int) -> float:
     n, k = costs.shape
+    solve: Any = linprog  # its stubs know no sparse constraints
     each = sp.kron(sp.eye_array(n), np.ones((1, k)))
     sizes = sp.kron(np.ones((1, n)), sp.eye_array(k))
-    found = linprog(
+    found = solve(
         costs.ravel(),
         A_ub=sp.vstack([sizes, -sizes]),
         b_ub=np.repeat([most, -least], k),
@@ -96,7 +98,7 @@ def _rows(size: Any, n: int, k: int, default: int) -> int:
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_cosine_and_sparse_rows_are_optimal_too(metric: str, sparse: bool) -> None:
+def test_cosine_and_sparse_rows_are_optimal_too(metric: Any, sparse: bool) -> None:
     X = np.abs(rows_of(n=120, d=5)) + 0.1
     X[np.random.default_rng(0).random(X.shape) < 0.4] = 0
     X[:, 0] += 0.01
@@ -172,7 +174,13 @@ def test_blocks_and_threads_give_the_same_bits(problem: Any) -> None:
 def test_many_rows_come_by_samples_and_in_blocks() -> None:
     X = datasets.blobs(60_000, 6, 40, spread=3.0, seed=1)
     X[:20_000] = np.round(X[:20_000])
-    options = {"n_clusters": 40, "init": X[:40], "n_init": 1, "max_iter": 5, "size_max": 1.0}
+    options: dict[str, Any] = {
+        "n_clusters": 40,
+        "init": X[:40],
+        "n_init": 1,
+        "max_iter": 5,
+        "size_max": 1.0,
+    }
     model = KMeans(**options, size_min=1.0).fit(X)
     assert set(np.bincount(model.labels_)) == {1500}
     assert np.array_equal(model.predict(X), model.labels_)
@@ -183,10 +191,16 @@ def test_many_rows_come_by_samples_and_in_blocks() -> None:
 def test_the_filter_of_sparse_rows_changes_nothing() -> None:
     """With 32 centres or more the int8 filter certifies gaps; dense rows never use it."""
     rng = np.random.default_rng(4)
-    X = sp.random_array((3000, 60), density=0.15, rng=rng, format="csr")
+    X: Any = sp.random_array((3000, 60), density=0.15, rng=rng, format="csr")
     X.data = np.round(X.data * 8) / 8 + 0.125  # sums of products are exact in any order
     centres = X[:48].toarray()
-    options = {"n_clusters": 48, "init": centres, "n_init": 1, "max_iter": 1, "size_max": 1.1}
+    options: dict[str, Any] = {
+        "n_clusters": 48,
+        "init": centres,
+        "n_init": 1,
+        "max_iter": 1,
+        "size_max": 1.1,
+    }
     sparse, dense = KMeans(**options).fit(X), KMeans(**options).fit(X.toarray())
     assert sparse.inertia_ == pytest.approx(dense.inertia_, rel=1e-6)
     assert np.array_equal(sparse.predict(X), sparse.labels_)

@@ -111,17 +111,26 @@ class KMeans(BaseKMeans):
         `n_local_trials` for 'k-means++'.
     dtype : {'float32', 'float64'} or None, default=None
         What to compute in. None keeps float32 and converts everything else to float64.
+    size_min, size_max : int, float or None, default=None
+        The fewest and the most rows of a cluster. Ints count rows; floats are shares of the mean
+        size n_samples / n_clusters, so that 1.1 is ten per cent above it, rounded to let rows in.
+        Every assignment has the least inertia that the limits allow. For 'euclidean' and 'cosine';
+        see docs/size_limits.md.
 
     Attributes
     ----------
     cluster_centers_ : ndarray or CSR array of shape (n_clusters, n_features)
     labels_ : ndarray of shape (n_samples,)
-        The nearest centre of each row; always what `predict` gives. -1 for rows of zeros that
-        `zero_rows='keep'` keeps.
+        The nearest centre of each row, or its cluster within the size limits; always what `predict`
+        gives. -1 for rows of zeros that `zero_rows='keep'` keeps.
     inertia_ : float
         Sum of squared distances of the rows to their centres, weighted; for 'cosine' of 1 - cos,
         for 'angular' of squared angles, for 'manhattan' of distances. Where it does not fit float64
         (values beyond 1e150 or so), it is infinite and a warning says so.
+    prices_ : ndarray of shape (n_clusters,)
+        Only with size limits: a row is in the cluster whose squared distance (or 1 - cos) plus
+        price is lowest. A price above 0 keeps a full cluster from growing, one below 0 keeps a
+        cluster at its least size.
     n_iter_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)

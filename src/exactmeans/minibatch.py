@@ -85,6 +85,8 @@ class MiniBatchKMeans(BaseKMeans):
         With 'cosine', a centre is the direction of what it would be for rows of length 1.
     n_jobs, memory_limit, callbacks, sparse_centers, zero_rows : as for `KMeans`
     init_options, dtype : as for `KMeans`
+    size_min, size_max : None
+        Batches cannot hold size limits: use `KMeans`.
 
     Attributes
     ----------
@@ -141,8 +143,8 @@ class MiniBatchKMeans(BaseKMeans):
         zero_rows: ZeroRows = "error",
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
-        size_min: None = None,
-        size_max: None = None,
+        size_min: int | float | None = None,
+        size_max: int | float | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init

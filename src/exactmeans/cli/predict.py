@@ -41,7 +41,7 @@ def predict(
         fitted.n_jobs = jobs
     reading = options.Reading(data, columns, [], id, None, header, delimiter, na, zero_based, False)
     with opened(reading, fitted) as table:
-        found, distance = fitted.nearest(table.X, 1)
+        found, distance = fitted._own_and_next(table.X, 1)
         if json:
             every = labels_of_all(table, found[:, 0])
             if path is not None:

@@ -43,6 +43,7 @@ from exactmeans.parameters import (
     check_n_jobs,
 )
 from exactmeans.sql import IfExists, centers_to_sql, labels_to_sql
+from exactmeans.sql.labels import labelled
 
 
 class FittedKMeans(
@@ -141,8 +142,9 @@ class FittedKMeans(
         Returns
         -------
         labels : ndarray of shape (n_samples, m)
-            The first column is what `predict` gives. Of centres at the same distance, the lowest
-            number comes first. -1 for rows of zeros that `zero_rows='keep'` keeps.
+            The first column is what `predict` gives, but for size limits, which do not count here.
+            Of centres at the same distance, the lowest number comes first. -1 for rows of zeros
+            that `zero_rows='keep'` keeps.
         distances : ndarray of shape (n_samples, m)
             What `transform` gives for these centres.
 
@@ -335,6 +337,19 @@ class FittedKMeans(
         double = 1 if self._frame.metric == "cosine" else 2
         scaled = np.ldexp(double * limited.prices, -2 * self._frame.cost_exponent)
         self.prices_ = np.asarray(scaled)
+
+    def _own_and_next(self, X: Any, m: int = 2) -> tuple[NDArray[np.int32], NDArray[Any]]:
+        """The label of each row and the nearest other centre (for m=2), and their distances."""
+        found, distances = self.nearest(X, min(m, self._given_centres().shape[0]))
+        if not self._has_prices():
+            return found, distances
+        labels, own = labelled(self, X)
+        near = found[:, 0] == labels
+        both, apart = [labels], [np.where(near, distances[:, 0], own)]
+        if found.shape[1] > 1:
+            both.append(np.where(near, found[:, 1], found[:, 0]))
+            apart.append(np.where(near, distances[:, 1], distances[:, 0]))
+        return np.column_stack(both), np.column_stack(apart)
 
     def _has_prices(self) -> bool:
         return "prices_" in self.__dict__

@@ -74,7 +74,8 @@ def _check(name: str, value: Any) -> int | float | None:
     if value is None:
         return None
     least = 0 if name == "size_min" else 1
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if whole and int(value) >= least:
         return int(value)
     real = isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral)
     if real and math.isfinite(value) and value > 0:
