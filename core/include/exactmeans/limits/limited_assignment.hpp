@@ -382,7 +382,9 @@ private:
         const std::vector<double> gaps = open_gaps(transport);
         const std::size_t few = std::size_t(4 * k_);
         const double least = gaps.empty() ? 0.0 : gaps[std::min(few, gaps.size() - 1)];
-        reach_ = started_ ? std::max(0.5 * (high - low), least) : std::max(least, gaps_share(gaps));
+        // A wide reach is dear, a narrow one costs little more than a second pass.
+        const double range = (20 * Size(gaps.size()) < n_ ? 1.0 : 0.5) * (high - low);
+        reach_ = started_ ? std::max(range, least) : std::max(least, gaps_share(gaps));
         if (!(reach_ < infinite)) reach_ = 0;
         started_ = finished_ = true;
     }
