@@ -202,10 +202,10 @@ private:
             if (scan.gap[std::size_t(t)] > reach_) return;
             const std::int32_t own = scan.label[std::size_t(t)];
             const double limit = costs[own] + reach_;
-            const Size count =
+            const Size options =
                 std::count_if(costs, costs + k_, [&](double c) { return c <= limit; });
             // Options are counted all the same, so that threads cannot change what follows.
-            if ((gathered_ += count) > cost::most_options && narrows()) return;
+            if ((gathered_ += options) > cost::most_options && narrows()) return;
             out.row.push_back(std::int32_t(ids[t]));
             out.options.push_back({own, costs[own]});
             for (Size j = 0; j < k_; ++j)
