@@ -97,7 +97,7 @@ def _beside(task: Task, aim: float | None, threads: int) -> list[Row]:
             ratio=(ratio, ratio, ratio),
             target=None if aim is None else f">= {aim:g}x",
             met=None if aim is None else ratio >= aim,
-            note=f"inertia at its centres {theirs[1]:.9g}, of our assignment to them {theirs[4]:.9g}",
+            note=f"inertia at its centres {theirs[1]:.9g}, of our assignment {theirs[4]:.9g}",
         )
     )
     return rows

@@ -17,11 +17,12 @@ template <class R>
 std::vector<double> costs_of(const DenseRows<R>& x, SharedCentres<R>& shared) {
     const Size k = shared.centres.k();
     std::vector<double> prices(std::size_t(k), 0.0), costs;
-    const PricedRows<DenseRows<R>> rows(x, shared, prices, false, {});
+    const PricedRows<DenseRows<R>> rows(x, shared, prices, 1e300, false, {});
     PricedScan<DenseRows<R>> scan;
     for (Size i = 0; i < x.n; ++i)
-        scan.run(rows, &i, 1, 0,
-                 [&](Size, const double* own) { costs.insert(costs.end(), own, own + k); });
+        scan.run(rows, &i, 1, [&](Size, const RowCosts& own) {
+            costs.insert(costs.end(), own.cost, own.cost + k);
+        });
     return costs;
 }
 

@@ -85,7 +85,7 @@ public:
         if (!bounds_follow_) follow_centres(shared.centres, x);
         if (Size(blocks_.size()) <= number) blocks_.resize(std::size_t(number + 1));
         BlockState& block = blocks_[std::size_t(number)];
-        const PricedRows<Rows> rows(x, shared, price_, weighted_, threads);
+        const PricedRows<Rows> rows(x, shared, price_, reach_, weighted_, threads);
         if (block.gap.empty()) measure(rows, block, threads);
         const std::vector<Size> ids = rows_to_score(rows, first, block, labels);
         const Size count = Size(ids.size()), step = 960;
@@ -198,19 +198,21 @@ private:
     template <class Rows>
     void gather(const PricedRows<Rows>& rows, PricedScan<Rows>& scan, const Size* ids, Size count,
                 BlockState& block, std::int32_t* labels, OpenRows& out) {
-        scan.run(rows, ids, count, reach_, [&](Size t, const double* costs) {
-            if (scan.gap[std::size_t(t)] > reach_) return;
+        scan.run(rows, ids, count, [&](Size t, const RowCosts& costs) {
             const std::int32_t own = scan.label[std::size_t(t)];
-            const double limit = costs[own] + reach_;
-            const Size options =
-                std::count_if(costs, costs + k_, [&](double c) { return c <= limit; });
+            double least = highest_cost;
+            for (Size c = 0; c < costs.count; ++c)
+                if (costs.at(c) == own) least = costs.cost[c];
+            const double limit = least + reach_;
+            const Size before = Size(out.options.size());
+            out.options.push_back({own, least});
+            for (Size c = 0; c < costs.count; ++c)
+                if (costs.at(c) != own && costs.cost[c] <= limit)
+                    out.options.push_back({costs.at(c), costs.cost[c]});
             // Options are counted all the same, so that threads cannot change what follows.
-            if ((gathered_ += options) > cost::most_options && narrows()) return;
+            if ((gathered_ += Size(out.options.size()) - before) > cost::most_options && narrows())
+                return out.options.resize(std::size_t(before));
             out.row.push_back(std::int32_t(ids[t]));
-            out.options.push_back({own, costs[own]});
-            for (Size j = 0; j < k_; ++j)
-                if (j != own && costs[j] <= limit)
-                    out.options.push_back({std::int32_t(j), costs[j]});
             out.past.push_back(Size(out.options.size()));
         });
         for (Size t = 0; t < count; ++t) {
