@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -16,8 +17,9 @@ namespace {
 template <class R>
 std::vector<double> costs_of(const DenseRows<R>& x, SharedCentres<R>& shared) {
     const Size k = shared.centres.k();
+    constexpr double infinity = std::numeric_limits<double>::infinity();
     std::vector<double> prices(std::size_t(k), 0.0), costs;
-    const PricedRows<DenseRows<R>> rows(x, shared, prices, 1e300, false, {});
+    const PricedRows<DenseRows<R>> rows(x, shared, prices, infinity, false, {});
     PricedScan<DenseRows<R>> scan;
     for (Size i = 0; i < x.n; ++i)
         scan.run(rows, &i, 1, [&](Size, const RowCosts& own) {
