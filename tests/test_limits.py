@@ -183,6 +183,7 @@ def test_many_rows_come_by_samples_and_in_blocks() -> None:
     }
     model = KMeans(**options, size_min=1.0).fit(X)
     assert set(np.bincount(model.labels_)) == {1500}
+    assert set(np.bincount(model.predict(X, size_min=1500, size_max=1500))) == {1500}
     assert np.array_equal(model.predict(X), model.labels_)
     again = KMeans(**options, size_min=1.0, n_jobs=1).fit(cut(X, [7, 20_000, 20_001]))
     assert bits(again) == bits(model)

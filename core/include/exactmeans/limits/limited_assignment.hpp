@@ -96,7 +96,7 @@ public:
                    parts[std::size_t(begin / step)]);
         });
         for (const Size i : ids)
-            if (block.gap[std::size_t(i)] >= 0) ++fixed_[std::size_t(labels[i])];
+            if (block.gap[std::size_t(i)] > unknown) ++fixed_[std::size_t(labels[i])];
         for (const OpenRows& part : parts) block.open.append(part);
         scored_ += count;
     }
@@ -145,6 +145,7 @@ public:
 private:
     static constexpr double infinite = std::numeric_limits<double>::infinity();
     static constexpr Size sample_step = 4;
+    static constexpr float unknown = -std::numeric_limits<float>::infinity();
     static constexpr int wide_rounds = 40;  // passes that respect cost::most_options
 
     // Rows in question, ascending, and their options, the cheapest first.
@@ -166,7 +167,7 @@ private:
     };
     struct BlockState {
         // Lower bounds of what other clusters cost more than the label, plus lost() when they were
-        // found; negative: the row was open in the last pass, or has not been scored.
+        // found; unknown: the row was open in the last pass, or has not been scored.
         std::vector<float> gap;
         std::vector<float> length;  // upper bounds of the lengths of the rows
         OpenRows open;
@@ -186,7 +187,7 @@ private:
             if (!rows.counts(i)) {
                 labels[i] = 0;
             } else if (const float gap = block.gap[std::size_t(i)];
-                       gap >= 0 && double(gap) - lost(block, i, labels[i]) > reach_) {
+                       gap > unknown && double(gap) - lost(block, i, labels[i]) > reach_) {
                 ++fixed_[std::size_t(labels[i])];
             } else {
                 ids.push_back(i);
@@ -219,8 +220,9 @@ private:
             const std::int32_t own = scan.label[std::size_t(t)];
             const double gap = scan.gap[std::size_t(t)];
             labels[ids[t]] = own;
-            const double kept = (std::min(gap, 0x1p100) + lost(block, ids[t], own));
-            block.gap[std::size_t(ids[t])] = gap > reach_ ? float(kept * (1 - 0x1p-22)) : -1.0f;
+            const double kept = std::min(gap, 0x1p100) + lost(block, ids[t], own);
+            block.gap[std::size_t(ids[t])] =
+                gap > reach_ ? float(kept - std::abs(kept) * 0x1p-22) : unknown;
         }
     }
 
@@ -280,7 +282,8 @@ private:
         const bool known = Size(steps_.size()) == k_ && Size(offsets_.size()) == k_ &&
                            centroids.in_range() && !(weighted_ && x.weights);
         if (!known) {
-            for (BlockState& block : blocks_) std::fill(block.gap.begin(), block.gap.end(), -1.0f);
+            for (BlockState& block : blocks_)
+                std::fill(block.gap.begin(), block.gap.end(), unknown);
             fallen_.assign(std::size_t(k_), 0.0);
             drifted_.assign(std::size_t(k_), 0.0);
         } else {
@@ -314,7 +317,7 @@ private:
         using R = typename Rows::Real;
         const Rows& x = rows.x;
         const Frame<R>& frame = rows.centroids.frame();
-        block.gap.assign(std::size_t(x.n), -1.0f);
+        block.gap.assign(std::size_t(x.n), unknown);
         block.length.assign(std::size_t(x.n), 1.0f + 0x1p-20f);
         if (x.norms) return;
         threads.ranges(x.n, 256, [&](Size begin, Size end, int) {

@@ -226,7 +226,11 @@ private:
             if (costs_[std::size_t(c)] == low) best = std::min(best, centres[c]);
         label[std::size_t(t)] = best;
         const bool open = second - low <= rows.wanted;
-        gap[std::size_t(t)] = open ? second - low : std::min(second, others) - low;
+        constexpr double infinity = std::numeric_limits<double>::infinity();
+        // A row that is not open has a larger gap than wanted, whatever rounding says.
+        gap[std::size_t(t)] =
+            open ? second - low
+                 : std::max(std::min(second, others) - low, std::nextafter(rows.wanted, infinity));
         if (open) on_open(t, RowCosts{centres, costs_.data(), count});
     }
 
