@@ -11,6 +11,7 @@ from pathlib import Path
 from . import (
     databases,
     larger,
+    limits,
     minibatch,
     operations,
     predict_latency,
@@ -36,6 +37,7 @@ SUITES = (
     "operations",
     "predict_latency",
     "sparse_scale",
+    "size_limits",
 )
 
 
@@ -60,6 +62,8 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield from predict_latency.latency(options.threads, options.rounds, options.quick, only)
     elif suite == "sparse_scale":
         yield from sparse_scale.scale(options.threads, options.quick)
+    elif suite == "size_limits":
+        yield from limits.limits(options.threads, options.quick, options.only or "")
     if suite == "small":
         yield probes.imports(options.rounds)
     cases = [case for case in RACES.get(suite, ()) if (options.only or "") in case.name]

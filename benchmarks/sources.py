@@ -25,6 +25,7 @@ DENSE = {
     "glove": "glove100_wink_top100k.npz",
     "kdd": "kddcup99_10pct_num38.npz",
     "letter": "letter.npz",
+    "minilm": "minilm384_stackoverflow_titles.npz",
     "mnist": "mnist_train.npz",
 }
 TEXT = {

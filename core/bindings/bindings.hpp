@@ -107,5 +107,6 @@ void bind_update(nb::module_& m);
 void bind_assign(nb::module_& m);
 void bind_seed(nb::module_& m);
 void bind_tree(nb::module_& m);
+void bind_limits(nb::module_& m);
 
 }  // namespace exactmeans

@@ -24,4 +24,5 @@ NB_MODULE(_core, m) {
     bind_assign(m);
     bind_seed(m);
     bind_tree(m);
+    bind_limits(m);
 }

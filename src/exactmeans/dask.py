@@ -32,6 +32,7 @@ from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.base import FitParameters, with_defaults
+from exactmeans.estimators.limits import refuse_limits
 from exactmeans.fit.problem import unscaled
 from exactmeans.io import model_file
 from exactmeans.parameters import check_n_jobs
@@ -92,9 +93,17 @@ class KMeans(kmeans.KMeans):
         super().fit(X, sample_weight=sample_weight)
         return self
 
-    def predict(self, X: Any) -> Any:
-        """The nearest centre of each row: a lazy Dask array if X is a Dask collection."""
-        return self._lazily(X, _predict, (), np.int32) if is_lazy(X) else super().predict(X)
+    def predict(self, X: Any, *, size_min: Any = None, size_max: Any = None) -> Any:
+        """The nearest centre of each row: a lazy Dask array if X is a Dask collection.
+
+        Collections take no size limits.
+        """
+        if not is_lazy(X):
+            return super().predict(X, size_min=size_min, size_max=size_max)
+        for name, value in (("size_min", size_min), ("size_max", size_max)):
+            if value is not None:
+                raise ValueError(f"{name} must be None for Dask collections, but it is {value!r}.")
+        return self._lazily(X, _predict, (), np.int32)
 
     def transform(self, X: Any) -> Any:
         """Distances of each row to each centre: lazy if X is a Dask collection."""
@@ -140,6 +149,7 @@ class KMeans(kmeans.KMeans):
     def _open_engine(self, X: Any, sample_weight: Any, parameters: FitParameters) -> Engine:
         if not is_lazy(X):
             return super()._open_engine(X, sample_weight, parameters)
+        refuse_limits(self, "for Dask collections: fit rows in one process, or blocks of files")
         parameters.metric.refuse_blocks()
         if callable(self.init):
             raise ValueError("init must not be a callable when X comes in blocks.")
@@ -204,9 +214,20 @@ class KMeans(kmeans.KMeans):
         model = kmeans.KMeans(n_jobs=1, zero_rows=self.zero_rows)
         for name in ("cluster_centers_", "n_features_in_", "_n_features_out", "_frame"):
             setattr(model, name, getattr(self, name))
+        if self._has_prices():
+            model.prices_, model._limited = self.prices_, self._limited
         # All that labels and distances depend on: tasks of equal keys share one result.
         frame = self._frame
-        parts = (frame.exponent, frame.shift, frame.metric, frame.packing, self.zero_rows)
+        parts: tuple[Any, ...] = (
+            frame.exponent,
+            frame.shift,
+            frame.metric,
+            frame.packing,
+            self.zero_rows,
+        )
+        if self._has_prices():
+            border = self._limited.border
+            parts += (self.prices_, border.keys, border.past, border.labels)
         return dask.delayed(model, name=f"kmeans-{tokenize(self.cluster_centers_, *parts)}")
 
     def _lazily(self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: Any) -> Any:

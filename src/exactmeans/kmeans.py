@@ -11,12 +11,13 @@ from typing import Any, Literal
 import numpy as np
 
 from exactmeans.callbacks import Callback, Iteration, Progress, Reports, Tasks
-from exactmeans.data.arrays import Matrix
+from exactmeans.data.arrays import Double, Matrix
 from exactmeans.data.stream import is_source
 from exactmeans.engine.labels import same_clustering
 from exactmeans.engine.local.digest import Digest
 from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.base import BaseKMeans, FitParameters
+from exactmeans.estimators.limits import SizeLimits
 from exactmeans.fit.generator import FitGenerator
 from exactmeans.fit.loop import Run, lloyd_loop
 from exactmeans.fit.plan import Plan, plan_fit
@@ -110,17 +111,26 @@ class KMeans(BaseKMeans):
         `n_local_trials` for 'k-means++'.
     dtype : {'float32', 'float64'} or None, default=None
         What to compute in. None keeps float32 and converts everything else to float64.
+    size_min, size_max : int, float or None, default=None
+        The fewest and the most rows of a cluster. Ints count rows; floats are shares of the mean
+        size n_samples / n_clusters, so that 1.1 is ten per cent above it, rounded to let rows in.
+        Every assignment has the least inertia that the limits allow. For 'euclidean' and 'cosine';
+        see docs/size_limits.md.
 
     Attributes
     ----------
     cluster_centers_ : ndarray or CSR array of shape (n_clusters, n_features)
     labels_ : ndarray of shape (n_samples,)
-        The nearest centre of each row; always what `predict` gives. -1 for rows of zeros that
-        `zero_rows='keep'` keeps.
+        The nearest centre of each row, or its cluster within the size limits; always what `predict`
+        gives. -1 for rows of zeros that `zero_rows='keep'` keeps.
     inertia_ : float
         Sum of squared distances of the rows to their centres, weighted; for 'cosine' of 1 - cos,
         for 'angular' of squared angles, for 'manhattan' of distances. Where it does not fit float64
         (values beyond 1e150 or so), it is infinite and a warning says so.
+    prices_ : ndarray of shape (n_clusters,)
+        Only with size limits: a row is in the cluster whose squared distance (or 1 - cos) plus
+        price is lowest. A price above 0 keeps a full cluster from growing, one below 0 keeps a
+        cluster at its least size.
     n_iter_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -171,6 +181,8 @@ class KMeans(BaseKMeans):
         zero_rows: ZeroRows = "error",
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
+        size_min: int | float | None = None,
+        size_max: int | float | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -190,13 +202,16 @@ class KMeans(BaseKMeans):
         self.zero_rows = zero_rows
         self.init_options = init_options
         self.dtype = dtype
+        self.size_min = size_min
+        self.size_max = size_max
 
     # -- parts of fit --------------------------------------------------------------------------
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         parameters = self._check_parameters()
         k, max_iter = parameters.k, parameters.max_iter
-        algorithm = self._check_algorithm(k)
+        wanted = SizeLimits.check(self.size_min, self.size_max, parameters.metric)
+        algorithm = self._check_algorithm(k, limited=wanted is not None)
         with closing(self._open_engine(X, sample_weight, parameters)) as engine:
             plan = plan_fit(engine, k, algorithm, parameters.memory_limit)
             init = Init.check(self, k, engine, auto=10, in_blocks=is_source(X))
@@ -211,6 +226,8 @@ class KMeans(BaseKMeans):
             tasks = Tasks.opened(self, init.n_init * max_iter, X, y, sample_weight)
             reports = Reports([*progress.callbacks, *parameters.callbacks], tasks)
             problem = analyse(engine, parameters.tol)
+            if wanted is not None:
+                engine.limit(wanted.rows(engine.directions(), k))
             runs = Runs(problem, k, plan, max_iter, reports)
             best = self._best_run(runs, init, rng, checkpoint)
             if checkpoint is not None:
@@ -228,9 +245,7 @@ class KMeans(BaseKMeans):
         for number in range(0 if resume is None else resume.run, init.n_init):
             if resume is not None and number == resume.run:
                 rng.set_state(resume.rng)
-                run = runs.run(
-                    number, resume.centres, checkpoint, done=resume.history, stop=resume.stop
-                )
+                run = runs.resume(resume, checkpoint)
             else:
                 centres = init.centres(runs.problem, runs.k, rng)
                 if checkpoint is not None:
@@ -247,8 +262,15 @@ class KMeans(BaseKMeans):
         digest = None if self.checkpoint is None else Digest()
         return self._open_rows(X, sample_weight, parameters, digest)
 
-    def _check_algorithm(self, k: int) -> str:
+    def _check_algorithm(self, k: int, *, limited: bool) -> str:
         algorithm = check_choice("algorithm", self.algorithm, ALGORITHM_NAMES)
+        if limited:
+            if algorithm not in ("auto", "lloyd"):
+                raise ValueError(
+                    "algorithm must be 'auto' or 'lloyd' with size_min or size_max, but it is "
+                    f"{algorithm!r}."
+                )
+            return "lloyd"
         if algorithm == "elkan" and k == 1:  # as in scikit-learn
             warn(
                 "algorithm='elkan' doesn't make sense for a single cluster, so 'lloyd' is used.",
@@ -298,6 +320,7 @@ class Runs:
         checkpoint: Checkpoint | None,
         *,
         done: Sequence[Iteration] = (),
+        limited: Double | None = None,
         stop: bool = False,
     ) -> Run:
         return lloyd_loop(
@@ -308,8 +331,20 @@ class Runs:
             run=number,
             reports=self.reports,
             done=done,
+            limited=limited,
             stop=stop,
             checkpoint=checkpoint,
+        )
+
+    def resume(self, state: Resume, checkpoint: Checkpoint | None) -> Run:
+        """The run that a checkpoint holds."""
+        return self.run(
+            state.run,
+            state.centres,
+            checkpoint,
+            done=state.history,
+            limited=state.limited,
+            stop=state.stop,
         )
 
     def with_labels(self, known: dict[str, Any] | None) -> Run | None:
@@ -318,5 +353,9 @@ class Runs:
             return None
         engine, centres = self.problem.engine, known["centres"]
         self.problem.start("lloyd", centres.shape[0])
-        engine.assign(self.problem.frame.centroids(centres, engine))
+        centroids, limited = self.problem.frame.centroids(centres, engine), known["limited"]
+        if limited is None:
+            engine.assign(centroids)
+        else:
+            engine.assign_by_prices(centroids, limited.prices, limited.border)
         return Run(labels=engine.final_labels(), **known)

@@ -17,6 +17,7 @@ from exactmeans.data.weights import weights_of
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.estimators.base import BaseKMeans, FitParameters, RestoredOnError
+from exactmeans.estimators.limits import refuse_limits
 from exactmeans.fit.batches import Batches, sample_ids, sample_of
 from exactmeans.fit.cost_model import Workload
 from exactmeans.fit.early_stopping import LEAST_FALL, EarlyStopping
@@ -84,6 +85,8 @@ class MiniBatchKMeans(BaseKMeans):
         With 'cosine', a centre is the direction of what it would be for rows of length 1.
     n_jobs, memory_limit, callbacks, sparse_centers, zero_rows : as for `KMeans`
     init_options, dtype : as for `KMeans`
+    size_min, size_max : None
+        Batches cannot hold size limits: use `KMeans`.
 
     Attributes
     ----------
@@ -140,6 +143,8 @@ class MiniBatchKMeans(BaseKMeans):
         zero_rows: ZeroRows = "error",
         init_options: Mapping[str, Any] | None = None,
         dtype: Any = None,
+        size_min: int | float | None = None,
+        size_max: int | float | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -162,6 +167,8 @@ class MiniBatchKMeans(BaseKMeans):
         self.zero_rows = zero_rows
         self.init_options = init_options
         self.dtype = dtype
+        self.size_min = size_min
+        self.size_max = size_max
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """One step with the rows of X, whatever `method` is: they are not seen again.
@@ -244,6 +251,7 @@ class MiniBatchKMeans(BaseKMeans):
         return Result(run, sgd.frame, sgd.counts, lengths, len(history), reassignment.since)
 
     def _check_parameters(self, metrics: tuple[str, ...] = _METRICS) -> FitParameters:
+        refuse_limits(self, "for MiniBatchKMeans, whose batches cannot hold limits: use KMeans")
         check_choice("method", self.method, _METHODS)
         check_int("batch_size", self.batch_size, 1)
         check_real("reassignment_ratio", self.reassignment_ratio, 0)

@@ -322,7 +322,7 @@ def representatives(X: Any, model: KMeans, count: int = 5) -> list[NDArray[np.in
     [[1, 0], [3]]
     """
     most = check_int("count", count, 1)
-    labels, distances = (found[:, 0] for found in model.nearest(X, 1))
+    labels, distances = (found[:, 0] for found in model._own_and_next(X, 1))
     order = np.lexsort((distances, labels))  # stable: of equal distances, the first row
     edges = np.searchsorted(labels[order], np.arange(model._given_centres().shape[0] + 1))
     return [order[a : min(a + most, b)] for a, b in itertools.pairwise(edges.tolist())]

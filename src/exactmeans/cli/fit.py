@@ -37,6 +37,8 @@ def fit(
     metric: options.Metric = None,
     init: options.Init = "k-means++",
     algorithm: options.Algorithm = "auto",
+    size_min: options.SizeMin = None,
+    size_max: options.SizeMax = None,
     starts: options.Starts = None,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
@@ -110,11 +112,16 @@ def fit(
     with opened(reading) as table:
         params = parameters(table, metric, init, algorithm, starts, seed, jobs)
         params |= {"memory_limit": memory_limit, "tol": tol, "max_iter": max_iter}
+        limits = {
+            "size_min": options.size("--size-min", size_min),
+            "size_max": options.size("--size-max", size_max),
+        }
         count, selection = chosen_k(k, table, params)
-        if selection is not None and checkpoint is None and starts is None:
+        free = checkpoint is None and starts is None and size_min is None and size_max is None
+        if selection is not None and free:
             fitted = selection.model
         else:
-            fitted = _fitted(count, table, {**params, "checkpoint": checkpoint})
+            fitted = _fitted(count, table, {**params, **limits, "checkpoint": checkpoint})
         table.preparation.store(fitted)
         summary = summarise(fitted, table.X)
         if report_path is not None:

@@ -190,6 +190,24 @@ Algorithm = Annotated[
         autocompletion=_words(ALGORITHM_NAMES),
     ),
 ]
+SizeMin = Annotated[
+    str | None,
+    _option(
+        "--size-min",
+        metavar="SIZE",
+        panel=_FIT,
+        help="The fewest rows of a cluster: 50, or 0.9 for a share of the mean size.",
+    ),
+]
+SizeMax = Annotated[
+    str | None,
+    _option(
+        "--size-max",
+        metavar="SIZE",
+        panel=_FIT,
+        help="The most rows of a cluster: 50, or 1.1 for a share of the mean size.",
+    ),
+]
 Starts = Annotated[
     int | None,
     _option(
@@ -260,3 +278,16 @@ class Reading(NamedTuple):
     tfidf: bool = False
     stop_words: str = "english"
     min_df: int | None = None
+
+
+def size(name: str, given: str | None) -> int | float | None:
+    """A number of rows, or a share of the mean size if there is a decimal point."""
+    if given is None:
+        return None
+    try:
+        return float(given) if "." in given else int(given)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be a number of rows such as 50, or a share of the mean size such as 1.1, "
+            f"not {given!r}."
+        ) from None

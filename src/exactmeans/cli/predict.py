@@ -62,7 +62,7 @@ def _found(fitted: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[Any] | None]
     """Labels and distances; of trees, leaves alone."""
     if not hasattr(fitted, "nearest"):
         return fitted.predict(X), None
-    labels, distances = fitted.nearest(X, 1)
+    labels, distances = fitted._own_and_next(X, 1)
     return labels[:, 0], distances[:, 0]
 
 

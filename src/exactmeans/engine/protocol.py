@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.engine.labels import FinalLabels
+from exactmeans.engine.limits import BorderRows, LimitedAssign, Limits
 from exactmeans.metrics import Metric
 
 if TYPE_CHECKING:
@@ -161,6 +162,13 @@ class Engine(Protocol):
     def deduplicate(self) -> int | None:
         """Compare one row for all its duplicates; returns the rows compared, or None if all are."""
 
+    def limit(self, limits: Limits) -> None:
+        """From the next start on, keep sizes of clusters within these limits."""
+
+    @property
+    def limited(self) -> LimitedAssign | None:
+        """The assignment step within limits, which `assign` uses; None without limits."""
+
     # an iteration
 
     def start(self, algorithm: str, k: int, frame: Frame, grids: Grids) -> None:
@@ -180,6 +188,11 @@ class Engine(Protocol):
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
         """Label every row; returns (distances computed, objective at `points`)."""
+
+    def assign_by_prices(
+        self, centroids: _core.Centroids, prices: Double, border: BorderRows
+    ) -> None:
+        """Label every row by prices, and rows on a border as they were labelled before."""
 
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
         """Move a row from the sums of one cluster to those of another."""

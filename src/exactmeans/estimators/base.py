@@ -195,6 +195,7 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
         self._stages = best.stages
         self._stopped = best.stopped
         self._n_jobs_used = engine.n_jobs
+        self._keep_limited(best.limited)
         self._passes, self._unread = engine.passes, engine.unread
 
 

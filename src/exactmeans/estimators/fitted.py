@@ -20,12 +20,14 @@ from exactmeans import _core
 from exactmeans.callbacks import (
     Iteration,
 )
-from exactmeans.data.arrays import Matrix
+from exactmeans.data.arrays import Double, Matrix
 from exactmeans.data.centres import as_directions, check_centres
 from exactmeans.data.stream import Stream, as_blocks, count_rows
 from exactmeans.data.weights import check_weights, weights_of
 from exactmeans.engine.frame import Frame
+from exactmeans.engine.limits import LimitedResult
 from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.estimators.limits import SizeLimits
 from exactmeans.fit.centres_cache import CentroidsCache
 from exactmeans.fit.explanation import as_text, explanation
 from exactmeans.fit.policy import (
@@ -41,6 +43,7 @@ from exactmeans.parameters import (
     check_n_jobs,
 )
 from exactmeans.sql import IfExists, centers_to_sql, labels_to_sql
+from exactmeans.sql.labels import labelled
 
 
 class FittedKMeans(
@@ -73,19 +76,37 @@ class FittedKMeans(
     _n_jobs_used: int
     _passes: float
     _unread: int
+    # Only after a fit with size limits.
+    prices_: Double
+    _limited: LimitedResult
 
-    def predict(self, X: Any) -> NDArray[np.int32]:
+    def predict(self, X: Any, *, size_min: Any = None, size_max: Any = None) -> NDArray[np.int32]:
         """The nearest centre of each row; -1 for rows of zeros that `zero_rows='keep'` keeps.
+
+        After a fit with size limits, the cluster whose squared distance (or 1 - cos) plus its price
+        in `prices_` is lowest, and for the rows of the fit `labels_`.
 
         Parameters
         ----------
         X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+        size_min, size_max : int, float or None, default=None
+            If given, the sizes of the clusters of X stay within these limits, as those of `fit` do,
+            at the least inertia. Prices of the fit do not count then.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
         """
-        return self._assigned(X).final_labels()
+        if size_min is None and size_max is None:
+            return self._assigned(X).final_labels()
+        check_is_fitted(self)
+        wanted = SizeLimits.check(size_min, size_max, METRICS[self._frame.metric])
+        engine, k = self._engine(X), self._given_centres().shape[0]
+        assert wanted is not None
+        engine.limit(wanted.rows(engine.directions(), k))
+        engine.start("lloyd", k)
+        engine.assign(self._centroids(engine))
+        return engine.final_labels()
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Distances of each row to each centre: 1 - cos for 'cosine', the angle for 'angular'.
@@ -121,8 +142,9 @@ class FittedKMeans(
         Returns
         -------
         labels : ndarray of shape (n_samples, m)
-            The first column is what `predict` gives. Of centres at the same distance, the lowest
-            number comes first. -1 for rows of zeros that `zero_rows='keep'` keeps.
+            The first column is what `predict` gives, but for size limits, which do not count here.
+            Of centres at the same distance, the lowest number comes first. -1 for rows of zeros
+            that `zero_rows='keep'` keeps.
         distances : ndarray of shape (n_samples, m)
             What `transform` gives for these centres.
 
@@ -167,6 +189,10 @@ class FittedKMeans(
         check_is_fitted(self)
         engine, centres = self._engine(X, weights_of(X, sample_weight)), self._centres()
         exponent = self._frame.cost_exponent
+        if self._has_prices():
+            engine.start("lloyd", centres.shape[0])
+            self._label_by_prices(engine)
+            return -unscaled(engine.scatter(centres, exponent, labelled=True)[0], exponent)
         engine.start("lloyd", centres.shape[0])
         _, inertia = engine.cost(self._frame.centroids(centres, engine), centres, exponent)
         return -unscaled(inertia, exponent)
@@ -288,11 +314,53 @@ class FittedKMeans(
     def _assigned(self, X: Any, sample_weight: Any = None, *, part: bool = False) -> LocalEngine:
         """X, all of it or a part, with every row labelled."""
         check_is_fitted(self)
-        engine = self._engine(X, sample_weight, part=part, labelled=True)
+        priced = self._has_prices()
+        engine = self._engine(X, sample_weight, part=part, labelled=not priced)
         engine.start("lloyd", self._given_centres().shape[0])
+        if priced:
+            self._label_by_prices(engine)
+            return engine
         engine.assign(self._centroids(engine))
         engine.refuse_unscored()
         return engine
+
+    # -- size limits ---------------------------------------------------------------------------
+
+    def _keep_limited(self, limited: LimitedResult | None) -> None:
+        """Keep what the limits did to the run, or forget those of an earlier fit."""
+        if limited is None:
+            self.__dict__.pop("prices_", None)
+            self.__dict__.pop("_limited", None)
+            return
+        self._limited = limited
+        # In units of the objective, of which a euclidean score is half.
+        double = 1 if self._frame.metric == "cosine" else 2
+        scaled = np.ldexp(double * limited.prices, -2 * self._frame.cost_exponent)
+        self.prices_ = np.asarray(scaled)
+
+    def _own_and_next(self, X: Any, m: int = 2) -> tuple[NDArray[np.int32], NDArray[Any]]:
+        """The label of each row and the nearest other centre (for m=2), and their distances."""
+        found, distances = self.nearest(X, min(m, self._given_centres().shape[0]))
+        if not self._has_prices():
+            return found, distances
+        labels, own = labelled(self, X)
+        near = found[:, 0] == labels
+        both, apart = [labels], [np.where(near, distances[:, 0], own)]
+        if found.shape[1] > 1:
+            both.append(np.where(near, found[:, 1], found[:, 0]))
+            apart.append(np.where(near, distances[:, 1], distances[:, 0]))
+        return np.column_stack(both), np.column_stack(apart)
+
+    def _has_prices(self) -> bool:
+        return "prices_" in self.__dict__
+
+    def _label_by_prices(self, engine: LocalEngine) -> None:
+        prices = np.asarray(self.prices_, dtype=np.float64)
+        if prices.shape != self._given_centres().shape[:1]:
+            raise ValueError("prices_ must have one price for each centre in cluster_centers_.")
+        half = 1.0 if self._frame.metric == "cosine" else 0.5
+        own = np.ascontiguousarray(np.ldexp(half * prices, 2 * self._frame.cost_exponent))
+        engine.assign_by_prices(self._centroids(engine), own, self._limited.border)
 
     def _centroids(self, engine: LocalEngine) -> _core.Centroids:
         """The centres that rows of this engine are compared with, from the cache."""

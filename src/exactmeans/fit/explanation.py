@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from exactmeans import _core
+from exactmeans.fit.problem import unscaled
 
 
 def explanation(model: Any) -> dict[str, Any]:
@@ -39,6 +40,21 @@ def explanation(model: Any) -> dict[str, Any]:
         "passes": model._passes,
         "blocks_unread": model._unread,
         "bytes_needed": model._choice.bytes_needed,
+        "limits": _limits(model),
+    }
+
+
+def _limits(model: Any) -> dict[str, Any] | None:
+    """What size limits cost, at the final centres."""
+    limited = getattr(model, "_limited", None)
+    if limited is None:
+        return None
+    return {
+        "size_min": limited.limits.least,
+        "size_max": limited.limits.most,
+        "inertia_without_limits": unscaled(limited.free_inertia, model._frame.cost_exponent),
+        "rows_not_nearest": limited.moved,
+        "rows_on_borders": len(limited.border.labels),
     }
 
 
@@ -94,6 +110,14 @@ def as_text(told: dict[str, Any]) -> str:
         lines.append(
             f"passes over blocks that are not in memory: {told['passes']:.3g}; "
             f"{told['blocks_unread']} times a block was not read, since no label in it could change"
+        )
+    if told["limits"] is not None:
+        limits, inertia = told["limits"], told["inertia"]
+        free = limits["inertia_without_limits"]
+        lines.append(
+            f"size limits: {limits['size_min']} to {limits['size_max']} rows; at these centres "
+            f"inertia is {inertia:.6g}, without limits {free:.6g}; "
+            f"{limits['rows_not_nearest']} rows are not with their nearest centre"
         )
     lines.append(f"memory beside the data: about {told['bytes_needed'] / 1e6:.1f} MB")
     return "\n".join(lines)

@@ -11,9 +11,10 @@ import numpy as np
 
 from exactmeans import _core
 from exactmeans.callbacks import Iteration, Reports
-from exactmeans.data.arrays import Matrix
+from exactmeans.data.arrays import Double, Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.engine.labels import FinalLabels
+from exactmeans.engine.limits import LimitedResult
 from exactmeans.fit.norms import einsum_norms2
 from exactmeans.fit.policy import Policy
 from exactmeans.fit.problem import Problem, unscaled
@@ -30,8 +31,18 @@ class CheckpointWriter(Protocol):
     def due(self) -> bool:
         """Whether the next iteration is to be written."""
 
-    def keep(self, centres: Matrix, history: list[Iteration], *, stop: bool) -> None:
-        """Write an iteration that began with these centres; `stop`: a callback stopped the run."""
+    def keep(
+        self,
+        centres: Matrix,
+        history: list[Iteration],
+        *,
+        stop: bool,
+        limited: Double | None = None,
+    ) -> None:
+        """Write an iteration that began with these centres; `stop`: a callback stopped the run.
+
+        `limited`: the state of the assignment within size limits that it began with.
+        """
 
 
 @dataclass
@@ -45,6 +56,7 @@ class Run:
     stopped: str
     distances: int
     stages: list[tuple[int, str, str]]  # first iteration, algorithm, why
+    limited: LimitedResult | None = None  # of a run with size limits
 
 
 def lloyd_loop(
@@ -56,13 +68,15 @@ def lloyd_loop(
     run: int = 0,
     reports: Reports,
     done: Sequence[Iteration] = (),
+    limited: Double | None = None,
     stop: bool = False,
     checkpoint: CheckpointWriter | None = None,
 ) -> Run:
     """Iterate until no label changes or the centres move less than the tolerance.
 
     `done`: records of a resumed run. Its last iteration began with `centres` and is repeated
-    without a report. `stop`: a callback stopped the run after that iteration.
+    without a report. `limited`: the state of its assignment within limits. `stop`: a callback
+    stopped the run after that iteration.
     """
     engine, exponent, began = problem.engine, problem.frame.exponent, time.perf_counter()
     k, d = centres.shape
@@ -77,6 +91,8 @@ def lloyd_loop(
 
     policy.begin(engine, centroids)
     problem.start(policy.algorithm, k)
+    if engine.limited is not None and limited is not None:
+        engine.limited.resume(limited)
     update = update_of(problem, k)
     history = list(done[:-1])
     stopped, algorithm = "max_iter reached", policy.algorithm
@@ -94,6 +110,7 @@ def lloyd_loop(
             reports.begin(problem.frame, now)
         due = checkpoint is not None and not repeated and checkpoint.due
         begun_with = now() if due else None
+        state = engine.limited.state if due and engine.limited is not None else None
         stats = engine.assign(centroids, update.sums)
         converged = converged or iteration == max_iter
         movement = update.run(centroids, converged=converged)
@@ -118,7 +135,7 @@ def lloyd_loop(
         history.append(record)
         policy.after(iteration, stats, filtered=centroids.fits_filter())
         if checkpoint is not None and begun_with is not None:
-            checkpoint.keep(begun_with, history, stop=stop_requested)
+            checkpoint.keep(begun_with, history, stop=stop_requested, limited=state)
         stationary = changed == 0 or movement.shift2 <= problem.tolerance
         if stationary and labelled_by_converged:
             stopped = "no label changed" if changed == 0 else "the centres moved less than tol"
@@ -153,6 +170,9 @@ def finished_run(
         extra, inertia = engine.cost(centroids, final, exponent)
     else:
         extra, inertia = 0, engine.scatter(final, exponent, labelled=True)[0]
+    limited = None
+    if engine.limited is not None:
+        limited = engine.limited.result(centroids, final, exponent)
     return Run(
         centres=final,
         labels=engine.final_labels(),
@@ -161,6 +181,7 @@ def finished_run(
         stopped=stopped,
         distances=sum(record.distances for record in history) + extra,
         stages=stages,
+        limited=limited,
     )
 
 

@@ -1,8 +1,8 @@
 """Checkpoints: the state of a running fit in a file, from which a killed fit resumes.
 
 Labels, sums and bounds are not stored. An iteration depends, to the last bit, only on the centres
-it begins with. So the file holds those centres and the records so far, and a resumed fit repeats
-the last recorded iteration.
+it begins with, and within size limits on their prices. So the file holds those and the records so
+far, and a resumed fit repeats the last recorded iteration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from exactmeans.callbacks import Iteration
-from exactmeans.data.arrays import Matrix, as_csr
+from exactmeans.data.arrays import Double, Matrix, as_csr
 from exactmeans.data.centres import check_centres
 from exactmeans.engine.frame import Frame
 from exactmeans.fit.loop import Run
@@ -44,6 +44,7 @@ class Resume:
     rng: Any  # state of the generator after seeding this run
     best: dict[str, Any] | None  # the best run before this one, without its labels
     stop: bool = False  # a callback stopped this run after its last record
+    limited: Any = None  # the state of the assignment within size limits, if there are any
 
 
 @dataclass
@@ -147,9 +148,20 @@ class Checkpoint:
     def due(self) -> bool:
         return time.monotonic() >= min(self._written + INTERVAL, self._first_due)
 
-    def keep(self, centres: Matrix, history: list[Iteration], *, stop: bool) -> None:
-        """Write an iteration that began with these centres; `stop`: a callback stopped the run."""
+    def keep(
+        self,
+        centres: Matrix,
+        history: list[Iteration],
+        *,
+        stop: bool,
+        limited: Double | None = None,
+    ) -> None:
+        """Write an iteration that began with these centres; `stop`: a callback stopped the run.
+
+        `limited`: the state of the assignment within size limits that it began with.
+        """
         self._resume.centres, self._resume.history, self._resume.stop = centres, history, stop
+        self._resume.limited = limited
         self._write(finished=False, **vars(self._resume))
 
     def finish(self, best: Run, frame: Frame, choice: Choice, rng: Any) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from exactmeans.callbacks import Iteration
 from exactmeans.data.arrays import refuse_malformed
 from exactmeans.engine.frame import Frame
+from exactmeans.engine.limits import BorderRows, LimitedResult, Limits
 from exactmeans.fit.policy import Choice
 from exactmeans.io.files import replace_file
 
@@ -34,7 +35,9 @@ Tensors: TypeAlias = dict[str, NDArray[Any]]
 Estimator = TypeVar("Estimator")
 
 # The only types that a file can bring back, besides arrays, numbers, text and containers of those.
-_RECORDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Frame, Choice, Iteration)}
+_RECORDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Frame, Choice, Iteration, Limits, LimitedResult, BorderRows)
+}
 # Estimators that `load` can make, by the name in the file. They register with `loadable`, because
 # this room comes before theirs.
 _ESTIMATORS: dict[str, type[Any]] = {}

@@ -164,7 +164,8 @@ def _simplified(X: Any, model: KMeans, distinct: NDArray[np.intp]) -> tuple[Doub
         model = copy.copy(model)
         model.__dict__.pop("_centroids_cache", None)
         model.cluster_centers_ = model._centres()[distinct]
-    labels, distances = model.nearest(X, 2)
+        model.__dict__.pop("prices_", None)  # equal centres share their rows
+    labels, distances = model._own_and_next(X)
     own, next_nearest = distances.T.astype(np.float64)
     first = labels[:, 0]
     if merged:

@@ -143,9 +143,8 @@ def summarise(
 
 
 def two_nearest(model: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """The two nearest centres of each row and their distances; one if there is one cluster."""
-    m = min(2, model.cluster_centers_.shape[0])
-    labels, distances = model.nearest(X, m)
+    """Label and nearest other centre of each row, and distances; one if there is one cluster."""
+    labels, distances = model._own_and_next(X)
     return labels, distances
 
 

@@ -128,6 +128,11 @@ def predict_function(
     check_name(name, "name")
     if schema is not None:
         check_name(schema, "schema")
+    if hasattr(model, "prices_"):
+        raise ValueError(
+            "model must have no size limits to be written as SQL, which has no prices: use "
+            "predict_table."
+        )
     centres = model._centres()
     k, d = centres.shape
     if k * d > _MOST_VALUES:

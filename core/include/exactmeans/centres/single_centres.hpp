@@ -44,6 +44,8 @@ public:
     std::int32_t centre(Size place) const { return std::int32_t(place); }
     std::int32_t group(Size j) const { return std::int32_t(j); }
     Size size(Size) const { return 1; }
+    // Minus the values of centre j by feature, as kernels read them.
+    const R* values(Size j) const { return values_.data() + j * d_; }
     bool copy(Size j) const { return copy_[std::size_t(j)]; }
 
     template <class Scan>

@@ -88,9 +88,7 @@ public:
     double largest_score_offset() const { return largest_score_offset_; }
     Quantization quantization() const { return {&scales_, largest_score_offset_}; }
     // Score offsets are stored a little too low: by at most this much at a place.
-    double score_offset_error(Size place) const {
-        return double(score_offset_[std::size_t(place)]) * 0x1p-18;
-    }
+    double score_offset_error(Size place) const { return panels().score_offset_error(place); }
 
     // Assigns places to centres in this order, group by group. update() must follow.
     void arrange(const std::vector<Size>& order) {
@@ -233,7 +231,7 @@ private:
         for (std::size_t at = 0; at < centre_.size(); ++at) {
             if (centre_[at] == none) continue;
             const double score_offset = double(centroids.score_offset()[centre_[at]]);
-            score_offset_[at] = float(score_offset * (1 - 0x1p-20));
+            score_offset_[at] = QuantizedPanels::stored_offset(score_offset);
             largest_score_offset_ = std::max(largest_score_offset_, score_offset);
         }
     }

@@ -98,8 +98,8 @@ public:
     }
 
     // Computes 8-bit scores of the quantised rows: the lowest two of each group.
-    void score(const QuantizedCentres<R>& centres) {
-        const QuantizedPanels panels = centres.panels();
+    void score(const QuantizedCentres<R>& centres) { score(centres.panels()); }
+    void score(const QuantizedPanels& panels) {
         const std::size_t n = quantized_.size(), results = n * std::size_t(panels.groups());
         score_.resize(results);
         second_.resize(results);
@@ -122,7 +122,10 @@ public:
     };
     // The best place of row t; `others` become lower bounds of the scores of all other places.
     Best best(const QuantizedCentres<R>& centres, Size t, GroupLows& others) const {
-        const std::size_t n = quantized_.size(), groups = std::size_t(centres.panels().groups()),
+        return best(centres.panels(), t, others);
+    }
+    Best best(const QuantizedPanels& panels, Size t, GroupLows& others) const {
+        const std::size_t n = quantized_.size(), groups = std::size_t(panels.groups()),
                           r = std::size_t(t);
         const Error& error = errors_[r];
         std::size_t lowest = 0;
@@ -134,7 +137,7 @@ public:
                                : std::numeric_limits<double>::infinity();
         const Size place = place_[lowest * n + r];
         const double low_score = double(score_[lowest * n + r]) + error.offset;
-        return {place, low_score, low_score + error.width + centres.score_offset_error(place)};
+        return {place, low_score, low_score + error.width + panels.score_offset_error(place)};
     }
 
     // Improves bounds of row t by 16-bit scores of the centres that matter: own_high bounds the

@@ -30,6 +30,11 @@ struct QuantizedPanels {
         return {from * unit, to - from};
     }
 
+    // Score offsets, which are not negative, are stored a little too low, so that 8-bit scores
+    // bound exact ones from below; and by at most how much they are too low.
+    static float stored_offset(double offset) { return float(offset * (1 - 0x1p-20)); }
+    double score_offset_error(Size place) const { return double(score_offset[place]) * 0x1p-18; }
+
     // With several panels all places form one group.
     Size groups() const { return count() == 1 ? most_groups : 1; }
     // The first place of group g; for g = groups(), the end of the last one.

@@ -9,7 +9,7 @@
 //
 // A sink, node k, takes the rows of all clusters: cluster j sends it between least[j] and most[j].
 // Ties are broken by the number of the row, so the result depends on the input alone.
-// Memory: 32 bytes per option of a row.
+// Memory: 32 bytes per option of a row, or more where rows move often.
 #pragma once
 
 #include <algorithm>
@@ -56,13 +56,24 @@ public:
     }
 
     // Moves rows until all sizes are within the limits, at the least cost. Returns false if the
-    // options do not allow that.
-    bool solve() {
+    // options do not allow that, or not without a price_range() above `most_range`: prices and
+    // labels are then those of an optimal assignment with other limits. Calls poll() now and then,
+    // which may throw.
+    template <class Poll>
+    bool solve(double most_range, Poll poll) {
+        most_range_ = most_range;
+        if (!set_targets()) return false;
         build_arcs();
-        set_targets();
-        while (std::any_of(surplus_.begin(), surplus_.end(), [](Size s) { return s > 0; }))
+        for (Size paths = 0;
+             std::any_of(surplus_.begin(), surplus_.end(), [](Size own) { return own > 0; });
+             ++paths) {
             if (!augment()) return false;
+            if (paths % 1024 == 0) poll();
+        }
         return true;
+    }
+    bool solve() {
+        return solve(infinite, [] {});
     }
 
     Size rows() const { return Size(label_.size()); }
@@ -70,6 +81,8 @@ public:
     std::int32_t label(Size row) const { return label_[std::size_t(row)]; }
     // The price of cluster j.
     double price(Size j) const { return absolute(j) - absolute(k_); }
+    // By how much it rose, up to an amount that is the same for all clusters.
+    double raised(Size j) const { return change_[std::size_t(j)]; }
     // The most by which the price of a cluster rose relative to that of another. A cluster that
     // costs a row this much more than its first option need not be among its options.
     double price_range() const {
@@ -91,10 +104,12 @@ private:
             return rise != other.rise ? rise > other.rise : row > other.row;
         }
     };
+    // A heap of movers; rows that left are dropped when they come to the top.
+    using Movers = std::vector<Mover>;
+    // Arcs that leave a cluster lie side by side, because every search reads them all.
     struct Arc {
-        Size to;
-        std::vector<Mover> movers;  // a heap; rows that left are dropped when they come to the top
-        double rise() const { return movers.empty() ? infinite : movers.front().rise; }
+        std::int32_t to, movers;  // the end; where the movers are
+        double rise;              // the least of the movers, infinite without any
     };
 
     double absolute(Size v) const { return start_[std::size_t(v)] + change_[std::size_t(v)]; }
@@ -110,26 +125,37 @@ private:
         std::vector<Arc>& own = arcs_[std::size_t(from)];
         const auto at = std::lower_bound(own.begin(), own.end(), to,
                                          [](const Arc& a, Size cluster) { return a.to < cluster; });
-        return at != own.end() && at->to == to ? *at : *own.insert(at, Arc{to, {}});
+        if (at != own.end() && at->to == to) return *at;
+        movers_.emplace_back();
+        return *own.insert(at, {std::int32_t(to), std::int32_t(movers_.size()) - 1, infinite});
     }
+    Movers& movers_of(const Arc& a) { return movers_[std::size_t(a.movers)]; }
+
     void build_arcs() {
         for (Size row = 0; row < rows(); ++row)
             for (const TransportOption* o = first_option(row) + 1; o != past_option(row); ++o)
-                arc(label(row), o->cluster)
-                    .movers.push_back({o->cost - first_option(row)->cost, std::int32_t(row)});
+                movers_of(arc(label(row), o->cluster))
+                    .push_back({o->cost - first_option(row)->cost, std::int32_t(row)});
         for (std::vector<Arc>& own : arcs_)
-            for (Arc& a : own) std::make_heap(a.movers.begin(), a.movers.end());
+            for (Arc& a : own) {
+                Movers& movers = movers_of(a);
+                std::make_heap(movers.begin(), movers.end());
+                a.rise = movers.front().rise;
+            }
     }
     // Drops movers at the top that are elsewhere by now.
     void refresh(Arc& a, Size from) {
-        while (!a.movers.empty() && label(a.movers.front().row) != from) {
-            std::pop_heap(a.movers.begin(), a.movers.end());
-            a.movers.pop_back();
+        Movers& movers = movers_of(a);
+        while (!movers.empty() && label(movers.front().row) != from) {
+            std::pop_heap(movers.begin(), movers.end());
+            movers.pop_back();
         }
+        a.rise = movers.empty() ? infinite : movers.front().rise;
     }
 
-    // How many rows each cluster sends to the sink: what its price demands.
-    void set_targets() {
+    // How many rows each cluster sends to the sink: what its price demands. Returns false if the
+    // limits leave no room for the rows.
+    bool set_targets() {
         target_.resize(std::size_t(k_));
         surplus_.assign(std::size_t(k_ + 1), 0);
         for (std::size_t j = 0; j < std::size_t(k_); ++j) {
@@ -145,8 +171,7 @@ private:
             least += least_[j];
             most += most_[j];
         }
-        if (least > total || most < total)
-            throw std::invalid_argument("the limits leave no room for the rows");
+        return least <= total && total <= most;
     }
 
     // Calls visit(to, cost with prices) for the arcs that leave a node.
@@ -160,18 +185,19 @@ private:
         }
         if (target_[std::size_t(from)] < most_[std::size_t(from)])
             visit(k_, absolute(k_) - absolute(from));
+        const double own = change_[std::size_t(from)];
         for (const Arc& a : arcs_[std::size_t(from)])
-            visit(a.to, a.rise() + change_[std::size_t(a.to)] - change_[std::size_t(from)]);
+            visit(a.to, a.rise + change_[std::size_t(a.to)] - own);
     }
 
     // Finds the shortest path from a node with a surplus to one with a deficit (Dijkstra), updates
     // the prices and moves one row along each arc. Returns false if there is no path.
     bool augment() {
-        using Reached = std::pair<double, Size>;
         distance_.assign(std::size_t(k_ + 1), infinite);
         previous_.assign(std::size_t(k_ + 1), -1);
         finished_.assign(std::size_t(k_ + 1), 0);
-        std::vector<Reached> queue;
+        std::vector<Reached>& queue = queue_;
+        queue.clear();
         const auto reach = [&](Size v, double distance, Size from) {
             if (finished_[std::size_t(v)] || !(distance < distance_[std::size_t(v)])) return;
             distance_[std::size_t(v)] = distance;
@@ -188,8 +214,7 @@ private:
             if (finished_[std::size_t(v)]) continue;
             finished_[std::size_t(v)] = 1;
             if (surplus_[std::size_t(v)] < 0) {
-                for (std::size_t u = 0; u < finished_.size(); ++u)
-                    if (finished_[u]) change_[u] += distance - distance_[u];
+                if (!raise_prices(distance)) return false;
                 move_along(v);
                 return true;
             }
@@ -199,6 +224,20 @@ private:
             });
         }
         return false;
+    }
+    // Raises the prices of clusters that are nearer than `distance`. Returns false, and raises
+    // none, if the range of all changes would exceed the most that is allowed.
+    bool raise_prices(double distance) {
+        double low = infinite, high = -infinite;
+        for (std::size_t u = 0; u < std::size_t(k_); ++u) {
+            const double raised = change_[u] + (finished_[u] ? distance - distance_[u] : 0.0);
+            low = std::min(low, raised);
+            high = std::max(high, raised);
+        }
+        if (high - low > most_range_) return false;
+        for (std::size_t u = 0; u < finished_.size(); ++u)
+            if (finished_[u]) change_[u] += distance - distance_[u];
+        return true;
     }
     // Moves a row along each arc of the path that ends here, the last arc first.
     void move_along(Size end) {
@@ -210,7 +249,7 @@ private:
             else if (from == k_)
                 --target_[std::size_t(to)];
             else
-                move_row(arc(from, to).movers.front().row, from, to);
+                move_row(movers_of(arc(from, to)).front().row, from, to);
         }
         --surplus_[std::size_t(to)];
     }
@@ -224,8 +263,10 @@ private:
             if (o->cluster != from) refresh(arc(from, o->cluster), from);
             if (o->cluster == to) continue;
             Arc& a = arc(to, o->cluster);
-            a.movers.push_back({o->cost - own, std::int32_t(row)});
-            std::push_heap(a.movers.begin(), a.movers.end());
+            Movers& movers = movers_of(a);
+            movers.push_back({o->cost - own, std::int32_t(row)});
+            std::push_heap(movers.begin(), movers.end());
+            a.rise = movers.front().rise;
         }
     }
 
@@ -234,9 +275,14 @@ private:
     std::vector<double> start_, change_;  // prices of the clusters and of the sink
     std::vector<Size> size_, target_, surplus_;
     std::vector<std::vector<Arc>> arcs_;  // per cluster, by their end
+    std::vector<Movers> movers_;          // per arc
     std::vector<std::int32_t> label_;
     std::vector<TransportOption> options_;
     std::vector<Size> past_;  // behind the last option of each row
+    double most_range_ = infinite;
+    // Of a search.
+    using Reached = std::pair<double, Size>;
+    std::vector<Reached> queue_;
     std::vector<double> distance_;
     std::vector<Size> previous_;
     std::vector<char> finished_;

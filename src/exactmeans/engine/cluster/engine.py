@@ -27,8 +27,11 @@ from exactmeans.engine.cluster.worker_engine import BlockInfo, Centres, Request,
 from exactmeans.engine.cluster.workers import Workers
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.labels import FinalLabels, renaming
+from exactmeans.engine.limits import BorderRows, Limits
 from exactmeans.engine.protocol import AssignStats, FarRow, Grids, OneBlock
 from exactmeans.metrics import Metric
+
+_NO_LIMITS = "Size limits need all rows in one process."
 
 # What runs on workers -----------------------------------------------------------------------------
 
@@ -334,6 +337,16 @@ class DaskEngine:
             self.lengths,
             len(set(self.query(WorkerEngine.used_labels))),
         )
+
+    limited = None
+
+    def limit(self, limits: Limits) -> None:
+        raise NotImplementedError(_NO_LIMITS)
+
+    def assign_by_prices(
+        self, centroids: _core.Centroids, prices: Double, border: BorderRows
+    ) -> None:
+        raise NotImplementedError(_NO_LIMITS)
 
     def fingerprint(self) -> str:
         raise ValueError("checkpoint must be None for Dask collections.")

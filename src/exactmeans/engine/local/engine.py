@@ -14,9 +14,11 @@ from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import for_core, like_rows
 from exactmeans.data.stream import SelectedRows
 from exactmeans.engine.frame import Frame
+from exactmeans.engine.limits import BorderRows, Limits
 from exactmeans.engine.local.blocks import Block, DuplicateRows
 from exactmeans.engine.local.far_rows import far_rows
 from exactmeans.engine.local.first_pass import FirstPass
+from exactmeans.engine.local.limits import LocalLimitedAssign, labels_by_prices, row_hashes
 from exactmeans.engine.local.seeding import LocalSeeding
 from exactmeans.engine.local.surveyed_rows import SurveyedRows, added
 from exactmeans.engine.protocol import AssignStats, FarRow, Grids
@@ -28,6 +30,8 @@ class LocalEngine(SurveyedRows):
     """The rows of a fit: in memory, or read block by block whenever they are needed."""
 
     unread = 0  # blocks that passes skipped
+    limited: LocalLimitedAssign | None = None
+    _limits: Limits | None = None
 
     def alone(
         self,
@@ -112,8 +116,17 @@ class LocalEngine(SurveyedRows):
         single = self.dtype == np.float32
         needed = 0 if self.sparse else _core.code_bytes(single, self.n, k, self.d)
         room = self.scratch_limit is None or needed <= self.scratch_limit
+        self.limited = None if self._limits is None else LocalLimitedAssign(self, self._limits, k)
         for block in self._blocks:  # streamed rows may be more than memory holds
             block.start(algorithm, k, single=single, codes=room and not self.streamed)
+
+    def limit(self, limits: Limits) -> None:
+        """From the next start on, sizes of clusters stay within these limits."""
+        self._limits = limits
+
+    @property
+    def blocks(self) -> list[Block]:
+        return self._blocks
 
     def use(self, algorithm: str) -> None:
         """Switch to another algorithm, which begins without bounds."""
@@ -122,9 +135,11 @@ class LocalEngine(SurveyedRows):
 
     def assign(self, centroids: _core.Centroids, sums: _core.Sums | None = None) -> AssignStats:
         """Label every row, and bring the sums up to date with the labels."""
-        if self.streamed:
+        if self.streamed and self.limited is None:
             return self._assign_streamed(centroids, sums)
-        if len(self._blocks) == 1:
+        if self.limited is not None:
+            stats = self.limited.assign(centroids)
+        elif len(self._blocks) == 1:
             stats = AssignStats(*self._blocks[0].assign(centroids, self.n_jobs))
         else:
             stats = _sum_stats([block.assign(centroids, self.n_jobs) for block in self._blocks])
@@ -158,6 +173,9 @@ class LocalEngine(SurveyedRows):
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
         """Label every row; returns (distances computed, objective at `points`)."""
+        if self.limited is not None:
+            distances = self.assign(centroids).distances
+            return distances, self.scatter(points, exponent, labelled=True)[0]
         total, distances = _core.ExactSum(), 0
         own_points = for_core(like_rows(points, sparse=self.sparse))
 
@@ -169,6 +187,16 @@ class LocalEngine(SurveyedRows):
             distances += own
             total.add(cost)
         return distances, total.value
+
+    def assign_by_prices(
+        self, centroids: _core.Centroids, prices: Double, border: BorderRows
+    ) -> None:
+        """Label every row by prices, and rows on a border as they were labelled before."""
+        labels = labels_by_prices(self, centroids, prices)
+        if len(border.labels):
+            border.relabel(row_hashes(self), labels)
+        for block in self._blocks:
+            block.labels[:] = labels[block.begin : block.end]
 
     def sum_all(self, sums: _core.Sums) -> None:
         """Compute the sums of all rows by label, from scratch."""
@@ -210,6 +238,9 @@ class LocalEngine(SurveyedRows):
         sums.move(block.rows, row - block.begin, target, True)
 
     def moved(self, movement: _core.Movement) -> None:
+        if self.limited is not None:
+            self.limited.moved(movement)
+            return
         for block in self._blocks:
             block.assigner.moved(movement)
 
