@@ -27,7 +27,9 @@ from exactmeans.data.dask_blocks import DaskBlocks, DaskSource, client_of, is_la
 from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import Stream
 from exactmeans.data.weights import check_weights
-from exactmeans.engine.cluster.engine import DaskEngine, Labelling
+from exactmeans.engine.cluster.engine import ClusterEngine, Labelling, RowOptions
+from exactmeans.engine.dask.placement import Placement
+from exactmeans.engine.dask.transport import DaskTransport
 from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
@@ -148,25 +150,35 @@ class KMeans(kmeans.KMeans):
         blocks = DaskBlocks.of(self, X, reset=True)
         check_n_jobs(self.n_jobs)
         client = client_of(X)
+        engine: LocalEngine | ClusterEngine
         if client is None:
-            engine: LocalEngine | DaskEngine = self._engine_here(blocks, sample_weight, parameters)
+            engine = self._engine_here(blocks, sample_weight, parameters)
         else:
-            engine = DaskEngine(
-                client,
-                blocks.pieces,
-                blocks.weights(sample_weight),
-                dtype=parameters.dtype,
-                n_jobs=self.n_jobs,
-                metric=parameters.metric,
-                zero_rows=self.zero_rows,
-                scratch_limit=parameters.scratch_limit,
-            )
+            engine = self._engine_there(client, blocks, sample_weight, parameters)
         with contextlib.ExitStack() as on_error:
             on_error.callback(engine.close)
             refuse_few_rows(engine.n, parameters.k)
             on_error.pop_all()
         self.n_features_in_ = engine.d
         return engine
+
+    def _engine_there(
+        self, client: Any, blocks: DaskBlocks, sample_weight: Any, parameters: FitParameters
+    ) -> _EngineThere:
+        """Blocks stay on the workers of a cluster."""
+        weights = blocks.weights(sample_weight)
+        # Arrays are sent to the engines with their first request.
+        sent = weights is not None and isinstance(weights[0], np.ndarray)
+        own = None if sent else weights
+        placement = Placement(client, blocks.pieces, own, parameters.dtype)
+        options = RowOptions(
+            parameters.metric,
+            self.zero_rows,
+            weighted=weights is not None,
+            scratch_limit=parameters.scratch_limit,
+        )
+        transport = DaskTransport(client, placement, self.n_jobs)
+        return _EngineThere(client, transport, options, weights if sent else None)
 
     def _engine_here(
         self, blocks: DaskBlocks, sample_weight: Any, parameters: FitParameters
@@ -192,22 +204,27 @@ class KMeans(kmeans.KMeans):
     def _labels_for_users(self, labels: FinalLabels, engine: Engine) -> Any:
         """A Dask array with a chunk for each block of X."""
         if isinstance(labels, Labelling):
-            return _joined(labels.blocks, labels.lengths, (), np.int32)
+            assert isinstance(engine, _EngineThere)
+            return engine.labels(self._bare())
         if isinstance(engine, _EngineHere):
             return da.from_array(labels, chunks=(tuple(engine.lengths),))
         return labels
 
     # -- using a fitted model ------------------------------------------------------------------
 
-    def _on_workers(self) -> Any:
-        """The model as one object that blocks share."""
+    def _bare(self) -> kmeans.KMeans:
+        """A local model with what labels and distances of blocks depend on."""
         model = kmeans.KMeans(n_jobs=1, zero_rows=self.zero_rows)
         for name in ("cluster_centers_", "n_features_in_", "_n_features_out", "_frame"):
             setattr(model, name, getattr(self, name))
+        return model
+
+    def _on_workers(self) -> Any:
+        """The model as one object that blocks share."""
         # All that labels and distances depend on: tasks of equal keys share one result.
         frame = self._frame
         parts = (frame.exponent, frame.shift, frame.metric, frame.packing, self.zero_rows)
-        return dask.delayed(model, name=f"kmeans-{tokenize(self.cluster_centers_, *parts)}")
+        return dask.delayed(self._bare(), name=f"kmeans-{tokenize(self.cluster_centers_, *parts)}")
 
     def _lazily(self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: Any) -> Any:
         check_is_fitted(self)
@@ -232,6 +249,30 @@ class _EngineHere(LocalEngine):
     def __init__(self, lengths: list[int], *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.lengths = lengths
+
+
+class _EngineThere(ClusterEngine):
+    """Blocks of a Dask collection on the workers of a cluster."""
+
+    def __init__(
+        self, client: Any, transport: DaskTransport, options: RowOptions, weights: Any
+    ) -> None:
+        self._client, self._placement = client, transport.placement
+        places = self._placement.places
+        super().__init__(transport, self._placement.layout, places, options, weights)
+
+    def labels(self, model: Any) -> Any:
+        """The labels of all rows by a fitted model, computed where the rows are."""
+        shared = self._client.submit(_identity, model, pure=False)
+        pieces: list[Any] = [np.empty(0, np.int32)] * len(self.layout.infos)
+        for b, block in self._placement.blocks.items():
+            pieces[b] = self._client.submit(_predict, block, shared, pure=False)
+        return _joined(pieces, self.layout.lengths, (), np.int32)
+
+
+def _identity(thing: Any) -> Any:
+    """As a task's result, workers share the object and the scheduler can recompute it."""
+    return thing
 
 
 # What is done to blocks, wherever they are --------------------------------------------------------
