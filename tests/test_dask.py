@@ -598,12 +598,15 @@ def test_blocks_that_nothing_makes_again(mortal: Any) -> None:
         KMeans(K, init=X[:K], tol=0, callbacks=die).fit(futures)
 
 
-def test_workers_that_the_client_cannot_reach(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_the_client_cannot_reach(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages go through the scheduler, for the same bits."""
 
+    connect, refused = client.rpc.connect, []
+
     async def refuse(address: str, timeout: Any = None) -> Any:
+        if address == client.scheduler.address:
+            return await connect(address, timeout)
+        refused.append(address)
         raise ConnectionRefusedError
 
     X, weights = rows(), np.random.default_rng(0).random(1500)
@@ -611,6 +614,7 @@ def test_workers_that_the_client_cannot_reach(
     monkeypatch.setattr(client.rpc, "connect", refuse)
     model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
     same(model, local)
+    assert refused
 
 
 def test_channels_need_the_token() -> None:

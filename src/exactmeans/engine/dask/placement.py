@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import dask
@@ -52,24 +52,35 @@ class Placement:
         self._client, self._pieces, self._weight_pieces = client, pieces, weights
         dtype = None if dtype is None else str(np.dtype(dtype))
         self._had_workers = False
-        self._chunks = self._futures(pieces)
+        self._made: list[Any] = []  # futures to release; not those of the user
+        #: futures of the blocks as engines read them, and of their weights
+        self.blocks: dict[int, Any] = {}
+        self.weights: dict[int, Any] = {}
+        try:
+            self._place(dtype)
+        except BaseException:  # Ctrl-C too
+            self.close()
+            raise
+
+    def _place(self, dtype: str | None) -> None:
+        client = self._client
+        self._chunks = self._futures(self._pieces)
         checks = client.map(_check, self._chunks, dtype=dtype, pure=False)
+        self._made += checks
         self.wait(checks)
         with noticing_loss(client):
             checked: list[_Checked] = client.gather(checks)
         self.layout = Layout([one.info for one in checked])
         self.layout.check()
+        self._dtype = str(self.layout.dtype)
         self._usable = [
-            one.usable and (not one.info.rows or one.info.dtype == str(self.layout.dtype))
-            for one in checked
+            one.usable and (not one.info.rows or one.info.dtype == self._dtype) for one in checked
         ]
         self.places = self._assign_workers()
-        #: futures of the blocks as engines read them, and of their weights
-        self.blocks: dict[int, Any] = {}
-        self.weights: dict[int, Any] = {}
         for number in self.places:
             self.bring(number)
-        self._chunks = []  # Dask forgets those that are not needed any more
+        self._chunks = []
+        self._release(keep={future.key for future in self.blocks.values()})
 
     def _assign_workers(self) -> dict[int, list[int]]:
         full = [b for b, info in enumerate(self.layout.infos) if info.rows]
@@ -95,7 +106,7 @@ class Placement:
                 here = worker in holders.get(chunk.key, ())
                 self.blocks[b] = chunk if here else self._submit(_same, worker, chunk)
             else:
-                self.blocks[b] = self._submit(_convert, worker, chunk, str(self.layout.dtype))
+                self.blocks[b] = self._submit(_convert, worker, chunk, self._dtype)
         if self._weight_pieces is not None:
             pieces = self._futures([self._weight_pieces[b] for b in own])
             for b, piece in zip(own, pieces, strict=True):
@@ -104,27 +115,26 @@ class Placement:
         self.wait([self.weights[b] for b in own if b in self.weights])
 
     def _submit(self, work: Any, worker: str, *arguments: Any) -> Any:
-        return self._client.submit(
+        future = self._client.submit(
             work, *arguments, workers=[worker], allow_other_workers=True, pure=False
         )
+        self._made.append(future)
+        return future
 
     def rescue(self, number: int) -> None:
         """Find a worker for the blocks of an engine that was lost, and bring them there."""
         self.wait_for_workers()
         own = self.places[number]
-        for b in own:
-            if b not in self.blocks or self.blocks[b].status in ("cancelled", "lost"):
-                self.blocks.pop(b, None)
-        missing = [b for b in own if b not in self.blocks]
-        if missing:
-            made = self._futures([self._pieces[b] for b in missing])
-            if any(chunk.status in ("cancelled", "lost") for chunk in made):
-                raise RuntimeError(
-                    "X has blocks that died with their worker, and no task makes them again."
-                )
-            for b, chunk in zip(missing, made, strict=True):
-                convert = self._client.submit(_convert, chunk, str(self.layout.dtype), pure=False)
-                self.blocks[b] = chunk if self._usable[b] else convert
+        self.wait([self.blocks[b] for b in own])  # Dask computes again what it can
+        missing = [b for b in own if self.blocks[b].status == "cancelled"]
+        chunks = self._futures([self._pieces[b] for b in missing])
+        if any(chunk.status == "cancelled" for chunk in chunks):
+            raise RuntimeError(
+                "X has blocks that died with their worker, and no task makes them again."
+            )
+        for b, chunk in zip(missing, chunks, strict=True):
+            self.blocks[b] = self._client.submit(_convert, chunk, self._dtype, pure=False)
+            self._made.append(self.blocks[b])
         self.wait([self.blocks[b] for b in own])
         groups = self._grouped([self.blocks[b] for b in own])
         self.workers[number] = max(groups, key=lambda group: len(group[1]))[0]
@@ -159,26 +169,32 @@ class Placement:
 
     def _futures(self, pieces: Sequence[Any]) -> list[Any]:
         """Compute delayed pieces; futures are returned as they are."""
-        lazy = iter(self._client.compute([p for p in pieces if isinstance(p, Delayed)]))
+        computed = self._client.compute([p for p in pieces if isinstance(p, Delayed)])
+        self._made += computed
+        lazy = iter(computed)
         return [next(lazy) if isinstance(piece, Delayed) else piece for piece in pieces]
 
+    def _release(self, keep: set[Any]) -> None:
+        """Release futures, at once even if somebody holds on to them (a traceback may)."""
+        keep |= {future.key for future in self.weights.values()}
+        for future in self._made:
+            if future.key not in keep:
+                future.release()
+        self._made = [future for future in self._made if future.key in keep]
+
     def close(self) -> None:
-        """Release the blocks; those of the user stay."""
-        self.blocks.clear()
+        """Release the blocks; futures of the user stay."""
         self.weights.clear()
-        self._chunks.clear()
+        self._release(keep=set())
+        self.blocks.clear()
 
 
 def _waited(futures: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Futures that are done within a second, and the others."""
-    try:
-        done, pending = distributed.wait(list(futures), timeout=1.0)
-        return list(done), list(pending)
-    except TimeoutError:
-        return (
-            [future for future in futures if future.done()],
-            [future for future in futures if not future.done()],
-        )
+    with contextlib.suppress(TimeoutError, distributed.CancelledError):
+        distributed.wait(futures, timeout=1.0)
+    done = [future for future in futures if future.done()]
+    return done, [future for future in futures if not future.done()]
 
 
 def recovery_timeout() -> float:
@@ -194,7 +210,7 @@ def refuse_gone(client: Any) -> None:
         time.sleep(0.2)
 
 
-@contextmanager
+@contextlib.contextmanager
 def noticing_loss(client: Any) -> Iterator[None]:
     """Turn what Dask raises without a scheduler into one sentence."""
     try:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import distributed
 from distributed.core import send_recv
+from distributed.protocol.pickle import dumps
 
 from exactmeans.engine.cluster.pool import Message
 from exactmeans.engine.dask.placement import Placement, noticing_loss, refuse_gone
@@ -42,6 +44,8 @@ class DaskTransport:
         self._client, self.placement, self._n_jobs = client, placement, n_jobs
         self._direct = True  # not through the scheduler
         self._serving: dict[int, _Serving] = {}
+        self._installed: set[str] = set()  # workers that accept requests
+        self._unreachable: set[str] = set()
         for number in placement.places:
             self._start(number)
 
@@ -55,7 +59,6 @@ class DaskTransport:
         weights = [self.placement.weights[b].key for b in own if b in self.placement.weights]
         token = secrets.token_hex(16)
         with noticing_loss(self._client):
-            self._client.run(install, workers=[worker], on_error="ignore")
             future = self._client.submit(
                 serve,
                 token,
@@ -89,6 +92,7 @@ class DaskTransport:
             try:
                 reply: Message | None = await self._send(serving, message)
             except OSError:
+                self._unreachable.add(serving.worker)
                 return None
             if reply is not None:
                 return reply
@@ -101,24 +105,35 @@ class DaskTransport:
 
     async def _send(self, serving: _Serving, message: bytes | None) -> Any:
         """Raises OSError if the worker is gone."""
+        if serving.worker not in self._installed:
+            arguments = {"args": dumps(()), "kwargs": dumps({})}
+            await self._call(serving.worker, op="run", function=dumps(install), **arguments)
+            self._installed.add(serving.worker)
         call = {"op": OPERATION, "token": serving.token, "message": message}
+        return await self._call(serving.worker, **call)
+
+    async def _call(self, worker: str, **call: Any) -> Any:
+        """Call an operation of a worker."""
         if self._direct:
             pool = self._client.rpc
             try:
-                comm = await pool.connect(serving.worker, timeout=_CONNECT)
+                # Connecting to a dead worker takes as long as the timeout says.
+                if not pool.available.get(worker) and not await self._known(worker):
+                    raise ConnectionResetError(f"The Dask worker {worker} is gone.")
+                comm = await pool.connect(worker, timeout=_CONNECT)
             except OSError:
-                if not await self._known(serving.worker):
+                if not await self._known(worker):
                     raise
                 self._direct = False
             else:
                 try:
                     return await send_recv(comm, reply=True, **call)
                 finally:
-                    pool.reuse(serving.worker, comm)
-        if not await self._known(serving.worker):
-            raise ConnectionResetError(f"The Dask worker {serving.worker} is gone.")
-        replies = await self._client.scheduler.broadcast(msg=call, workers=[serving.worker])
-        return replies[serving.worker]
+                    pool.reuse(worker, comm)
+        if not await self._known(worker):
+            raise ConnectionResetError(f"The Dask worker {worker} is gone.")
+        replies = await self._client.scheduler.broadcast(msg=call, workers=[worker])
+        return replies[worker]
 
     async def _known(self, worker: str) -> bool:
         """Whether the scheduler knows the worker."""
@@ -132,10 +147,21 @@ class DaskTransport:
                 refuse_gone(self._client)
                 raise distributed.CancelledError("The fit was cancelled on the Dask cluster.")
             serving.future.release()
+        self._wait_for_removal()
         for number in numbers:
             with noticing_loss(self._client):
                 self.placement.rescue(number)
             self._start(number)
+
+    def _wait_for_removal(self) -> None:
+        """The scheduler notices a dead worker a moment after us: blocks must not go there."""
+        end = time.monotonic() + _CONNECT
+        while self._unreachable and time.monotonic() < end:
+            with noticing_loss(self._client):
+                self._unreachable &= set(self._client.nthreads())
+            if self._unreachable:
+                time.sleep(0.05)
+        self._unreachable.clear()
 
     def close(self) -> None:
         """End the tasks of all engines and release their blocks."""
