@@ -39,7 +39,7 @@ from exactmeans.engine.cluster import worker_engine  # noqa: E402
 from exactmeans.engine.cluster.channel import (  # noqa: E402
     TOKEN_BYTES,
     Channel,
-    listen,
+    Listener,
 )
 from exactmeans.engine.cluster.pool import WorkerPool  # noqa: E402
 from exactmeans.engine.cluster.reduce import reduced  # noqa: E402
@@ -625,17 +625,20 @@ def test_channels_need_the_token() -> None:
         return bytes(question)[::-1]
 
     token = secrets.token_bytes(TOKEN_BYTES)
-    address = listen("127.0.0.1", token, answer)
-    stranger = Channel(address, bytes(TOKEN_BYTES))
-    with pytest.raises(ConnectionError):
-        stranger.receive()
-    stranger.close()
-    channel = Channel(address, token)
-    for question in (b"abc", b"", bytes(10**6)):
-        channel.send(question)
-        assert channel.receive() == question[::-1]
-    channel.close()
-    assert asked == [b"abc", b"", bytes(10**6)]
+    listener = Listener("127.0.0.1", token)
+    with ThreadPoolExecutor(1) as thread:
+        served = thread.submit(listener.serve, answer, 20.0)
+        stranger = Channel(listener.address, bytes(TOKEN_BYTES))
+        with pytest.raises(ConnectionError):
+            stranger.receive()
+        stranger.close()
+        channel = Channel(listener.address, token)
+        for question in (b"abc", bytes(10**6)):
+            channel.send(question)
+            assert channel.receive() == question[::-1]
+        channel.close()
+        served.result(timeout=20)
+    assert asked == [b"abc", bytes(10**6)]
 
 
 @pytest.mark.parametrize("init", ["k-means||", ("d", 2)], ids=str)

@@ -45,7 +45,7 @@ PYTHON_ROOMS = (
     ("io",),
     ("sql",),
     ("estimators",),
-    ("kmeans", "minibatch", "dask"),
+    ("kmeans", "minibatch", "dask", "spark"),
     ("quality",),
     ("select",),
     ("text", "labels"),

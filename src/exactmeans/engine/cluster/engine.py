@@ -65,13 +65,13 @@ class RowOptions:
     zero_rows: str = "error"
     weighted: bool = False
     scratch_limit: int | None = None
-    digest: bool = False  # hash the rows, for a checkpoint
 
 
 class ClusterEngine:
     """The rows of a fit, on the workers of a cluster."""
 
     streamed = False
+    _largest_movement = math.inf  # of a centre in the last update, on the frame's scale
     passes = unread = 0  # what workers read from disk is not counted
     reading_bytes = 0
 
@@ -105,7 +105,6 @@ class ClusterEngine:
                 layout.begins,
                 None if weights is None else [np.asarray(weights[b], np.float64) for b in own],
                 options.scratch_limit,
-                options.digest,
             )
             for number, own in places.items()
         }
@@ -272,6 +271,12 @@ class ClusterEngine:
 
     def moved(self, movement: _core.Movement) -> None:
         """Workers compute movements themselves from the centres that they receive."""
+        self._largest_movement = float(movement.distance.max())
+
+    def largest_movement(self) -> float:
+        """How far the centre moved that moved most in the last update, at most."""
+        exponent = 0 if self._begun is None else self._begun[1].cost_exponent
+        return math.ldexp(self._largest_movement, -exponent)
 
     def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
         count, given = 64, 0

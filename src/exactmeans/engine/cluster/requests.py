@@ -65,4 +65,3 @@ class Opening:
     begins: NDArray[np.int64]  # the first row of every block of the data, and the end
     weights: list[Double] | None = None  # by block, unless the worker has them already
     scratch_limit: int | None = None
-    digest: bool = False  # hash the rows in the first pass

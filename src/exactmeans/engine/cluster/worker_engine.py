@@ -27,7 +27,6 @@ from exactmeans.engine.cluster import wire
 from exactmeans.engine.cluster.requests import Centres, Opening, Request, Response
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.labels import renaming
-from exactmeans.engine.local.digest import Digest
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.local.seed_blocks import SeedBlocks
 from exactmeans.engine.protocol import AssignStats, FarRow
@@ -134,7 +133,6 @@ class WorkerEngine:
             self._n_jobs,
             metric,
             scratch_limit=opening.scratch_limit,
-            digest=Digest() if opening.digest else None,
         )
         self._seeding = None
 
@@ -285,7 +283,10 @@ class WorkerEngine:
 
     def fingerprint(self) -> list[tuple[int, str]]:
         """A hash of the rows here, with the number of their first block."""
-        return [(self.places[0], self.engine.fingerprint())]
+        words = [_checksum(block.matrix, self._n_jobs) for block in self.engine.walk()]
+        if self.engine.weights is not None:
+            words.append(_checksum(self.engine.weights, self._n_jobs))
+        return [(self.places[0], " ".join(words))]
 
     def sizes(self, k: int) -> NDArray[np.int64]:
         """How many rows each cluster has."""
@@ -301,6 +302,12 @@ class WorkerEngine:
         """Requests to SeedBlocks are about this seeding from now on."""
         begins = [int(self._begins[place]) for place in self.places]
         self._seeding = SeedBlocks(self.engine, self.places, begins, alpha, exponent)
+
+
+def _checksum(rows: Matrix, n_jobs: int) -> str:
+    arrays = [rows] if isinstance(rows, np.ndarray) else [rows.data, rows.indices, rows.indptr]
+    whole = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+    return " ".join(str(_core.checksum(array, n_jobs)) for array in whole)
 
 
 def updated_centres(old: Matrix, new: Centres) -> Matrix:
