@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,14 +20,14 @@ import exactmeans
 from spark import spark_session
 
 pytest.importorskip("pyspark", reason="needs pyspark")
-from pyspark.ml import Pipeline, PipelineModel  # noqa: E402
-from pyspark.ml.evaluation import ClusteringEvaluator  # noqa: E402
-from pyspark.ml.feature import StandardScaler, VectorAssembler  # noqa: E402
-from pyspark.ml.linalg import Vectors  # noqa: E402
-from pyspark.ml.tuning import CrossValidator, ParamGridBuilder  # noqa: E402
-from pyspark.sql import functions as F  # noqa: E402
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.evaluation import ClusteringEvaluator
+from pyspark.ml.feature import StandardScaler, VectorAssembler
+from pyspark.ml.linalg import Vectors
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+from pyspark.sql import functions as F
 
-from exactmeans.spark import KMeans, KMeansModel  # noqa: E402
+from exactmeans.spark import KMeans, KMeansModel
 
 K = 6
 
@@ -62,7 +63,8 @@ def frame(spark: Any, X: Any, weights: Any = None) -> Any:
 
 
 def local_model(X: Any, weights: Any = None, **options: Any) -> exactmeans.KMeans:
-    options = {"init": "k-means||", "init_options": {"rounds": 2}, "random_state": 7} | options
+    defaults: dict[str, Any] = {"init": "k-means||", "init_options": {"rounds": 2}}
+    options = {**defaults, "random_state": 7, **options}
     return exactmeans.KMeans(K, tol=0, max_iter=20, n_init=1, **options).fit(
         X, sample_weight=weights
     )
@@ -92,9 +94,7 @@ def test_bits_of_the_local_estimator(spark: Any, init: str) -> None:
 @pytest.mark.parametrize("mode", ["barrier", "jobs"])
 @pytest.mark.parametrize("measure", ["euclidean", "cosine"])
 def test_sparse_and_weighted_rows(spark: Any, measure: str, mode: str) -> None:
-    X = texts()
-    X[:, 0] = 0.5  # no row of zeros
-    X = sp.csr_array(X)
+    X = sp.csr_array(sp.hstack([sp.csr_array(np.full((400, 1), 0.5)), texts()]))  # no row of zeros
     weights = np.random.default_rng(0).random(X.shape[0])
     df = frame(spark, X, weights)
     estimator = KMeans(k=K, seed=7, tol=0.0, distanceMeasure=measure, mode=mode)
@@ -144,7 +144,7 @@ def test_rows_without_ids_give_an_exact_clustering(spark: Any) -> None:
 def test_pipelines_and_cross_validation(spark: Any, tmp_path: Path) -> None:
     X = rows(300, 3)
     df = spark.createDataFrame([(i, *x) for i, x in enumerate(X.tolist())], ["id", "a", "b", "c"])
-    stages = [
+    stages: list[Any] = [
         VectorAssembler(inputCols=["a", "b", "c"], outputCol="raw"),
         StandardScaler(inputCol="raw", outputCol="features"),
         KMeans(k=3, seed=1, idCol="id"),
@@ -162,7 +162,7 @@ def test_pipelines_and_cross_validation(spark: Any, tmp_path: Path) -> None:
         numFolds=2,
         seed=0,
     )
-    best = validator.fit(fitted.transform(df).drop("prediction"))
+    best: Any = validator.fit(fitted.transform(df).drop("prediction"))
     assert best.bestModel.getK() in (2, 3)
     assert len(best.avgMetrics) == 2
 
@@ -239,8 +239,11 @@ def test_a_task_that_is_killed_in_mid_fit(
     X = rows()
     df = frame(spark, X)
     mark = tmp_path / "killed"
+    cloudpickle: Any = pytest.importorskip("pyspark.cloudpickle")
+
     from exactmeans.spark import estimator
 
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # tasks cannot import tests
     monkeypatch.setattr(estimator, "run_stage", _Deadly(str(mark), task))
     model = KMeans(k=K, seed=7, tol=0.0, idCol="id", checkpointDir=str(tmp_path)).fit(df)
     assert mark.exists()
@@ -267,11 +270,12 @@ class _Deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
             return respond(engine, message)
 
-        WorkerEngine.respond_to = deadly  # type: ignore[method-assign]
+        kind: Any = WorkerEngine
+        kind.respond_to = deadly
         try:
             yield from run_stage(batches, options, loop)
         finally:
-            WorkerEngine.respond_to = respond  # type: ignore[method-assign]
+            kind.respond_to = respond
 
 
 def test_temporary_files_are_removed(spark: Any) -> None:

@@ -240,7 +240,8 @@ def _in_barrier(rows: Any, options: RowOptions, loop: FitLoop) -> Any:
         return run_stage(batches, options, loop)
 
     try:
-        found = rows.mapInArrow(task, RESULT, barrier=True).collect()
+        # Spark starts a failed barrier stage again only if another stage follows.
+        found = rows.mapInArrow(task, RESULT, barrier=True).repartition(1).collect()
     except Exception as error:
         for code, needed in _REFUSALS.items():
             if code in str(error):
