@@ -34,7 +34,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
-from exactmeans.dask import KMeans  # noqa: E402
+from exactmeans.dask import KMeans, MiniBatchKMeans  # noqa: E402
 from exactmeans.engine.cluster import worker_engine  # noqa: E402
 from exactmeans.engine.cluster.channel import (  # noqa: E402
     TOKEN_BYTES,
@@ -975,3 +975,60 @@ def test_blocks_stay_where_they_are_unless_that_is_too_much() -> None:
     crowded = placed(["a"] * 12, a=1, b=1, c=1)
     assert sorted(len(places) for places in crowded.values()) == [3, 3, 6]
     assert placed(["gone"] * 2, a=1, b=1) == {"a": [0], "b": [1]}
+
+
+# models on collections ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_nearest_centres_and_silhouettes_are_lazy(client: Any, sparse: bool) -> None:
+    X: Any = texts() if sparse else rows(900)
+    chunks = in_chunks(X, 500, 0, 400) if sparse else da.from_array(X, chunks=(400, 5))
+    model = KMeans(K, random_state=0).fit(chunks)
+    local = exactmeans.KMeans(K, init="k-means||", random_state=0).fit(X)
+    for got, wanted in zip(model.nearest(chunks, 3), local.nearest(X, 3), strict=True):
+        assert isinstance(got, da.Array)
+        np.testing.assert_array_equal(got.compute(), wanted)
+    ours: Any = exactmeans.silhouette(chunks, model)
+    theirs = exactmeans.silhouette(X, local)
+    assert isinstance(ours.samples, da.Array)
+    assert ours.mean == theirs.mean
+    np.testing.assert_array_equal(ours.clusters, theirs.clusters)
+    np.testing.assert_array_equal(ours.samples.compute(), theirs.samples)
+    np.testing.assert_array_equal(ours.labels.compute(), theirs.labels)
+    np.testing.assert_array_equal(ours.rows.compute(), np.arange(900))
+    with pytest.raises(ValueError, match="kind must be 'simplified'"):
+        exactmeans.silhouette(chunks, model, kind="exact")
+    with pytest.raises(ValueError, match="m must be at most"):
+        model.nearest(chunks, K + 1)
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+@pytest.mark.parametrize("method", ["sgd", "memoized"])
+def test_mini_batches(client: Any, method: Any, cluster: bool) -> None:
+    """The bits of the local estimator on the same blocks."""
+    X = rows(900)
+
+    class Blocks:
+        shape = X.shape
+
+        def __len__(self) -> int:
+            return 3
+
+        def read(self, b: int) -> Any:
+            return X[300 * b : 300 * b + 300]
+
+    weights = np.random.default_rng(0).random(900)
+    options: dict[str, Any] = {"method": method, "batch_size": 100, "random_state": 0}
+    local = exactmeans.MiniBatchKMeans(K, **options).fit(Blocks(), sample_weight=weights)
+    chunks = da.from_array(X, chunks=(300, 5))
+    with dask.config.set(scheduler="distributed" if cluster else "sync"):
+        lazy = da.from_array(weights, chunks=300)
+        model = MiniBatchKMeans(K, **options).fit(chunks, sample_weight=lazy)
+        assert isinstance(model.labels_, da.Array)
+        np.testing.assert_array_equal(model.cluster_centers_, local.cluster_centers_)
+        np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
+        assert model.inertia_ == local.inertia_
+        assert model.score(chunks) == pytest.approx(local.score(X))
+        with pytest.raises(ValueError, match="must not be lazy for partial_fit"):
+            model.partial_fit(chunks)

@@ -1,28 +1,20 @@
-"""The same KMeans on Dask: the rows stay with the workers that hold them, the bits do not change.
-
-Needs `pip install exactmeans[dask]`.
-"""
+"""KMeans on Dask: the rows stay with the workers that hold them, the bits do not change."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import numbers
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import dask
 import dask.array as da
 import distributed
 import numpy as np
-from dask.base import tokenize
-from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph
-from sklearn.utils.validation import check_is_fitted
 
-from exactmeans import _core, kmeans
+from exactmeans import kmeans
 from exactmeans.callbacks import Progress
+from exactmeans.dask.lazy import LazyKMeans, joined, predict_block
 from exactmeans.data.dask_blocks import DaskBlocks, DaskSource, client_of, is_lazy
 from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import Stream
@@ -34,14 +26,12 @@ from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.base import FitParameters, with_defaults
-from exactmeans.fit.problem import unscaled
-from exactmeans.io import model_file
 from exactmeans.parameters import check_n_jobs
 
 __all__ = ["KMeans"]
 
 
-class KMeans(kmeans.KMeans):
+class KMeans(LazyKMeans, kmeans.KMeans):
     """`exactmeans.KMeans` for Dask collections, on a cluster or on the threads of this process.
 
     Parameters, attributes and methods are those of `exactmeans.KMeans`. From the same initial
@@ -74,8 +64,6 @@ class KMeans(kmeans.KMeans):
 
     _saved_as = "KMeans"  # the class that exactmeans.load makes
 
-    labels_: Any
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X.
 
@@ -93,45 +81,6 @@ class KMeans(kmeans.KMeans):
         """
         super().fit(X, sample_weight=sample_weight)
         return self
-
-    def predict(self, X: Any) -> Any:
-        """The nearest centre of each row: a lazy Dask array if X is a Dask collection."""
-        return self._lazily(X, _predict, (), np.int32) if is_lazy(X) else super().predict(X)
-
-    def transform(self, X: Any) -> Any:
-        """Distances of each row to each centre: lazy if X is a Dask collection."""
-        if not is_lazy(X):
-            return super().transform(X)
-        check_is_fitted(self)
-        return self._lazily(X, _transform, (self._n_features_out,), self.cluster_centers_.dtype)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file, which `exactmeans.load` reads as a local KMeans.
-
-        Its `labels_` stay where the rows are: the file has none. Needs `exactmeans[io]`.
-
-        Parameters
-        ----------
-        path : str or path
-            Replaced at once, or not at all.
-        """
-        check_is_fitted(self)
-        model_file.save(self, path, without=("labels_",))
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of X at the fitted centres; computed at once."""
-        if not is_lazy(X):
-            return super().score(X, sample_weight=sample_weight)
-        check_is_fitted(self)
-        blocks = DaskBlocks.of(self, X, reset=False)
-        weights = blocks.weights(sample_weight) or [None] * len(blocks.pieces)
-        work, model = dask.delayed(_cost), self._on_workers()
-        costs = [work(model, piece, own) for piece, own in zip(blocks.pieces, weights, strict=True)]
-        client = client_of(X)
-        total = _core.ExactSum()
-        for cost in client.gather(client.compute(costs)) if client else dask.compute(*costs):
-            total.add(cost)
-        return -unscaled(total.value, self._frame.cost_exponent)
 
     # -- parts of fit --------------------------------------------------------------------------
 
@@ -205,42 +154,10 @@ class KMeans(kmeans.KMeans):
         """A Dask array with a chunk for each block of X."""
         if isinstance(labels, Labelling):
             assert isinstance(engine, _EngineThere)
-            return engine.labels(self._bare())
+            return engine.labels(self.bare())
         if isinstance(engine, _EngineHere):
             return da.from_array(labels, chunks=(tuple(engine.lengths),))
         return labels
-
-    # -- using a fitted model ------------------------------------------------------------------
-
-    def _bare(self) -> kmeans.KMeans:
-        """A local model with what labels and distances of blocks depend on."""
-        model = kmeans.KMeans(n_jobs=1, zero_rows=self.zero_rows)
-        for name in ("cluster_centers_", "n_features_in_", "_n_features_out", "_frame"):
-            setattr(model, name, getattr(self, name))
-        return model
-
-    def _on_workers(self) -> Any:
-        """The model as one object that blocks share."""
-        # All that labels and distances depend on: tasks of equal keys share one result.
-        frame = self._frame
-        parts = (frame.exponent, frame.shift, frame.metric, frame.packing, self.zero_rows)
-        return dask.delayed(self._bare(), name=f"kmeans-{tokenize(self.cluster_centers_, *parts)}")
-
-    def _lazily(self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: Any) -> Any:
-        check_is_fitted(self)
-        blocks, model = DaskBlocks.of(self, X, reset=False), self._on_workers()
-        if blocks.array is None:
-            each = dask.delayed(work, pure=True)
-            pieces = [each(piece, model) for piece in blocks.pieces]
-            return _joined(pieces, blocks.lengths, beside, dtype)
-        return blocks.array.map_blocks(
-            work,
-            model,
-            dtype=dtype,
-            drop_axis=None if beside else 1,
-            chunks=(blocks.array.chunks[0], *((n,) for n in beside)),
-            meta=np.empty((0,) * (1 + len(beside)), dtype=dtype),
-        )
 
 
 class _EngineHere(LocalEngine):
@@ -266,46 +183,13 @@ class _EngineThere(ClusterEngine):
         shared = self._client.submit(_identity, model, pure=False)
         pieces: list[Any] = [np.empty(0, np.int32)] * len(self.layout.infos)
         for b, block in self._placement.blocks.items():
-            pieces[b] = self._client.submit(_predict, block, shared, pure=False)
-        return _joined(pieces, self.layout.lengths, (), np.int32)
+            pieces[b] = self._client.submit(predict_block, block, shared, pure=False)
+        return joined(pieces, self.layout.lengths, (), np.int32)
 
 
 def _identity(thing: Any) -> Any:
     """As a task's result, workers share the object and the scheduler can recompute it."""
     return thing
-
-
-# What is done to blocks, wherever they are --------------------------------------------------------
-
-
-def _predict(block: Any, model: kmeans.KMeans) -> Any:
-    return model.predict(block) if block.shape[0] else np.empty(0, dtype=np.int32)
-
-
-def _transform(block: Any, model: kmeans.KMeans) -> Any:
-    if block.shape[0]:
-        return model.transform(block)
-    return np.empty((0, model.cluster_centers_.shape[0]), dtype=model.cluster_centers_.dtype)
-
-
-def _cost(model: kmeans.KMeans, block: Any, weights: Any) -> _core.ExactSum:
-    if not block.shape[0]:
-        return _core.ExactSum()
-    engine = model._assigned(block, weights, part=True)
-    return engine.scattered(model._centres(), model._frame.cost_exponent, labelled=True)[0]
-
-
-def _joined(
-    pieces: list[Any], lengths: Sequence[float], beside: tuple[int, ...], dtype: Any
-) -> Any:
-    """DaskBlocks as the chunks of one Dask array, those without rows too."""
-    lazy = [piece if isinstance(piece, Delayed) else dask.delayed(piece) for piece in pieces]
-    name = f"exactmeans-{tokenize([piece.key for piece in lazy])}"
-    zeros = (0,) * len(beside)
-    layer = {(name, b, *zeros): piece.key for b, piece in enumerate(lazy)}
-    graph = HighLevelGraph.from_collections(name, layer, dependencies=lazy)
-    rows = tuple(n if math.isnan(n) else int(n) for n in lengths)
-    return da.Array(graph, name, (rows, *((n,) for n in beside)), dtype=dtype)
 
 
 @contextlib.contextmanager
