@@ -12,14 +12,19 @@ from typing import Any
 import pytest
 
 
+def skip_without_java(code: str = "pyspark") -> None:
+    """Skip a test whose code uses Spark where there is no Java."""
+    if "pyspark" in code and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("needs Java")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
 @contextmanager
 def spark_session(master: str = "local[2,4]", **settings: str) -> Iterator[Any]:
     """`local[2,4]`: two tasks at once, of which each may fail three times."""
     sql = pytest.importorskip("pyspark.sql", reason="needs pyspark")
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("needs Java")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    skip_without_java()
     own = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

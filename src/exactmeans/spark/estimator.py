@@ -92,6 +92,7 @@ class KMeans(
     >>> model = KMeans(k=2, seed=0, idCol="id").fit(df)
     >>> [row.prediction for row in model.transform(df).orderBy("id").collect()]
     [0, 0, 1, 1]
+    >>> spark.stop()
     """
 
     @keyword_only
