@@ -86,7 +86,7 @@ def test_arrays_that_are_not_contiguous() -> None:
 
 
 def test_records_with_arrays() -> None:
-    rows = sp.csr_array(sp.random(5, 9, 0.3, format="csr", random_state=0))
+    rows: Any = sp.random(5, 9, 0.3, format="csr", random_state=0)
     sent = again(Centres(rows, np.array([1, 4]), (np.arange(5.0), 3)))
     np.testing.assert_array_equal(sent.rows.toarray(), rows.toarray())
     np.testing.assert_array_equal(sent.moved, [1, 4])
