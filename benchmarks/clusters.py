@@ -2,7 +2,7 @@
 
     python -m benchmarks.clusters dask covtype
     python -m benchmarks.clusters spark covtype
-    python -m benchmarks.clusters spark acl_anthology
+    python -m benchmarks.clusters spark acl
     python -m benchmarks.clusters wide
 
 All begin with the same centres and run the same number of iterations; the inertia is computed by
@@ -118,7 +118,7 @@ def session(memory: str = "3g") -> Any:
 
 def frame(spark: Any, X: Any, folder: str) -> Any:
     """Rows with ids, as vectors in the memory of Spark."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions
 
     if sp.issparse(X):
         from sklearn.datasets import dump_svmlight_file
@@ -137,7 +137,9 @@ def frame(spark: Any, X: Any, folder: str) -> Any:
         pq.write_table(
             pa.table({"id": np.arange(len(X)), "x": rows.cast(pa.list_(pa.float64()))}), path
         )
-        df = spark.read.parquet(path).select("id", array_to_vector(F.col("x")).alias("features"))
+        df = spark.read.parquet(path).select(
+            "id", array_to_vector(functions.col("x")).alias("features")
+        )
     df = df.repartition(2).cache()
     df.count()
     return df
