@@ -34,29 +34,23 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
-from exactmeans.dask import KMeans  # noqa: E402
-from exactmeans.engine.cluster import (  # noqa: E402
-    worker_engine,
-    workers,
-)
+from exactmeans.dask import KMeans, MiniBatchKMeans  # noqa: E402
+from exactmeans.engine.cluster import worker_engine  # noqa: E402
 from exactmeans.engine.cluster.channel import (  # noqa: E402
     TOKEN_BYTES,
     Channel,
-    listen,
+    Listener,
 )
+from exactmeans.engine.cluster.pool import WorkerPool  # noqa: E402
 from exactmeans.engine.cluster.reduce import reduced  # noqa: E402
-from exactmeans.engine.cluster.seeding import DaskSeeding  # noqa: E402
+from exactmeans.engine.cluster.requests import Centres, Request, Response  # noqa: E402
+from exactmeans.engine.cluster.seeding import ClusterSeeding  # noqa: E402
 from exactmeans.engine.cluster.worker_engine import (  # noqa: E402
-    Centres,
-    Response,
     WorkerEngine,
     updated_centres,
 )
-from exactmeans.engine.cluster.workers import (  # noqa: E402
-    FAN_IN,
-    Workers,
-    _by_worker,
-)
+from exactmeans.engine.dask.placement import by_worker  # noqa: E402
+from exactmeans.engine.dask.transport import DaskTransport  # noqa: E402
 from exactmeans.engine.local.engine import LocalEngine  # noqa: E402
 from exactmeans.engine.local.seeding import LocalSeeding  # noqa: E402
 from exactmeans.engine.protocol import Seeding  # noqa: E402
@@ -225,7 +219,7 @@ def test_both_seedings_offer_every_operation() -> None:
         "add_deferred",
         "seed_weights",
     }
-    for kind in (LocalSeeding, DaskSeeding):
+    for kind in (LocalSeeding, ClusterSeeding):
         assert issubclass(kind, Seeding)
         assert not kind.__abstractmethods__
 
@@ -288,24 +282,12 @@ def test_runs_are_compared_as_local_ones_are(client: Any) -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_responses_of_many_workers_are_reduced_in_a_tree(
-    crowd: Any, monkeypatch: pytest.MonkeyPatch, sparse: bool
-) -> None:
+def test_many_workers(crowd: Any, sparse: bool) -> None:
     X: Any = texts() if sparse else rows(900)
-    trees = []
-    by_tasks = Workers._by_tasks
-
-    def spy(self: Workers, what: str, ask: Any, numbers: tuple[int, ...], log: Any) -> Any:
-        trees.append(len(numbers))
-        return by_tasks(self, what, ask, numbers, log)
-
-    monkeypatch.setattr(Workers, "_by_tasks", spy)
     local = exactmeans.KMeans(K, init="k-means||", random_state=0).fit(X)
     with crowd.as_current():
         chunks = in_chunks(X, *[90] * 10) if sparse else da.from_array(X, chunks=(45, 5))
         same(KMeans(K, random_state=0).fit(chunks), local)
-    assert trees
-    assert min(trees) > FAN_IN
 
 
 # what it takes ------------------------------------------------------------------------------------
@@ -314,14 +296,14 @@ def test_responses_of_many_workers_are_reduced_in_a_tree(
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
     """Requests and responses of the fits that follow."""
     seen: list[tuple[Any, Any]] = []
-    submit = Workers.submit
+    submit = WorkerPool.submit
 
-    def spy(self: Workers, ask: Any, *arguments: Any) -> Any:
+    def spy(self: WorkerPool, ask: Any, *arguments: Any) -> Any:
         answer = submit(self, ask, *arguments)
         seen.append((ask, answer))
         return answer
 
-    monkeypatch.setattr(Workers, "submit", spy)
+    monkeypatch.setattr(WorkerPool, "submit", spy)
     return seen
 
 
@@ -402,9 +384,9 @@ def test_threads_are_those_of_the_worker(
     used = []
 
     class Spied(LocalEngine):
-        def __init__(self, blocks: Any, weights: Any, n_jobs: int, metric: Any) -> None:
+        def __init__(self, blocks: Any, weights: Any, n_jobs: int, *more: Any, **options: Any):
             used.append(n_jobs)
-            super().__init__(blocks, weights, n_jobs, metric)
+            super().__init__(blocks, weights, n_jobs, *more, **options)
 
     monkeypatch.setattr(worker_engine, "LocalEngine", Spied)
     with in_this_process(1, threads=3) as one, one.as_current():
@@ -616,17 +598,23 @@ def test_blocks_that_nothing_makes_again(mortal: Any) -> None:
         KMeans(K, init=X[:K], tol=0, callbacks=die).fit(futures)
 
 
-def test_workers_that_channels_cannot_reach(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or only with encryption: tasks take the place of channels, for the same bits."""
+def test_workers_that_the_client_cannot_reach(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages go through the scheduler, for the same bits."""
 
-    def refuse(address: Any, token: bytes) -> Any:
+    connect, refused = client.rpc.connect, []
+
+    async def refuse(address: str, timeout: Any = None) -> Any:
+        if address == client.scheduler.address:
+            return await connect(address, timeout)
+        refused.append(address)
         raise ConnectionRefusedError
 
     X, weights = rows(), np.random.default_rng(0).random(1500)
     local = exactmeans.KMeans(K, init=X[:K]).fit(X, sample_weight=weights)
-    monkeypatch.setattr(workers, "Channel", refuse)
+    monkeypatch.setattr(client.rpc, "connect", refuse)
     model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
     same(model, local)
+    assert refused
 
 
 def test_channels_need_the_token() -> None:
@@ -637,39 +625,42 @@ def test_channels_need_the_token() -> None:
         return bytes(question)[::-1]
 
     token = secrets.token_bytes(TOKEN_BYTES)
-    address = listen("127.0.0.1", token, answer)
-    stranger = Channel(address, bytes(TOKEN_BYTES))
-    with pytest.raises(ConnectionError):
-        stranger.receive()
-    stranger.close()
-    channel = Channel(address, token)
-    for question in (b"abc", b"", bytes(10**6)):
-        channel.send(question)
-        assert channel.receive() == question[::-1]
-    channel.close()
-    assert asked == [b"abc", b"", bytes(10**6)]
+    listener = Listener("127.0.0.1", token)
+    with ThreadPoolExecutor(1) as thread:
+        served = thread.submit(listener.serve, answer, 20.0)
+        stranger = Channel(listener.address, bytes(TOKEN_BYTES))
+        with pytest.raises(ConnectionError):
+            stranger.receive()
+        stranger.close()
+        channel = Channel(listener.address, token)
+        for question in (b"abc", bytes(10**6)):
+            channel.send(question)
+            assert channel.receive() == question[::-1]
+        channel.close()
+        served.result(timeout=20)
+    assert asked == [b"abc", bytes(10**6)]
 
 
 @pytest.mark.parametrize("init", ["k-means||", ("d", 2)], ids=str)
-def test_lost_state_is_replayed_from_the_log(
-    client: Any, monkeypatch: pytest.MonkeyPatch, init: Any
-) -> None:
+def test_lost_state_is_replayed_from_the_log(monkeypatch: pytest.MonkeyPatch, init: Any) -> None:
     """Engines lose their state before every request, in seeding and in the loop."""
-    submit = Workers.submit
+    respond, replayed = WorkerEngine.respond, []
 
-    def forgetful(self: Workers, *arguments: Any) -> Any:
-        client.gather(self.map(_forget))
-        return submit(self, *arguments)
+    def forgetful(self: WorkerEngine, request: Request, log: Any = None) -> Response:
+        if log is None:
+            self.version = -2
+        else:
+            replayed.append(len(log))
+        return respond(self, request, log)
 
     X = rows(400)
     local = exactmeans.KMeans(8, init=init, random_state=0, max_iter=4).fit(X)
-    monkeypatch.setattr(Workers, "submit", forgetful)
-    model = KMeans(8, init=init, random_state=0, max_iter=4)
-    same(model.fit(da.from_array(X, chunks=(150, 5))), local)
-
-
-def _forget(worker: Any) -> None:
-    worker.__setstate__(pickle.loads(pickle.dumps(worker.__getstate__())))
+    monkeypatch.setattr(WorkerEngine, "respond", forgetful)
+    monkeypatch.setattr(DaskTransport, "rebuild", lambda self, numbers: None)
+    with in_this_process(2) as two, two.as_current():
+        model = KMeans(8, init=init, random_state=0, max_iter=4)
+        same(model.fit(da.from_array(X, chunks=(150, 5))), local)
+    assert max(replayed) > 3
 
 
 def soon(done: Callable[[], bool]) -> bool:
@@ -978,9 +969,66 @@ def test_blocks_stay_where_they_are_unless_that_is_too_much() -> None:
     def placed(holders: list[str], **threads: int) -> dict[str, list[int]]:
         chunks = [Chunk(str(i)) for i in range(len(holders))]
         where = {chunk.key: [at] for chunk, at in zip(chunks, holders, strict=True)}
-        return dict(_by_worker(Cluster(where, threads), chunks))
+        return dict(by_worker(Cluster(where, threads), chunks))
 
     assert placed(list("abab"), a=1, b=1) == {"a": [0, 2], "b": [1, 3]}
     crowded = placed(["a"] * 12, a=1, b=1, c=1)
     assert sorted(len(places) for places in crowded.values()) == [3, 3, 6]
     assert placed(["gone"] * 2, a=1, b=1) == {"a": [0], "b": [1]}
+
+
+# models on collections ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_nearest_centres_and_silhouettes_are_lazy(client: Any, sparse: bool) -> None:
+    X: Any = texts() if sparse else rows(900)
+    chunks = in_chunks(X, 500, 0, 400) if sparse else da.from_array(X, chunks=(400, 5))
+    model = KMeans(K, random_state=0).fit(chunks)
+    local = exactmeans.KMeans(K, init="k-means||", random_state=0).fit(X)
+    for got, wanted in zip(model.nearest(chunks, 3), local.nearest(X, 3), strict=True):
+        assert isinstance(got, da.Array)
+        np.testing.assert_array_equal(got.compute(), wanted)
+    ours: Any = exactmeans.silhouette(chunks, model)
+    theirs = exactmeans.silhouette(X, local)
+    assert isinstance(ours.samples, da.Array)
+    assert ours.mean == theirs.mean
+    np.testing.assert_array_equal(ours.clusters, theirs.clusters)
+    np.testing.assert_array_equal(ours.samples.compute(), theirs.samples)
+    np.testing.assert_array_equal(ours.labels.compute(), theirs.labels)
+    np.testing.assert_array_equal(ours.rows.compute(), np.arange(900))
+    with pytest.raises(ValueError, match="kind must be 'simplified'"):
+        exactmeans.silhouette(chunks, model, kind="exact")
+    with pytest.raises(ValueError, match="m must be at most"):
+        model.nearest(chunks, K + 1)
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+@pytest.mark.parametrize("method", ["sgd", "memoized"])
+def test_mini_batches(client: Any, method: Any, cluster: bool) -> None:
+    """The bits of the local estimator on the same blocks."""
+    X = rows(900)
+
+    class Blocks:
+        shape = X.shape
+
+        def __len__(self) -> int:
+            return 3
+
+        def read(self, b: int) -> Any:
+            return X[300 * b : 300 * b + 300]
+
+    weights = np.random.default_rng(0).random(900)
+    options: dict[str, Any] = {"method": method, "batch_size": 100, "random_state": 0}
+    local = exactmeans.MiniBatchKMeans(K, **options).fit(Blocks(), sample_weight=weights)
+    chunks = da.from_array(X, chunks=(300, 5))
+    with dask.config.set(scheduler="distributed" if cluster else "sync"):
+        lazy = da.from_array(weights, chunks=300)
+        model = MiniBatchKMeans(K, **options).fit(chunks, sample_weight=lazy)
+        assert isinstance(model.labels_, da.Array)
+        np.testing.assert_array_equal(model.cluster_centers_, local.cluster_centers_)
+        np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
+        assert model.inertia_ == local.inertia_
+        assert model.score(chunks) == pytest.approx(local.score(X))
+        with pytest.raises(ValueError, match="must not be lazy for partial_fit"):
+            model.partial_fit(chunks)

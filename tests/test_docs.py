@@ -18,13 +18,17 @@ import exactmeans.dask
 import exactmeans.labels
 import exactmeans.plot
 import exactmeans.seeding
+import exactmeans.spark
 import exactmeans.sql
 import exactmeans.text
+from spark import skip_without_java
 from test_package import modules
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-ROOMS = [f"exactmeans.{name}" for name in ("seeding", "text", "labels", "dask", "plot", "sql")]
+ROOMS = [
+    f"exactmeans.{name}" for name in ("seeding", "text", "labels", "dask", "spark", "plot", "sql")
+]
 
 # docstrings ---------------------------------------------------------------------------------------
 
@@ -41,6 +45,7 @@ def _doctests() -> list[Any]:
 @pytest.mark.parametrize("example", _doctests(), ids=lambda test: test.name)
 def test_doctest(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    skip_without_java("".join(one.source for one in example.examples))
     out = io.StringIO()
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     assert runner.run(example, out=out.write).failed == 0, out.getvalue()
@@ -63,7 +68,7 @@ def _public_functions() -> list[str]:
         "KSelection",
         "plot",
     }
-    records |= {"DatabaseError", "IfExists"}
+    records |= {"DatabaseError", "IfExists", "KMeansModel", "KMeansSummary"}
     places = [exactmeans, *map(importlib.import_module, ROOMS)]
     return [name for place in places for name in place.__all__ if name not in records]
 
@@ -99,6 +104,7 @@ def _pages() -> list[Path]:
 @pytest.mark.parametrize("page", _pages(), ids=lambda page: str(page.relative_to(DOCS)))
 def test_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    skip_without_java("".join(_python_blocks(page)))
     with contextlib.redirect_stdout(io.StringIO()):
         _run(page)
 

@@ -15,8 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cases import bits, dense
 from exactmeans import KMeans, open_blocks
-from exactmeans.engine.cluster.engine import _renaming
-from exactmeans.engine.labels import same_clustering
+from exactmeans.engine.labels import renaming, same_clustering
 from exactmeans.fit.cost_model import Workload
 from exactmeans.fit.policy import ALGORITHM_NAMES, BY_MEMORY, able_algorithms
 from metric_oracle import (
@@ -413,7 +412,7 @@ def test_rows_in_no_cluster_do_not_make_clusterings_differ() -> None:
     for names, same in (([1, 2, 0, -1], True), ([0, 1, 2, -1], True), ([1, 1, 0, -1], False)):
         other = np.array(names, dtype=np.int32)[labels]
         assert same_clustering(other, labels, 3) == same
-        assert (_renaming([other], [labels], 3) is not None) == same
+        assert (renaming(other, labels, 3) is not None) == same
 
 
 @pytest.mark.parametrize("form", FORMS)

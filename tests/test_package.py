@@ -113,6 +113,7 @@ def test_stub_names_what_the_core_has() -> None:
 
 # Heavy, optional or with threads of their own: to be imported only by what needs them.
 UNWANTED = {"cupy", "dask", "distributed", "faiss", "jax", "matplotlib", "numba", "pandas"}
+UNWANTED |= {"pyspark"}
 UNWANTED |= {"polars", "psutil", "pyarrow", "rich", "safetensors", "tensorflow", "torch", "typer"}
 UNWANTED |= {"hypothesis", "nanobind", "pytest", "sklearn.cluster"}
 UNWANTED |= {"adbc_driver_manager", "duckdb", "psycopg", "sqlite3"}

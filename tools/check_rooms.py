@@ -47,7 +47,7 @@ PYTHON_ROOMS = (
     ("sql",),
     ("estimators",),
     ("tree",),
-    ("kmeans", "kmeans_tree", "bisecting", "minibatch", "dask"),
+    ("kmeans", "kmeans_tree", "bisecting", "minibatch", "dask", "spark"),
     ("quality",),
     ("select",),
     ("text", "labels"),

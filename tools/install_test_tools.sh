@@ -7,6 +7,7 @@ set -eu
 tools="
 /usr/bin/chromium                     chromium
 /usr/lib/postgresql/*/bin/postgres    postgresql
+/usr/bin/java                         openjdk-17-jre-headless
 "
 
 missing=$(echo "$tools" | while read -r program package; do

@@ -7,6 +7,9 @@
 
 NB_MODULE(_core, m) {
     using namespace exactmeans;
+    // Objects that live until a process ends are no leaks, and a killed worker of a cluster must
+    // not fill its log with them.
+    nb::set_leak_warnings(false);
     m.def("usable_cores", &usable_cores);
     m.def("usable_isas", &usable_isas);
     m.def("active_isa", &active_isa);

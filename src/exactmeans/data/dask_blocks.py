@@ -117,6 +117,12 @@ class DaskBlocks:
         return pieces
 
 
+def lengths_of(blocks: DaskBlocks) -> list[int]:
+    """The lengths of all blocks, which are computed where they are not known."""
+    known = not any(map(math.isnan, blocks.lengths))
+    return [int(n) for n in (blocks.lengths if known else _lengths(blocks.pieces))]
+
+
 def _rows(block: Any) -> int:
     return int(block.shape[0])
 
@@ -129,18 +135,29 @@ def _lengths(pieces: list[Any]) -> list[int]:
 
 
 class DaskSource:
-    """DaskBlocks that Dask computes in this process; those without rows are left out."""
+    """Blocks that come to this process when they are read; those without rows are left out."""
 
-    def __init__(self, blocks: DaskBlocks) -> None:
-        known = not any(map(math.isnan, blocks.lengths))
-        self.lengths = [int(n) for n in (blocks.lengths if known else _lengths(blocks.pieces))]
+    def __init__(self, blocks: DaskBlocks, feature_names: Any = None) -> None:
+        self.feature_names = feature_names
+        self.lengths = lengths_of(blocks)
         self._pieces = [piece for piece, n in zip(blocks.pieces, self.lengths, strict=True) if n]
         if not self._pieces:
             raise ValueError("X must have rows, but Found array with 0 sample(s).")
         self.edges = np.concatenate([[0], np.cumsum([n for n in self.lengths if n])]).tolist()
+        self._columns = math.nan if blocks.array is None else blocks.array.shape[1]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        if math.isnan(self._columns):
+            self._columns = self.read(0).shape[1]
+        return self.edges[-1], int(self._columns)
 
     def __len__(self) -> int:
         return len(self._pieces)
 
     def read(self, b: int) -> Any:
-        return dask.compute(self._pieces[b])[0]
+        piece = self._pieces[b]
+        if isinstance(piece, distributed.Future):
+            return piece.result()
+        client = client_of([piece])
+        return client.compute(piece).result() if client else dask.compute(piece)[0]

@@ -2,7 +2,7 @@
 
 Every operation gives the same bits however the rows are cut into blocks and distributed, because
 labels and distances are per row and totals are exact. `LocalEngine` implements them in this
-process, `DaskEngine` on a cluster; the loop does not know which one it uses.
+process, `ClusterEngine` on a cluster; the loop does not know which one it uses.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
         )
 
     def _labels_for_users(self, labels: FinalLabels, engine: Engine) -> Any:
-        """`labels_`; the labels are those of this engine."""
+        """`labels_`; the labels are those of this engine, and the centres are set."""
         return labels
 
     def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Engine) -> None:
@@ -182,15 +182,15 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
                 RuntimeWarning,
             )
         self.cluster_centers_ = for_users(best.centres, self.sparse_centers, engine.n_jobs)
+        self._n_features_out, self._n_rows = k, engine.n
+        self._frame = frame
+        self._centroids_cache = CentroidsCache()
         self.labels_ = self._labels_for_users(best.labels, engine)
         self.inertia_ = best.inertia
         self.n_iter_ = len(best.history)
         self.history_ = best.history
         self.n_distances_ = best.distances
         self.algorithm_ = best.stages[-1][1]
-        self._n_features_out, self._n_rows = k, engine.n
-        self._frame = frame
-        self._centroids_cache = CentroidsCache()
         self._choice = choice
         self._stages = best.stages
         self._stopped = best.stopped

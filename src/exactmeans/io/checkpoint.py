@@ -165,6 +165,9 @@ class Checkpoint:
         self._write(finished=False, **vars(self._resume))
 
     def finish(self, best: Run, frame: Frame, choice: Choice, rng: Any) -> None:
+        """Write the result, unless labels are on a cluster: then a fit repeats its last steps."""
+        if not isinstance(best.labels, np.ndarray):
+            return
         self._write(finished=True, best=vars(best), frame=frame, choice=choice, rng=rng)
 
     def _write(self, **content: Any) -> None:

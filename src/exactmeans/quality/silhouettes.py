@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import math
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +15,9 @@ from exactmeans.engine.local.pairs import distance_sums
 from exactmeans.kmeans import KMeans
 from exactmeans.parameters import check_choice, check_int, check_random_state
 from exactmeans.quality import labelled as labelled_rows
-from exactmeans.quality.labelled import bare_copy, by_label, check_model, means_of, ratio
+from exactmeans.quality.exact_means import CoefficientSums
+from exactmeans.quality.labelled import bare_copy, check_model, means_of
+from exactmeans.quality.simplified import coefficients, simplified
 
 __all__ = ["Silhouette", "silhouette"]
 
@@ -64,6 +65,7 @@ def silhouette(
     Parameters
     ----------
     X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
+        Of a Dask collection, `samples`, `labels` and `rows` are lazy; only 'simplified'.
     model : KMeans or MiniBatchKMeans
         A fitted model with at least two different centres. Its metric is that of the distances.
     kind : {'simplified', 'exact'}, default='simplified'
@@ -106,26 +108,51 @@ def silhouette(
             "model must have at least 2 different centres: a silhouette compares two clusters."
         )
     k = model._given_centres().shape[0]
+    if _is_lazy(X):
+        return _lazily(X, model, distinct, k, kind, sample_size)
     rows: NDArray[np.intp] | None = None
     if sample_size is not None:
         size = check_int("sample_size", sample_size, 2)
         X, rows = sampled(X, model, size, random_state)
         model = bare_copy(model)
     if kind == "simplified":
-        samples, labels = _simplified(X, model, distinct)
+        samples, labels = simplified(X, model, distinct)
     else:
         samples, labels = _exact(X, model, k)
     samples[labels < 0] = np.nan  # the only ones
-    counts, sums = np.bincount(labels + 1, minlength=k + 1)[1:], by_label(samples, labels, k)
-    inside = int(counts.sum())
+    sums = CoefficientSums(k, len(labels))
+    sums.add(samples, labels)
     return Silhouette(
-        mean=float(np.nansum(samples)) / inside if inside else math.nan,
+        mean=sums.mean(),
         samples=samples,
-        clusters=ratio(sums, counts),
+        clusters=sums.clusters(),
         labels=labels,
         rows=np.arange(len(labels)) if rows is None else rows,
         kind=kind,
     )
+
+
+def _is_lazy(X: Any) -> bool:
+    """Whether X is a Dask collection, of which there are none where Dask is not imported."""
+    if "dask" not in sys.modules or isinstance(X, np.ndarray):
+        return False
+    from exactmeans.data.dask_blocks import is_lazy
+
+    return is_lazy(X)
+
+
+def _lazily(
+    X: Any, model: KMeans, distinct: NDArray[np.intp], k: int, kind: str, sample_size: int | None
+) -> Silhouette:
+    from exactmeans.quality.lazy_silhouettes import lazy_silhouettes
+
+    if kind != "simplified" or sample_size is not None:
+        raise ValueError(
+            "kind must be 'simplified' and sample_size None for Dask collections: compute some of "
+            "the rows for the others."
+        )
+    sums, samples, labels, rows = lazy_silhouettes(X, model, distinct, k)
+    return Silhouette(sums.mean(), samples, sums.clusters(), labels, rows, kind)
 
 
 def sampled(
@@ -156,27 +183,6 @@ def _first_copies(model: KMeans) -> NDArray[np.intp]:
             key = centres.indices[own].astype(np.int64).tobytes() + centres.data[own].tobytes()
         seen.setdefault(key, j)
     return np.fromiter(seen.values(), dtype=np.intp)
-
-
-def _simplified(X: Any, model: KMeans, distinct: NDArray[np.intp]) -> tuple[Double, Labels]:
-    merged = len(distinct) < model._given_centres().shape[0]
-    if merged:
-        model = copy.copy(model)
-        model.__dict__.pop("_centroids_cache", None)
-        model.cluster_centers_ = model._centres()[distinct]
-        model.__dict__.pop("prices_", None)  # equal centres share their rows
-    labels, distances = model._own_and_next(X)
-    own, next_nearest = distances.T.astype(np.float64)
-    first = labels[:, 0]
-    if merged:
-        first = np.where(first < 0, -1, distinct[first]).astype(np.int32)
-    return _coefficients(own, next_nearest), np.ascontiguousarray(first)
-
-
-def _coefficients(a: Double, b: Double) -> Double:
-    """(b - a) / max(a, b); 0 where both are 0. Rounding may leave a slightly above b."""
-    most = np.maximum(a, b)
-    return np.divide(b - a, most, out=np.zeros(len(a)), where=most > 0)
 
 
 def _exact(X: Any, model: KMeans, k: int) -> tuple[Double, Labels]:
@@ -243,5 +249,5 @@ def _by_sums(sums: Double, labels: Labels, counts: NDArray[np.int64]) -> Double:
     mean[np.arange(len(at)), own] = np.inf
     others = counts[own] - 1
     a = np.divide(inside, others, out=np.zeros(len(at)), where=others > 0)
-    out[at] = np.where(others > 0, _coefficients(a, mean.min(axis=1)), 0.0)
+    out[at] = np.where(others > 0, coefficients(a, mean.min(axis=1)), 0.0)
     return out

@@ -1,17 +1,15 @@
-"""A channel from the client to one worker engine: a TCP socket with length-prefixed messages.
+"""A channel to one worker engine: a TCP socket with length-prefixed messages.
 
-Dask's own calls pass through several event loops and threads, which takes milliseconds: as long as
-an iteration may last. The worker accepts one client, which authenticates by a token that Dask
-delivered to both. Either end closes the channel.
+For clusters without a fast way to send messages of their own, such as Spark. The worker accepts one
+connection, which authenticates by a token that the cluster delivered to both ends.
 """
 
 from __future__ import annotations
 
-import contextvars
+import contextlib
 import hmac
 import socket
 import struct
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -41,30 +39,32 @@ class Channel:
         return _receive(self._socket)
 
     def close(self) -> None:
+        """End the conversation."""
+        with contextlib.suppress(OSError):
+            self.send(b"")
         self._socket.close()
 
 
-def listen(host: str, token: bytes, respond: Callable[[Any], bytes]) -> Address:
-    """Serve one client in a new thread; returns the address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    server = socket.create_server((host, 0), family=family)
-    server.settimeout(4 * _TIMEOUT)
-    # `respond` may ask Dask for the current worker, a context variable.
-    run = contextvars.copy_context().run
-    thread = threading.Thread(
-        target=run, args=(_serve, server, token, respond), name="exactmeans-worker", daemon=True
-    )
-    thread.start()
-    return host, int(server.getsockname()[1])
+class Listener:
+    """The worker's end, before and after somebody connects."""
 
+    def __init__(self, host: str, token: bytes) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._server, self._token = socket.create_server((host, 0), family=family), token
+        self.address: Address = (host, int(self._server.getsockname()[1]))
 
-def _serve(server: socket.socket, token: bytes, respond: Callable[[Any], bytes]) -> None:
-    try:
-        with _accepted(server, token) as caller:
-            while True:
-                _send(caller, respond(_receive(caller)))
-    except OSError:  # no client connected, or it closed the channel
-        return
+    def serve(self, respond: Callable[[Any], bytes], patience: float) -> None:
+        """Respond to messages until an empty one arrives.
+
+        Raises OSError if nobody connects within `patience` seconds, or if the other end vanishes.
+        """
+        self._server.settimeout(patience)
+        with _accepted(self._server, self._token) as caller:
+            while message := _receive(caller):
+                _send(caller, respond(message))
+
+    def close(self) -> None:
+        self._server.close()
 
 
 def _accepted(server: socket.socket, token: bytes) -> socket.socket:

@@ -1,4 +1,4 @@
-"""The engine over all blocks on the workers of a Dask cluster, one WorkerEngine per worker.
+"""The engine over all blocks on the workers of a cluster, one WorkerEngine per worker.
 
 Each operation is a request to all workers. Their responses, reduced exactly, are those of a
 LocalEngine over all rows. Nothing here holds anything of the size of the data.
@@ -6,65 +6,51 @@ LocalEngine over all rows. Nothing here holds anything of the size of the data.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-import distributed
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Labels, Matrix
+from exactmeans.data.arrays import Double, Matrix
 from exactmeans.data.centres import from_core, normalise
 from exactmeans.data.rows import Lengths, refuse_nonfinite
-from exactmeans.engine.cluster.seeding import DaskSeeding
-from exactmeans.engine.cluster.worker_engine import BlockInfo, Centres, Request, WorkerEngine
-from exactmeans.engine.cluster.workers import Workers
+from exactmeans.engine.cluster.layout import Layout
+from exactmeans.engine.cluster.pool import Transport, WorkerPool
+from exactmeans.engine.cluster.requests import Centres, Opening, Request
+from exactmeans.engine.cluster.seeding import ClusterSeeding
+from exactmeans.engine.cluster.worker_engine import WorkerEngine
 from exactmeans.engine.frame import Frame
-from exactmeans.engine.labels import FinalLabels, renaming
+from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.limits import BorderRows, Limits
 from exactmeans.engine.protocol import AssignStats, FarRow, Grids, OneBlock
 from exactmeans.metrics import Metric
 
 _NO_LIMITS = "Size limits need all rows in one process."
 
-# What runs on workers -----------------------------------------------------------------------------
-
-
-def _labels(worker: WorkerEngine, request: Request, log: list[Request]) -> list[Labels]:
-    labels: list[Labels] = worker.respond(request, log, needs_weights=False).value
-    return labels
-
-
-def _item(items: list[Any], at: int) -> Any:
-    return items[at]
-
-
-# The engine ---------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Labelling:
-    """Labels that stay on the workers: futures by worker, and by block."""
+    """Labels that stay on the workers: those by these centres."""
 
-    client: Any
-    by_worker: list[Any]
-    blocks: list[Any]
-    lengths: list[int]
-    distinct: int
+    engine: ClusterEngine
+    frame: Frame
+    centres: Matrix
+    distinct: int  # clusters that have rows
 
     def same_clustering(self, other: FinalLabels, k: int) -> bool:
-        """Whether two labellings are equal up to a renaming of clusters."""
+        """Whether the labels that the workers have are those of `other`, up to a renaming."""
         if not isinstance(other, Labelling):
             raise TypeError("Labels on a cluster can be compared with such labels only.")
-        named = self.client.map(_renaming, self.by_worker, other.by_worker, k=k, pure=False)
         name = np.full(k, -1, dtype=np.int32)
-        for own in self.client.gather(named):
+        for own in self.engine.query(WorkerEngine.renaming, other.frame, other.centres):
             if own is None:
                 return False
             known = own >= 0
@@ -74,87 +60,73 @@ class Labelling:
         return True
 
 
-def _renaming(a: list[Labels], b: list[Labels], k: int) -> Labels | None:
-    """`renaming` of labels by block."""
-    return renaming(np.concatenate(a), np.concatenate(b), k)
+@dataclass(frozen=True)
+class RowOptions:
+    """What the user said about the rows."""
+
+    metric: Metric
+    zero_rows: str = "error"
+    weighted: bool = False
+    scratch_limit: int | None = None
 
 
-class DaskEngine:
+class ClusterEngine:
     """The rows of a fit, on the workers of a cluster."""
 
     streamed = False
-    passes = unread = 0  # blocks stay where they are
+    _largest_movement = math.inf  # of a centre in the last update, on the frame's scale
+    passes = unread = 0  # what workers read from disk is not counted
     reading_bytes = 0
 
     def __init__(
         self,
-        client: Any,
-        pieces: list[Any],
-        weights: list[Any] | None,
-        *,
-        dtype: np.dtype[Any] | None,
-        n_jobs: int | None,
-        metric: Metric,
-        zero_rows: str,
-        scratch_limit: int | None = None,
+        transport: Transport,
+        layout: Layout,
+        places: Mapping[int, list[int]],
+        options: RowOptions,
+        weights: Sequence[Double] | None = None,
     ) -> None:
-        """`pieces`: delayed objects or futures of the blocks of rows; `weights`: or arrays, too."""
-        self._client = client
-        self.n_jobs = _core.usable_cores()  # of this process, for what is O(k d)
-        self._weighted = weights is not None
-        self._counted: Double | None = None
-        self.metric, self._zero_rows = metric, zero_rows
-        self.scratch_limit = scratch_limit
-        self._k: int | None = None  # clusters of the run; None before the first
-        self._known: Matrix | None = None  # the centres that the workers have
-        self._wanted: list[Any] = []  # futures of labels that may still be pending
-        self._workers = Workers(client, pieces, weights, (dtype, n_jobs))
-        self.mutate, self.query = self._workers.mutate, self._workers.query
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
+        """`places`: the blocks of each engine, none of them empty.
 
-    def _open(self) -> None:
-        """Check the blocks, choose a common dtype, and number the rows."""
-        infos: list[BlockInfo] = [
-            info for _, info in sorted(self.query(WorkerEngine.block_infos), key=itemgetter(0))
-        ]
-        full = [info for info in infos if info.rows]
-        if not full:
-            raise ValueError("X must have rows, but Found array with 0 sample(s).")
-        if len({info.columns for info in full}) > 1:
-            wide = sorted({info.columns for info in full})
-            raise ValueError(f"X must have blocks of one width, but they have {wide} columns.")
-        if len({info.sparse for info in full}) > 1:
-            raise ValueError("X must have blocks that are all dense or all sparse.")
-        self.d, self.sparse = full[0].columns, full[0].sparse
-        self.dtype: np.dtype[Any] = np.result_type(*(info.dtype for info in full if info.dtype))
-        self.lengths = [info.rows for info in infos]
-        self.begins = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
-        self.n = int(self.begins[-1])
-        self.nonzeros = sum(info.values for info in full)
-        rows = {
-            number: sum(self.lengths[place] for place in places)
-            for number, places in self._workers.places.items()
+        `weights`: by block, unless they are on the workers already.
+        """
+        self.layout, self._options = layout, options
+        self.n, self.d, self.sparse = layout.n, layout.d, layout.sparse
+        self.dtype, self.nonzeros = layout.dtype, layout.nonzeros
+        self.metric, self.weighted = options.metric, options.weighted
+        self.scratch_limit = options.scratch_limit
+        self.n_jobs = _core.usable_cores()  # of this process, for what is O(k d)
+        self.most_rows = max(sum(layout.infos[b].rows for b in own) for own in places.values())
+        self._counted: Double | None = None
+        self._begun: tuple[int, Frame] | None = None  # clusters and frame of the run
+        self._known: Matrix | None = None  # the centres that the workers have
+        openings = {
+            number: Opening(
+                str(layout.dtype),
+                options.metric.name,
+                own,
+                layout.begins,
+                None if weights is None else [np.asarray(weights[b], np.float64) for b in own],
+                options.scratch_limit,
+            )
+            for number, own in places.items()
         }
-        self._workers.keep([number for number, own in rows.items() if own])
-        self.most_rows = max(rows.values())
-        self.mutate(WorkerEngine.open, self.dtype, self.begins, self.metric)
-        if self._weighted and not self.query(WorkerEngine.largest_weight):
-            raise ValueError("sample_weight must not be zero for every row.")
+        self._transport = transport
+        try:
+            self._pool = WorkerPool(transport, openings)
+            self.mutate, self.query = self._pool.mutate, self._pool.query
+            if self.weighted and not self.query(WorkerEngine.largest_weight):
+                raise ValueError("sample_weight must not be zero for every row.")
+        except BaseException:  # Ctrl-C too
+            transport.close()
+            raise
 
     # -- before the first iteration ------------------------------------------------------------
 
-    @property
-    def weighted(self) -> bool:
-        return self._weighted
-
     def counted(self) -> Double | None:
         """All weights in this process; only for draws that match scikit-learn's."""
-        if self._counted is None and (self._weighted or self.directions() < self.n):
-            pieces = sorted(self._workers.query_in_turn(WorkerEngine.counted), key=itemgetter(0))
+        if self._counted is None and (self.weighted or self.directions() < self.n):
+            pieces = sorted(self._pool.query_in_turn(WorkerEngine.counted), key=itemgetter(0))
             self._counted = np.concatenate([weights for _, weights in pieces])
         return self._counted
 
@@ -165,7 +137,7 @@ class DaskEngine:
         survey = self.survey(weighted=False)
         refuse_nonfinite(survey)
         if self.metric.directed:
-            self._lengths.refuse(self._zero_rows, self.metric.name)
+            self._lengths.refuse(self._options.zero_rows, self.metric.name)
             self._lengths.refuse_none(self.n, self.metric.name)
         return survey
 
@@ -192,7 +164,7 @@ class DaskEngine:
         return int(self.query(WorkerEngine.bins_needed, grid, weighted))
 
     def weight_grid(self) -> _core.Grid:
-        if not self._weighted:
+        if not self.weighted:
             return _core.Grid(np.ones(1), self.n)
         grid = _core.Grid(np.array([self.query(WorkerEngine.largest_weight)]), self.n)
         grid.bins = self.query(WorkerEngine.weight_bins, grid)
@@ -244,9 +216,9 @@ class DaskEngine:
             normalise(rows)
         return rows
 
-    def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> DaskSeeding:
+    def seeding(self, exponent: int, *, candidates: int, alpha: float = 2.0) -> ClusterSeeding:
         self._forget()
-        return DaskSeeding(self, exponent=exponent, alpha=alpha)
+        return ClusterSeeding(self, exponent=exponent, alpha=alpha)
 
     # -- an iteration --------------------------------------------------------------------------
 
@@ -254,25 +226,24 @@ class DaskEngine:
         """Workers compare all their rows."""
 
     def start(self, algorithm: str, k: int, frame: Frame, grids: Grids) -> None:
-        self._k, self._known = k, None
+        self._begun, self._known = (k, frame), None
         self._forget()
         self.mutate(WorkerEngine.begin, algorithm, frame, (k, self.d, *grids, self.sparse))
 
     def _forget(self) -> None:
-        """Truncate the log, once the labels of the previous run are computed."""
-        distributed.wait(self._wanted)
-        self._wanted.clear()
-        self._workers.log = self._workers.log[:1]
+        """Truncate the log: what came before is not needed any more."""
+        self._pool.log.clear()
 
     def use(self, algorithm: str) -> None:
         self.mutate(WorkerEngine.use, algorithm)
-        begin = self._workers.log[1]
-        self._workers.log[1] = replace(begin, arguments=(algorithm, *begin.arguments[1:]))
+        log = self._pool.log
+        begin = replace(log[0], arguments=(algorithm, *log[0].arguments[1:]))
+        self._pool.log = [begin, *log[1:]]
 
     def assign(self, centroids: _core.Centroids, sums: _core.Sums | None = None) -> AssignStats:
-        if self._k is None:
+        if self._begun is None:
             raise RuntimeError("The rows have no labels yet: call start first.")
-        now = from_core(centroids.centres, (self._k, self.d))
+        now = from_core(centroids.centres, (self._begun[0], self.d))
         if self._known is None:
             centres = Centres(now, None, centroids.given_norms2)
         else:
@@ -281,10 +252,10 @@ class DaskEngine:
         stats, _, exported = self.mutate(WorkerEngine.assign, centres)
         # An engine that lost its state needs only the labels by these centres.
         whole = centres if self._known is None else Centres(now)
-        begun = self._workers.log[:2]
-        self._workers.log = [
-            *begun,
-            Request.of(WorkerEngine.assign, (whole,), begun[-1].to_version, self._workers.version),
+        begin = self._pool.log[0]
+        self._pool.log = [
+            begin,
+            Request.of(WorkerEngine.assign, (whole,), begin.to_version, self._pool.version),
         ]
         self._known = now
         if sums is not None:
@@ -303,6 +274,12 @@ class DaskEngine:
 
     def moved(self, movement: _core.Movement) -> None:
         """Workers compute movements themselves from the centres that they receive."""
+        self._largest_movement = float(movement.distance.max())
+
+    def largest_movement(self) -> float:
+        """How far the centre moved that moved most in the last update, at most."""
+        exponent = 0 if self._begun is None else self._begun[1].cost_exponent
+        return math.ldexp(self._largest_movement, -exponent)
 
     def far_rows(self, centres: Matrix, exponent: int) -> Iterator[FarRow]:
         count, given = 64, 0
@@ -316,27 +293,15 @@ class DaskEngine:
             given, count = count, 8 * count
 
     def final_labels(self) -> Labelling:
-        """Futures of labels; recomputed from the centres if a worker dies."""
-        version = self._workers.version
-        request = Request.of(WorkerEngine.labels, (), version, version)
-        # A rebuilt engine needs no sums here, and may lack weights.
-        log = [
-            *self._workers.log[:2],
-            replace(self._workers.log[2], what=WorkerEngine.label.__qualname__),
-        ]
-        by_worker = self._workers.map(_labels, request=request, log=self._workers.stored(log))
-        self._wanted += by_worker
-        blocks: list[Any] = [np.empty(0, dtype=np.int32)] * len(self.lengths)
-        for places, worker in zip(self._workers.places.values(), by_worker, strict=True):
-            for at, place in enumerate(places):
-                blocks[place] = self._client.submit(_item, worker, at, pure=False)
-        return Labelling(
-            self._client,
-            by_worker,
-            blocks,
-            self.lengths,
-            len(set(self.query(WorkerEngine.used_labels))),
-        )
+        assert self._begun is not None
+        assert self._known is not None
+        used = set(self.query(WorkerEngine.used_labels))
+        return Labelling(self, self._begun[1], self._known, len(used))
+
+    def sizes(self) -> NDArray[np.int64]:
+        """How many rows each cluster has, by the current labels."""
+        assert self._begun is not None
+        return self.query(WorkerEngine.sizes, self._begun[0])
 
     limited = None
 
@@ -349,14 +314,18 @@ class DaskEngine:
         raise NotImplementedError(_NO_LIMITS)
 
     def fingerprint(self) -> str:
-        raise ValueError("checkpoint must be None for Dask collections.")
+        """The same for the same rows on the same workers."""
+        seen = hashlib.blake2b(f"{self.n} {self.d} {self.dtype} {self.sparse}".encode())
+        for _, own in sorted(self.query(WorkerEngine.fingerprint)):
+            seen.update(own.encode())
+        return seen.hexdigest()[:32]
 
     def one_block(self) -> OneBlock:
         raise ValueError("X must not come in blocks where all rows are needed at once.")
 
     def close(self) -> None:
         """Release the engines on the workers."""
-        self._workers.close()
+        self._transport.close()
 
 
 def _different(a: Matrix, b: Matrix) -> NDArray[np.intp]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from exactmeans import _core
 from exactmeans.data.rows import Lengths
-from exactmeans.engine.cluster.worker_engine import Response, WorkerEngine
+from exactmeans.engine.cluster.requests import Response
+from exactmeans.engine.cluster.worker_engine import WorkerEngine
 from exactmeans.engine.local.seed_blocks import SeedBlocks
 from exactmeans.engine.protocol import AssignStats
 from exactmeans.engine.seeding import Blank, Pair
@@ -65,10 +66,19 @@ def _lengths(values: list[Lengths]) -> Lengths:
     )
 
 
-#: How the results of operations are reduced; lists are joined.
-REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
+def _none(values: list[Any]) -> None:
+    """Operations without a result."""
+
+
+def _added(values: list[Any]) -> Any:
+    return sum(values[1:], values[0])
+
+
+#: The operations that a request may name, and how their results are reduced to one.
+OPERATIONS: dict[str, Callable[[list[Any]], Any]] = {
     operation.__qualname__: reduction
     for operation, reduction in (
+        (WorkerEngine.open, _none),
         (WorkerEngine.survey, _surveys),
         (WorkerEngine.bins_needed, max),
         (WorkerEngine.weight_bins, max),
@@ -78,14 +88,32 @@ REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
         (WorkerEngine.squares, _exact),
         (WorkerEngine.lengths, _lengths),
         (WorkerEngine.total_weight, _sums),
+        (WorkerEngine.counted, _all),
+        (WorkerEngine.fingerprint, _all),
+        (WorkerEngine.rows, _all),
+        (WorkerEngine.begin, _none),
+        (WorkerEngine.use, _none),
         (WorkerEngine.assign, _assigned),
         (WorkerEngine.move_row, _sums),
+        (WorkerEngine.far_rows, _all),
+        (WorkerEngine.renaming, _all),
+        (WorkerEngine.sizes, _added),
+        (WorkerEngine.used_labels, _all),
+        (WorkerEngine.open_seeding, _none),
         (SeedBlocks.exported_weights, _sums),
         (SeedBlocks.potentials, _pairs),
         (SeedBlocks.start, max),
         (SeedBlocks.largest, max),
         (SeedBlocks.set_unit2, max),
         (SeedBlocks.farthest, min),
+        (SeedBlocks.lay_grid, _all),
+        (SeedBlocks.find, _all),
+        (SeedBlocks.accept, _all),
+        (SeedBlocks.add, _all),
+        (SeedBlocks.sample_bernoulli, _all),
+        (SeedBlocks.defer, _none),
+        (SeedBlocks.refresh, _all),
+        (SeedBlocks.add_deferred, _all),
     )
 }
 
@@ -94,5 +122,4 @@ def reduced(what: str, responses: list[Response]) -> Response:
     """One response for several to the operation `what`; engines lost in any of them are lost."""
     values = [response.value for response in responses if response.value is not None]
     lost = tuple(number for response in responses for number in response.lost)
-    together: Callable[[list[Any]], Any] = REDUCTIONS.get(what, _all)
-    return Response(together(values) if values else None, lost)
+    return Response(OPERATIONS[what](values) if values else None, lost)

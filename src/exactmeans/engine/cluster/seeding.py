@@ -13,13 +13,13 @@ from exactmeans.engine.local.seed_blocks import SeedBlocks
 from exactmeans.engine.seeding import BlockSeeding, BlockTotal, Found, Pair, Refreshed
 
 if TYPE_CHECKING:
-    from exactmeans.engine.cluster.engine import DaskEngine
+    from exactmeans.engine.cluster.engine import ClusterEngine
 
 
-class DaskSeeding(BlockSeeding):
+class ClusterSeeding(BlockSeeding):
     """Seeding of rows on the workers of a cluster."""
 
-    def __init__(self, engine: DaskEngine, *, exponent: int, alpha: float) -> None:
+    def __init__(self, engine: ClusterEngine, *, exponent: int, alpha: float) -> None:
         rows = RemoteSeedRows(engine, alpha, exponent)
         super().__init__(rows, engine.n, alpha=alpha, width=engine.nonzeros / engine.n)
 
@@ -27,7 +27,7 @@ class DaskSeeding(BlockSeeding):
 class RemoteSeedRows:
     """The rows of all workers. Seeds are sent to workers as rows."""
 
-    def __init__(self, engine: DaskEngine, alpha: float, exponent: int) -> None:
+    def __init__(self, engine: ClusterEngine, alpha: float, exponent: int) -> None:
         self._engine = engine
         self._mutate, self._query = engine.mutate, engine.query
         self._mutate(WorkerEngine.open_seeding, alpha, exponent)

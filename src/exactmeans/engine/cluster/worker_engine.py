@@ -1,17 +1,16 @@
 """The rows that one worker holds: a LocalEngine over its blocks, and its state.
 
 The state has a version. A request names the version that it needs and the one that it leads to. An
-engine that lost its state (its worker died, or Dask spilled it to disk) replays the log of requests
-that led there, so its state depends on nothing but its blocks and the log.
+engine that lost its state (its worker died, or its blocks moved to another one) replays the log of
+requests that led there, so its state depends on nothing but its blocks and the log.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,154 +18,95 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Labels, Matrix, as_matrix
+from exactmeans.data.arrays import Double, Matrix
 from exactmeans.data.centres import for_core
 from exactmeans.data.rows import Lengths
+from exactmeans.data.stream import Stream
 from exactmeans.data.weights import check_weights
+from exactmeans.engine.cluster import wire
+from exactmeans.engine.cluster.requests import Centres, Opening, Request, Response
 from exactmeans.engine.frame import Frame
-from exactmeans.engine.local.blocks import bytes_of
+from exactmeans.engine.labels import renaming
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.local.seed_blocks import SeedBlocks
 from exactmeans.engine.protocol import AssignStats, FarRow
 from exactmeans.engine.seeding import Blank, add_weights, weight_sums
-from exactmeans.metrics import Metric
+from exactmeans.metrics import METRICS
 
 
-@dataclass(frozen=True)
-class Request:
-    """An operation for all worker engines, with the state versions before and after it."""
-
-    what: str  # a method, as "WorkerEngine.name" or "SeedBlocks.name"
-    arguments: tuple[Any, ...]
-    from_version: int
-    to_version: int
-
-    @staticmethod
-    def of(
-        operation: Callable[..., Any], arguments: tuple[Any, ...], before: int, after: int
-    ) -> Request:
-        return Request(operation.__qualname__, arguments, before, after)
+class BlockLostError(Exception):
+    """A block is not where it was: the engine must be rebuilt where the block is now."""
 
 
-@dataclass(frozen=True)
-class Response:
-    """The reduced results of worker engines; `lost`: numbers of those that lack the state."""
+class BlockStore(Protocol):
+    """The blocks of rows of one worker, those without rows left out."""
 
-    value: Any = None
-    lost: tuple[int, ...] = ()
+    edges: list[int]  # the first row of each block, and the end
+    in_memory: bool  # whether all blocks may be in memory at once
 
+    def __len__(self) -> int: ...
 
-@dataclass(frozen=True)
-class Centres:
-    """Centres to assign by: all of them, or only those that moved since the last request."""
+    def read(self, b: int) -> Matrix:
+        """Block b; raises BlockLostError if it is not here any more."""
 
-    rows: Matrix
-    moved: NDArray[np.intp] | None = None
-    norms2: tuple[Double, int] | None = None  # of initial centres, as scikit-learn rounds them
+    def weights(self) -> list[Any] | None:
+        """Weights by block, if the worker has them."""
 
 
-@dataclass(frozen=True)
-class BlockInfo:
-    """Shape, dtype and layout of a block."""
+class InMemory:
+    """Blocks that are in memory."""
 
-    rows: int
-    columns: int
-    dtype: np.dtype[Any] | None  # None if there are no rows
-    sparse: bool
-    values: int
+    in_memory = True
 
+    def __init__(self, blocks: list[Matrix], weights: list[Any] | None = None) -> None:
+        self._blocks, self._weights = blocks, weights
+        self.edges = np.cumsum([0, *(block.shape[0] for block in blocks)]).tolist()
 
-def make_worker_engine(
-    number: int, places: list[int], chunks: list[Any], weights: list[Any] | None, how: Any
-) -> WorkerEngine:
-    """`places`: the numbers of these blocks among all; `how`: dtype and n_jobs as the user passed
-    them, and whether weights are sent later."""
-    dtype, n_jobs, awaits_weights = how
-    estimator = BaseEstimator()
-    blocks: list[Matrix] = []
-    infos: dict[int, BlockInfo] = {}
-    for place, chunk in zip(places, chunks, strict=True):
-        if getattr(chunk, "shape", (1,))[0] == 0:
-            infos[place] = BlockInfo(0, chunk.shape[1], None, bool(sp.issparse(chunk)), 0)
-            continue
-        block = as_matrix(estimator, chunk, reset=True, dtype=dtype)
-        sparse = bool(sp.issparse(block))
-        n, d = block.shape
-        infos[place] = BlockInfo(n, d, block.dtype, sparse, block.nnz if sparse else block.size)
-        blocks.append(block)
-    worker = WorkerEngine(number, blocks, None, n_jobs, infos, awaits_weights)
-    if weights is not None:
-        worker.set_weights(weights)
-    return worker
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def read(self, b: int) -> Matrix:
+        return self._blocks[b]
+
+    def weights(self) -> list[Any] | None:
+        return self._weights
 
 
-@dataclass
 class WorkerEngine:
-    number: int
-    blocks: list[Matrix]  # those with rows
-    weights: list[Double] | None
-    n_jobs: int | None
-    infos: dict[int, BlockInfo]  # by block number among all blocks
-    awaits_weights: bool  # weights are sent with the first log
-    version: int = field(default=-1, init=False)
-    engine: LocalEngine = field(init=False)
-    _begins: NDArray[np.int64] = field(init=False)  # first row of every block of the data
-    _seeding: SeedBlocks | None = field(default=None, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    """Executes requests on the blocks of a store; `number` names it among all engines."""
 
-    def __post_init__(self) -> None:
-        self.places = [place for place, info in self.infos.items() if info.rows]
+    def __init__(self, number: int, store: BlockStore, n_jobs: int) -> None:
+        self.number, self._store, self._n_jobs = number, store, n_jobs
+        self.version = -1
+        self.engine: LocalEngine
+        self._seeding: SeedBlocks | None = None
+        self._lock = threading.Lock()
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        """Without the state, which the log restores."""
-        return (
-            self.number,
-            self.blocks,
-            self.weights,
-            self.n_jobs,
-            self.infos,
-            self.awaits_weights,
-        )
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
-    def __sizeof__(self) -> int:
-        own = sum(map(bytes_of, self.blocks))
-        rows = sum(info.rows for info in self.infos.values())
-        return own + rows * (16 if self.weights is None else 24)
-
-    def set_weights(self, weights: list[Any]) -> None:
-        """By block, including empty blocks."""
-        infos = zip(weights, self.infos.values(), strict=True)
-        own = [check_weights(given, info.rows, part=True) for given, info in infos]
-        self.weights = [w for w in own if w is not None and len(w)]
-        self.awaits_weights = False
-
-    def respond(
-        self,
-        request: Request,
-        log: Sequence[Request] | None = None,
-        weights: list[Any] | None = None,
-        *,
-        needs_weights: bool = True,
-    ) -> Response:
-        """Execute a request. Without the state that it needs, replay the log or report the loss.
-
-        `weights`: sent with the log, because the engine may lack them. The lock serialises requests
-        that arrive over the channel and by tasks.
-        """
+    def respond(self, request: Request, log: Sequence[Request] | None = None) -> Response:
+        """Execute a request. Without the state that it needs, replay the log or report the loss."""
         with self._lock:
-            if self.version != request.from_version or (needs_weights and self.awaits_weights):
-                if log is None:
-                    return Response(lost=(self.number,))
-                if weights is not None:
-                    self.set_weights(weights)
-                for past in log:
-                    self._execute(past)
-            return Response(self._execute(request))
+            try:
+                if self.version != request.from_version:
+                    if log is None:
+                        return Response(lost=(self.number,))
+                    for past in log:
+                        self._execute(past)
+                return Response(self._execute(request))
+            except BlockLostError:
+                return Response(lost=(self.number,))
+
+    def respond_to(self, message: bytes | bytearray) -> bytes:
+        """The same as messages: (request, log) in; a response or a failure out."""
+        try:
+            return wire.encode(self.respond(*wire.decode(message)))
+        except Exception as error:
+            return wire.encode(wire.failure_of(error))
 
     def _execute(self, request: Request) -> Any:
+        from exactmeans.engine.cluster.reduce import OPERATIONS  # which needs this class
+
+        if request.what not in OPERATIONS:
+            raise ValueError(f"Worker engines have no operation {request.what!r}.")
         self.version = -1  # in case the operation fails
         owner, name = request.what.split(".")
         target = self._seeding if owner == SeedBlocks.__name__ else self
@@ -177,34 +117,49 @@ class WorkerEngine:
 
     # -- before the first iteration ------------------------------------------------------------
 
-    def block_infos(self) -> list[tuple[int, BlockInfo]]:
-        """By block, including empty blocks."""
-        return list(self.infos.items())
-
-    def open(self, dtype: np.dtype[Any], begins: NDArray[np.int64], metric: Metric) -> None:
-        """Build the LocalEngine; `begins`: the first row of each block among all rows."""
-        self.blocks = [block.astype(dtype, copy=False) for block in self.blocks]
-        weights = None if self.weights is None else np.concatenate(self.weights)
-        self.engine = LocalEngine(self.blocks, weights, threads_here(self.n_jobs), metric)
-        self._begins = begins
-        norms = self.engine.norms
-        self._lengths = None if norms is None else Lengths.of(norms)
+    def open(self, opening: Opening) -> None:
+        """Build the LocalEngine."""
+        dtype, metric = np.dtype(opening.dtype), METRICS[opening.metric]
+        self._begins, self.places = opening.begins, opening.places
+        blocks: list[Matrix] | Stream
+        if self._store.in_memory:
+            read = [self._store.read(b) for b in range(len(self._store))]
+            blocks = [block.astype(dtype, copy=False) for block in read]
+        else:
+            blocks = Stream(BaseEstimator(), self._store, reset=True, dtype=dtype)
+        self.engine = LocalEngine(
+            blocks,
+            self._weights(opening.weights),
+            self._n_jobs,
+            metric,
+            scratch_limit=opening.scratch_limit,
+        )
         self._seeding = None
 
+    def _weights(self, sent: list[Double] | None) -> Double | None:
+        given = self._store.weights() if sent is None else sent
+        if given is None:
+            return None
+        rows = np.diff(self._store.edges).tolist()
+        own = [check_weights(w, n, part=True) for w, n in zip(given, rows, strict=True)]
+        return np.concatenate([w for w in own if w is not None])
+
     def survey(self, weighted: bool) -> _core.Survey:
-        whole: _core.Survey | None = None
-        for part, place in zip(self.engine.walk(), self.places, strict=True):
-            own = (part.rows if weighted else part.plain).survey(self.engine.n_jobs)
-            whole = whole or _core.Survey(len(own.bounds))
-            whole.merge(own, int(self._begins[place]))
-        assert whole is not None
+        """With the first row that is not finite by its number among all rows."""
+        own = self.engine.survey(weighted=weighted)
+        if own.first_bad_row < 0:
+            return own
+        row = int(self._numbers(np.array([own.first_bad_row]))[0])
+        whole = _core.Survey(len(own.bounds))
+        whole.merge(own, row - own.first_bad_row)
         return whole
 
     def lengths(self) -> Lengths | None:
         """With rows by their number among all rows."""
-        own = self._lengths
-        if own is None:
+        if self.engine.norms is None:
             return None
+        self.engine.survey(weighted=False)  # which reads every block and so measures its rows
+        own = Lengths.of(self.engine.norms)
         rows = self._numbers(np.array([own.longest_row, max(0, own.first_zero)])).tolist()
         return own._replace(longest_row=rows[0], first_zero=rows[1] if own.zeros else -1)
 
@@ -252,22 +207,22 @@ class WorkerEngine:
         counted = self.engine.counted()
         weights = np.ones(self.engine.n) if counted is None else counted
         return [
-            (place, weights[part.begin : part.end])
-            for place, part in zip(self.places, self.engine.walk(), strict=True)
+            (place, weights[begin:end])
+            for place, (begin, end) in zip(self.places, self.engine.spans, strict=True)
         ]
 
     def _here(self, ids: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Which of these row numbers lie on this worker, and their numbers in its engine."""
         where, here = [], []
-        for place, part in zip(self.places, self.engine.walk(), strict=True):
+        for place, (begin, _) in zip(self.places, self.engine.spans, strict=True):
             own = np.flatnonzero((ids >= self._begins[place]) & (ids < self._begins[place + 1]))
             where.append(own)
-            here.append(ids[own] - self._begins[place] + part.begin)
+            here.append(ids[own] - self._begins[place] + begin)
         return np.concatenate(where), np.concatenate(here)
 
     def _numbers(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """Rows of this engine by their number among all rows."""
-        begins = np.array([part.begin for part in self.engine.walk()])
+        begins = np.array([begin for begin, _ in self.engine.spans])
         part = np.searchsorted(begins, rows, side="right") - 1
         return np.asarray(rows - begins[part] + self._begins[self.places][part], dtype=np.int64)
 
@@ -282,12 +237,15 @@ class WorkerEngine:
 
     def assign(self, centres: Centres) -> tuple[AssignStats, Blank, _core.Exported]:
         """Label all rows; returns the statistics and the change of the sums."""
-        stats = self.label(centres)
         self._sums.reset()
-        self.engine.add_changes(self._sums)
+        if self.engine.streamed:  # sums while a block is in memory
+            stats = self.engine.assign(self._moved_to(centres), self._sums)
+        else:
+            stats = self.engine.assign(self._moved_to(centres))
+            self.engine.add_changes(self._sums)
         return stats, self._blank, self._sums.export()
 
-    def label(self, centres: Centres) -> AssignStats:
+    def _moved_to(self, centres: Centres) -> _core.Centroids:
         engine = self.engine
         if self._centroids is None:
             self._centroids = self._frame.centroids(centres.rows, engine)
@@ -297,7 +255,7 @@ class WorkerEngine:
         elif centres.moved is None or len(centres.moved):
             self._centres = updated_centres(self._centres, centres)
             engine.moved(self._centroids.move(for_core(self._centres), engine.n_jobs))
-        return engine.assign(self._centroids)
+        return self._centroids
 
     def use(self, algorithm: str) -> None:
         self.engine.use(algorithm)
@@ -315,11 +273,24 @@ class WorkerEngine:
         numbers = self._numbers(np.array([far.row for far in found], dtype=np.intp)).tolist()
         return [far._replace(row=row) for far, row in zip(found, numbers, strict=True)]
 
-    def labels(self) -> list[Labels]:
-        """Labels as users get them, by block, including empty blocks."""
-        own = self.engine.final_labels()
-        full = iter([own[part.begin : part.end].copy() for part in self.engine.walk()])
-        return [next(full) if info.rows else np.empty(0, np.int32) for info in self.infos.values()]
+    def renaming(self, frame: Frame, centres: Matrix) -> list[NDArray[np.int32] | None]:
+        """The label by these centres of each current label; None if it is not unique."""
+        there = self.engine.twin()
+        there.start("lloyd", centres.shape[0])
+        there.assign(frame.centroids(centres, there))
+        names = renaming(self.engine.final_labels(), there.final_labels(), centres.shape[0])
+        return [names]
+
+    def fingerprint(self) -> list[tuple[int, str]]:
+        """A hash of the rows here, with the number of their first block."""
+        words = [_checksum(block.matrix, self._n_jobs) for block in self.engine.walk()]
+        if self.engine.weights is not None:
+            words.append(_checksum(self.engine.weights, self._n_jobs))
+        return [(self.places[0], " ".join(words))]
+
+    def sizes(self, k: int) -> NDArray[np.int64]:
+        """How many rows each cluster has."""
+        return np.bincount(self.engine.final_labels() + 1, minlength=k + 1)[1:].astype(np.int64)
 
     def used_labels(self) -> list[int]:
         """Labels that at least one row has."""
@@ -333,14 +304,10 @@ class WorkerEngine:
         self._seeding = SeedBlocks(self.engine, self.places, begins, alpha, exponent)
 
 
-def threads_here(n_jobs: int | None) -> int:
-    """`n_jobs` resolved against the threads of the Dask worker."""
-    from distributed import get_worker
-
-    threads = int(get_worker().state.nthreads)
-    if n_jobs is None:
-        return threads
-    return n_jobs if n_jobs > 0 else max(1, threads + 1 + n_jobs)
+def _checksum(rows: Matrix, n_jobs: int) -> str:
+    arrays = [rows] if isinstance(rows, np.ndarray) else [rows.data, rows.indices, rows.indptr]
+    whole = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+    return " ".join(str(_core.checksum(array, n_jobs)) for array in whole)
 
 
 def updated_centres(old: Matrix, new: Centres) -> Matrix:

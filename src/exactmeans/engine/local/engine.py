@@ -69,6 +69,19 @@ class LocalEngine(SurveyedRows):
             )
         return self.alone(self.pick(ids), ids)
 
+    def twin(self) -> LocalEngine:
+        """An engine over the same rows, with labels of its own."""
+        return LocalEngine(
+            self._stream if self.streamed else [block.matrix for block in self._blocks],
+            self.weights,
+            self.n_jobs,
+            self.metric,
+            self._zero_rows,
+            scratch_limit=self.scratch_limit,
+            norms=self.norms,
+            surveys=self._surveys,
+        )
+
     def batch(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
         """The same with the survey of all rows, whose bounds hold for every subset."""
         all_ = self._first_pass

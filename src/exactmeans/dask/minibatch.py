@@ -1,0 +1,64 @@
+"""MiniBatchKMeans on Dask: one block after the other comes to this process."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, Self
+
+import dask
+import numpy as np
+
+from exactmeans import minibatch
+from exactmeans.callbacks import Progress
+from exactmeans.dask.lazy import LazyKMeans
+from exactmeans.data.dask_blocks import DaskBlocks, DaskSource, client_of, is_lazy
+
+__all__ = ["MiniBatchKMeans"]
+
+
+class MiniBatchKMeans(LazyKMeans, minibatch.MiniBatchKMeans):
+    """`exactmeans.MiniBatchKMeans` for Dask collections.
+
+    Batches follow each other, so a fit reads block after block into this process, as from files;
+    the bits are those of `exactmeans.MiniBatchKMeans` on the same blocks of a file. `labels_` is a
+    lazy Dask array. `predict`, `transform`, `nearest` and `score` are those of
+    `exactmeans.dask.KMeans`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from exactmeans.dask import MiniBatchKMeans
+    >>> X = da.from_array([[1., 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], chunks=(2, 2))
+    >>> MiniBatchKMeans(n_clusters=2, random_state=0).fit(X).labels_.compute()
+    array([0, 0, 0, 1, 1, 1], dtype=int32)
+    """
+
+    _saved_as = "MiniBatchKMeans"  # the class that exactmeans.load makes
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """One step with rows of this process: `compute` a block first."""
+        if is_lazy(X):
+            raise ValueError("X must not be lazy for partial_fit: compute one block at a time.")
+        return super().partial_fit(X, sample_weight=sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
+        if not is_lazy(X):
+            super()._fit(X, y, sample_weight, progress)
+            return
+        blocks = DaskBlocks.of(self, X, reset=True)
+        names = getattr(self, "feature_names_in_", None)
+        source = DaskSource(blocks, names)
+        weights = blocks.weights(sample_weight)
+        if weights is not None and not isinstance(sample_weight, numbers.Real):
+            sample_weight = np.concatenate(_computed(weights))
+        super()._fit(source, y, sample_weight, progress)
+        if hasattr(self, "labels_"):
+            self.labels_ = self.predict(X)
+
+
+def _computed(pieces: list[Any]) -> list[Any]:
+    if isinstance(pieces[0], np.ndarray):
+        return pieces
+    client = client_of(pieces)
+    found: Any = client.gather(client.compute(pieces)) if client else dask.compute(*pieces)
+    return list(found)

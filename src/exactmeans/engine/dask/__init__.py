@@ -1,0 +1,1 @@
+"""Worker engines on the workers of a Dask cluster."""

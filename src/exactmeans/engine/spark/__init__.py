@@ -1,0 +1,1 @@
+"""Worker engines in the tasks of Spark."""

@@ -1,0 +1,275 @@
+"""KMeans for Spark data frames: an Estimator of pyspark.ml."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from pyspark import keyword_only
+from pyspark.ml import Estimator
+from pyspark.ml.linalg import VectorUDT
+from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, NumericType
+
+from exactmeans.engine.cluster import wire
+from exactmeans.engine.cluster.engine import ClusterEngine, RowOptions
+from exactmeans.engine.cluster.requests import Failure
+from exactmeans.engine.spark.barrier import RESULT, run_stage
+from exactmeans.engine.spark.jobs import ANSWER, JobTransport
+from exactmeans.engine.spark.rows import FEATURES, ID, WEIGHT
+from exactmeans.metrics import METRICS as ALL_METRICS
+from exactmeans.parameters import check_choice, check_int, check_real
+from exactmeans.spark.loop import FitLoop, model_from
+from exactmeans.spark.model import KMeansModel, KMeansSummary
+from exactmeans.spark.params import INIT_MODES, METRICS, MODES, FitParams
+
+__all__ = ["KMeans"]
+
+# What Spark says where it refuses a barrier stage, and what would help.
+_REFUSALS = {
+    "SPARK-24819": "more tasks at once (numWorkers is more than the cluster has slots for)",
+    "SPARK-24942": "spark.dynamicAllocation.enabled=false",
+    "SPARK-24820": "a data frame without operations that change the number of partitions",
+}
+
+
+class KMeans(
+    FitParams,
+    Estimator[KMeansModel],  # type: ignore[misc, unused-ignore]
+    DefaultParamsReadable["KMeans"],  # type: ignore[misc, unused-ignore]
+    DefaultParamsWritable,  # type: ignore[misc, unused-ignore]
+):
+    """K-means for Spark data frames, with the parameters of `pyspark.ml.clustering.KMeans`.
+
+    With `idCol`, the model is that of `exactmeans.KMeans` on the same rows in the order of their
+    ids, to the last bit. Without, it is exact too, but the seeds depend on the order in which Spark
+    hands out the rows.
+
+    Parameters
+    ----------
+    featuresCol : str or list of str, default='features'
+        A column of vectors (dense or sparse) or of arrays, or several numeric columns.
+    predictionCol : str, default='prediction'
+    k : int, default=2
+    initMode : {'k-means||', 'k-means++', 'random', 'furthest'}, default='k-means||'
+    initSteps : int, default=2
+        Rounds of 'k-means||'.
+    tol : float, default=1e-4
+        Stop when no centre moves farther than this; as MLlib's.
+    maxIter : int, default=20
+    seed : int or None, default=None
+        None means 0.
+    distanceMeasure : {'euclidean', 'cosine'}, default='euclidean'
+    weightCol : str or None, default=None
+    idCol : str or None, default=None
+        A column that is different for every row, and orders them.
+    numWorkers : int or None, default=None
+        Tasks of the barrier stage; None means as many as the cluster runs at once.
+    mode : {'barrier', 'jobs'}, default='barrier'
+        'jobs' runs one Spark job per pass, for clusters that refuse barrier stages: slower, and the
+        same bits.
+    initialCenters : list of rows or None, default=None
+        Centres to begin with, instead of `initMode`.
+    algorithm : str, default='auto'
+        As for `exactmeans.KMeans`.
+    checkpointDir : str or None, default=None
+        A folder that all executors share. If a task dies, Spark starts the stage again, which
+        resumes from the checkpoint there. None means the folder for temporary files of the machine
+        that runs task 0: if that changes, the fit begins again, to the same bits.
+
+    Examples
+    --------
+    >>> from pyspark.ml.linalg import Vectors
+    >>> from pyspark.sql import SparkSession
+    >>> from exactmeans.spark import KMeans
+    >>> spark = SparkSession.builder.master("local[2]").getOrCreate()
+    >>> rows = [(i, Vectors.dense(x)) for i, x in enumerate([[1, 2], [1, 4], [10, 2], [10, 4]])]
+    >>> df = spark.createDataFrame(rows, ["id", "features"])
+    >>> model = KMeans(k=2, seed=0, idCol="id").fit(df)
+    >>> [row.prediction for row in model.transform(df).orderBy("id").collect()]
+    [0, 0, 1, 1]
+    >>> spark.stop()
+    """
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        featuresCol: str | list[str] = "features",
+        predictionCol: str = "prediction",
+        k: int = 2,
+        initMode: str = "k-means||",
+        initSteps: int = 2,
+        tol: float = 1e-4,
+        maxIter: int = 20,
+        seed: int | None = None,
+        distanceMeasure: str = "euclidean",
+        weightCol: str | None = None,
+        idCol: str | None = None,
+        numWorkers: int | None = None,
+        mode: str = "barrier",
+        initialCenters: Any = None,
+        algorithm: str = "auto",
+        checkpointDir: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.setParams(**self._input_kwargs)
+
+    @keyword_only
+    def setParams(self, **parameters: Any) -> KMeans:
+        """Set parameters by name; None leaves one as it is."""
+        given = self._input_kwargs
+        if given.get("initialCenters") is not None:
+            given["initialCenters"] = np.asarray(given["initialCenters"]).tolist()
+        self._set(**{name: value for name, value in given.items() if value is not None})
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """`setK(3)`, `setSeed(1)` and so on, for every parameter."""
+        own = name[3:4].lower() + name[4:]
+        if name.startswith("set") and own and not own.startswith("_") and self.hasParam(own):
+            return partial(self._set_one, own)
+        raise AttributeError(name)
+
+    def _set_one(self, name: str, value: Any) -> KMeans:
+        return self.setParams(**{name: value})
+
+    # -- fit -----------------------------------------------------------------------------------
+
+    def _fit(self, dataset: Any) -> KMeansModel:
+        loop = self._check()
+        workers = self._workers(dataset.sparkSession)
+        rows = self._rows(dataset, workers)
+        options = RowOptions(
+            ALL_METRICS[METRICS[self.getDistanceMeasure()]],
+            weighted=self.isDefined(self.weightCol),
+        )
+        if self.getOrDefault(self.mode) == "jobs":
+            content, sizes, sparse = _in_jobs(rows, options, loop)
+        else:
+            content, sizes, sparse = _in_barrier(rows, options, loop)
+        model = KMeansModel(model_from(content), sparse)
+        model._summary = KMeansSummary(model, sizes, dataset)
+        return self._copyValues(model)
+
+    def _check(self) -> FitLoop:
+        """Check the parameters."""
+        check_int("k", self.getK(), 1)
+        check_int("maxIter", self.getMaxIter(), 1)
+        check_choice("mode", self.getOrDefault(self.mode), MODES)
+        check_choice("distanceMeasure", self.getDistanceMeasure(), tuple(METRICS))
+        init: Any = check_choice("initMode", self.getInitMode(), INIT_MODES)
+        steps = check_int("initSteps", self.getInitSteps(), 1)
+        given = self._optional(self.initialCenters)
+        if given is not None:
+            init = np.asarray(given, dtype=np.float64)
+        parameters = {
+            "n_clusters": self.getK(),
+            "init": init,
+            "init_options": {"rounds": steps} if given is None and init == "k-means||" else None,
+            "max_iter": self.getMaxIter(),
+            "random_state": self.getSeed() % 2**32,
+            "algorithm": self.getOrDefault(self.algorithm),
+            "metric": METRICS[self.getDistanceMeasure()],
+        }
+        tol = check_real("tol", self.getTol(), 0)
+        folder = self._optional(self.checkpointDir)
+        return FitLoop(parameters, tol, uuid.uuid4().hex, folder)
+
+    def _workers(self, spark: Any) -> int:
+        """How many partitions; refuses a barrier stage that Spark would refuse much later."""
+        slots = _slots(spark)
+        given = self._optional(self.numWorkers)
+        workers = slots if given is None else check_int("numWorkers", given, 1)
+        if self.getOrDefault(self.mode) == "jobs":
+            return workers
+        if spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+            raise RuntimeError(_refusal(_REFUSALS["SPARK-24942"]))
+        if workers > slots:
+            raise ValueError(
+                f"numWorkers must be at most {slots}, the tasks that this cluster runs at once, "
+                f"but it is {workers}: take fewer, or mode='jobs'."
+            )
+        return workers
+
+    def _rows(self, dataset: Any, workers: int) -> Any:
+        """The columns that tasks read, in one partition per task."""
+        chosen = [_features(dataset, self.getFeaturesCol()).alias(FEATURES)]
+        weight, order = self._optional(self.weightCol), self._optional(self.idCol)
+        if weight is not None:
+            chosen.append(F.col(weight).cast("double").alias(WEIGHT))
+        if order is None:
+            return dataset.select(*chosen).repartition(workers)
+        rows = dataset.select(*chosen, F.col(order).alias(ID))
+        return rows.repartitionByRange(workers, ID).sortWithinPartitions(ID)
+
+
+def _slots(spark: Any) -> int:
+    """How many tasks run at once: as many as the partitions that Spark gives a range."""
+    context = getattr(spark, "_sc", None)
+    if context is not None:
+        return int(context.defaultParallelism)
+    parts = spark.range(100_000).select(F.spark_partition_id().alias("part"))
+    return max(1, int(parts.distinct().count()))
+
+
+def _features(dataset: Any, names: str | list[str]) -> Any:
+    """A column of structs or of arrays of floats."""
+    if isinstance(names, list):
+        for name in names:
+            if not isinstance(dataset.schema[name].dataType, NumericType):
+                raise ValueError(f"featuresCol must name numeric columns, but {name!r} is not one.")
+        return F.array(*(F.col(name).cast("double") for name in names))
+    kind = dataset.schema[names].dataType
+    if isinstance(kind, VectorUDT):
+        return F.unwrap_udt(F.col(names))
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
+        single = kind.elementType.typeName() == "float"
+        return F.col(names).cast("array<float>" if single else "array<double>")
+    raise ValueError(
+        f"featuresCol must be a column of vectors or of arrays of numbers, or a list of numeric "
+        f"columns, but {names!r} is {kind.simpleString()}."
+    )
+
+
+def _in_barrier(rows: Any, options: RowOptions, loop: FitLoop) -> Any:
+    def task(batches: Iterable[Any]) -> Iterator[Any]:
+        return run_stage(batches, options, loop)
+
+    try:
+        # Spark starts a failed barrier stage again only if another stage follows.
+        found = rows.mapInArrow(task, RESULT, barrier=True).repartition(1).collect()
+    except Exception as error:
+        for code, needed in _REFUSALS.items():
+            if code in str(error):
+                raise RuntimeError(_refusal(needed)) from error
+        raise
+    result = wire.decode(bytes(found[0][0]))
+    if isinstance(result, Failure):
+        wire.raise_failure(result, "a task of the barrier stage")
+    return result
+
+
+def _refusal(needed: str) -> str:
+    return f"Spark runs a barrier stage only with {needed}: set that, or use mode='jobs'."
+
+
+def _in_jobs(rows: Any, options: RowOptions, loop: FitLoop) -> Any:
+    """The loop on the driver."""
+    rows = rows.persist()
+
+    def run_job(task: Callable[[Iterable[Any]], Iterator[Any]]) -> dict[int, bytes]:
+        found = rows.mapInArrow(lambda batches: task(batches), ANSWER).collect()
+        return {row[0]: bytes(row[1]) for row in found}
+
+    try:
+        transport = JobTransport(run_job)
+        layout = transport.layout
+        places = {b: [b] for b, info in enumerate(layout.infos) if info.rows}
+        return loop(ClusterEngine(transport, layout, places, options))
+    finally:
+        rows.unpersist()

@@ -1,0 +1,343 @@
+"""Fits on Dask as those who run the cluster see them: timeouts, scaling, memory, TLS, failures.
+
+Every test has a cluster of its own on the loopback device, which ends with the test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import exactmeans
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+from exactmeans.dask import KMeans  # noqa: E402
+from exactmeans.engine.cluster.worker_engine import WorkerEngine  # noqa: E402
+
+K = 9
+
+
+@contextmanager
+def cluster(settings: dict[str, Any] | None = None, **options: Any) -> Iterator[Any]:
+    """A client of a cluster of processes."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1GB", **options}
+    options = {"dashboard_address": ":0", "worker_dashboard_address": ":0", **options}
+    if "security" not in options:
+        options["host"] = "127.0.0.1"
+    with (
+        dask.config.set(settings or {}),
+        distributed.LocalCluster(**options) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client
+
+
+def rows(n: int = 3000, d: int = 6) -> NDArray[np.float64]:
+    rng = np.random.default_rng(n + d)
+    return rng.normal(size=(n, d)) + 3 * rng.integers(0, 3, size=(n, 1))
+
+
+def slow(seconds: float) -> Any:
+    """A callback that makes a fit of ten iterations last so long."""
+    return lambda record: time.sleep(seconds / 10)
+
+
+def check(model: KMeans, X: NDArray[Any], **options: Any) -> None:
+    local = exactmeans.KMeans(K, init=X[:K], **options).fit(X)
+    np.testing.assert_array_equal(model.cluster_centers_, local.cluster_centers_)
+    np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
+    assert (model.inertia_, model.n_iter_) == (local.inertia_, local.n_iter_)
+
+
+def fitted(X: NDArray[Any], callbacks: Any = None, **options: Any) -> KMeans:
+    chunks = da.from_array(X, chunks=(len(X) // 6, X.shape[1]))
+    return KMeans(K, init=X[:K], tol=0, max_iter=10, callbacks=callbacks, **options).fit(chunks)
+
+
+# what the scheduler sees --------------------------------------------------------------------------
+
+
+def test_engines_are_tasks_in_progress() -> None:
+    X, seen = rows(), []
+    with cluster() as client:
+
+        def look(record: Any) -> None:
+            seen.append([key for keys in client.processing().values() for key in keys])
+
+        check(fitted(X, look), X, tol=0, max_iter=10)
+        assert len(seen) > 2
+        assert all(len(keys) == 2 for keys in seen)
+        assert all(key.startswith("exactmeans-worker-engine") for keys in seen for key in keys)
+        end = time.monotonic() + 5
+        while any(client.processing().values()) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not any(client.processing().values())
+
+
+def test_an_idle_timeout_does_not_close_a_cluster_at_work() -> None:
+    X = rows()
+    settings = {"distributed.scheduler.idle-timeout": "5s"}
+    with cluster(settings) as client:
+        check(fitted(X, slow(12)), X, tol=0, max_iter=10)
+        assert client.status == "running"
+
+
+def test_adaptive_scaling_keeps_the_workers_of_a_fit() -> None:
+    X, workers = rows(), []
+    with cluster() as client:
+        client.cluster.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
+
+        def count(record: Any) -> None:
+            time.sleep(0.6)
+            workers.append(tuple(sorted(client.nthreads())))
+
+        check(fitted(X, count), X, tol=0, max_iter=10)
+        assert len(workers) >= 5
+        assert len(set(workers)) == 1
+
+
+def test_retired_workers_hand_over() -> None:
+    X, retired = rows(), []
+    with cluster(n_workers=3) as client:
+
+        def retire(record: Any) -> None:
+            if record.iteration == 3:
+                address = next(iter(client.processing()))
+                client.retire_workers([address], close_workers=True, remove=True)
+                retired.append(address)
+
+        model = fitted(X, retire)
+        assert retired
+        assert retired[0] not in client.nthreads()
+        check(model, X, tol=0, max_iter=10)
+
+
+def test_rows_beyond_the_memory_of_a_worker_are_spilled() -> None:
+    """80 MB of rows on one worker that has 150 MB, most of which Python and Dask take."""
+    n, d = 200_000, 50
+    blocks = da.map_blocks(
+        _random_block, chunks=((n // 20,) * 20, (d,)), dtype=np.float64, meta=np.empty((0, 0))
+    )
+    settings = {
+        "distributed.worker.memory.target": 0.25,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": False,
+    }
+    spilled = []
+    with cluster(settings, n_workers=1, memory_limit="150MB") as client:
+
+        def look(record: Any) -> None:
+            spilled.extend(client.run(_spilled_bytes).values())
+
+        init = np.asarray(blocks[:K].compute())
+        model = KMeans(K, init=init, max_iter=3, tol=0, callbacks=look).fit(blocks)
+        X = np.concatenate([_random_block({None: {"chunk-location": (b, 0)}}) for b in range(20)])
+        assert max(spilled) > 30e6
+        local = exactmeans.KMeans(K, init=init, max_iter=3, tol=0).fit(X)
+        np.testing.assert_array_equal(model.cluster_centers_, local.cluster_centers_)
+        assert model.inertia_ == local.inertia_
+        np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
+
+
+def _random_block(block_info: Any = None) -> NDArray[np.float64]:
+    number = block_info[None]["chunk-location"][0]
+    return np.random.default_rng(number).normal(size=(10_000, 50))
+
+
+def _spilled_bytes(dask_worker: Any) -> float:
+    return float(dask_worker.data.spilled_total.disk)
+
+
+def test_tls() -> None:
+    pytest.importorskip("cryptography")
+    X = rows()
+    with cluster(security=True, protocol="tls") as client:
+        assert client.scheduler.address.startswith("tls://")
+        check(fitted(X), X, tol=0, max_iter=10)
+
+
+# what goes wrong ----------------------------------------------------------------------------------
+
+
+def test_workers_that_are_killed_again_and_again() -> None:
+    X, killed = rows(), []
+    rng = np.random.default_rng(0)
+    with cluster(n_workers=3) as client:
+
+        def kill(record: Any) -> None:
+            if record.iteration % 3 == 0:
+                pids = sorted(client.run(os.getpid, on_error="ignore").values())
+                os.kill(pids[rng.integers(len(pids))], signal.SIGKILL)
+                killed.append(record.iteration)
+
+        check(fitted(X, kill), X, tol=0, max_iter=10)
+    assert len(killed) >= 2
+
+
+def test_errors_of_workers_have_their_type_and_their_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X = rows()
+    with cluster() as client:
+        client.run(_break_engines)
+        with pytest.raises(ZeroDivisionError, match="no rows today") as raised:
+            fitted(X)
+        note = "".join(raised.value.__notes__)
+        assert "Raised by the Dask worker tcp://" in note
+        assert "in _broken_assign" in note
+        assert not hasattr(WorkerEngine, "__wrapped__")
+        client.run(_mend_engines)
+        check(fitted(X), X, tol=0, max_iter=10)
+
+
+def _broken_assign(self: Any, centres: Any) -> Any:
+    raise ZeroDivisionError("no rows today")
+
+
+_assign = WorkerEngine.assign
+
+
+def _break_engines() -> None:
+    _broken_assign.__qualname__ = _assign.__qualname__
+    WorkerEngine.assign = _broken_assign  # type: ignore[method-assign]
+
+
+def _mend_engines() -> None:
+    WorkerEngine.assign = _assign  # type: ignore[method-assign]
+
+
+def test_a_fit_whose_tasks_are_cancelled_ends() -> None:
+    with cluster() as client:
+
+        def cancel(record: Any) -> None:
+            if record.iteration == 2:
+                engines = [key for keys in client.processing().values() for key in keys]
+                client.cancel([distributed.Future(key, client) for key in engines])
+                time.sleep(1.5)
+
+        with pytest.raises(distributed.CancelledError, match="was cancelled"):
+            fitted(rows(), cancel)
+        assert client.submit(abs, -1).result(timeout=10) == 1
+
+
+@pytest.mark.parametrize("gone", ["scheduler", "workers"])
+def test_a_cluster_that_is_gone_for_good(gone: str, tmp_path: Path) -> None:
+    """The fit ends within a minute, with one sentence."""
+    scheduler, workers, address = _processes(tmp_path)
+    try:
+        with distributed.Client(address, timeout="30s") as client:
+            client.wait_for_workers(1, timeout=60)
+
+            def kill(record: Any) -> None:
+                if record.iteration == 2:
+                    for process in [scheduler] if gone == "scheduler" else workers:
+                        process.kill()
+                        process.wait()
+
+            settings = {
+                "exactmeans.recovery-timeout": "6s",
+                "distributed.comm.timeouts.connect": "5s",
+            }
+            began = time.monotonic()
+            with dask.config.set(settings), pytest.raises(RuntimeError) as raised:
+                fitted(rows(), kill)
+            assert time.monotonic() - began < 60
+            sentence = {
+                "scheduler": "The Dask scheduler is gone",
+                "workers": "The Dask cluster has lost all its workers",
+            }
+            assert str(raised.value).startswith(sentence[gone])
+    finally:
+        for process in (*workers, scheduler):
+            process.kill()
+            process.wait()
+
+
+def _processes(folder: Path) -> tuple[Any, list[Any], str]:
+    """A scheduler and a worker without a nanny, as processes that can be killed."""
+    where, python = folder / "scheduler.json", [sys.executable, "-m"]
+    options = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", ":0"]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = subprocess.Popen(
+        [*python, "distributed.cli.dask_scheduler", *options, "--scheduler-file", str(where)],
+        **quiet,
+    )
+    end = time.monotonic() + 60
+    while not where.exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    time.sleep(0.3)
+    worker = subprocess.Popen(
+        [
+            *(*python, "distributed.cli.dask_worker", "--scheduler-file", str(where)),
+            *("--no-nanny", "--nthreads", "1", "--no-dashboard", "--death-timeout", "5"),
+        ],
+        **quiet,
+    )
+    import json
+
+    return scheduler, [worker], json.loads(where.read_text())["address"]
+
+
+def test_nothing_is_printed_when_workers_end(tmp_path: Path) -> None:
+    """Not by workers that are killed in mid-fit, either."""
+    script = tmp_path / "fit.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, signal
+            import dask.array as da, distributed, numpy as np
+            from exactmeans.dask import KMeans
+
+            def kill(record):
+                if record.iteration == 3:
+                    pid = next(iter(client.run(os.getpid).values()))
+                    os.kill(pid, signal.SIGTERM)
+
+            if __name__ == "__main__":
+                options = dict(n_workers=2, threads_per_worker=1, host="127.0.0.1")
+                with distributed.LocalCluster(dashboard_address=":0", **options) as cluster:
+                    with distributed.Client(cluster) as client:
+                        X = np.random.default_rng(0).normal(size=(2000, 4))
+                        chunks = da.from_array(X, chunks=(500, 4))
+                        KMeans(5, random_state=0, callbacks=kill, max_iter=6).fit(chunks)
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "nanobind" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_ends_the_tasks() -> None:
+    with cluster() as client:
+        timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                fitted(rows(), slow(60))
+        finally:
+            timer.cancel()
+            signal.signal(signal.SIGINT, before)
+        end = time.monotonic() + 5
+        while any(client.processing().values()) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not any(client.processing().values())

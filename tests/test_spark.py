@@ -1,0 +1,284 @@
+"""Spark gives the bits of the local estimator, with MLlib's names, in real barrier stages."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+import exactmeans
+from spark import spark_session
+
+pytest.importorskip("pyspark", reason="needs pyspark")
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.evaluation import ClusteringEvaluator
+from pyspark.ml.feature import StandardScaler, VectorAssembler
+from pyspark.ml.linalg import Vectors
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+from pyspark.sql import functions as F
+
+from exactmeans.spark import KMeans, KMeansModel
+
+K = 6
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    with spark_session() as session:
+        yield session
+
+
+def rows(n: int = 600, d: int = 4) -> NDArray[np.float64]:
+    rng = np.random.default_rng(n + d)
+    return rng.normal(size=(n, d)) + 4 * rng.integers(0, 3, size=(n, 1))
+
+
+def texts(n: int = 400, d: int = 90) -> Any:
+    return sp.random(n, d, 0.05, format="csr", random_state=1)
+
+
+def frame(spark: Any, X: Any, weights: Any = None) -> Any:
+    """Rows in random order, with their numbers as ids."""
+    order = np.random.default_rng(5).permutation(X.shape[0]).tolist()
+
+    def vector(i: int) -> Any:
+        if isinstance(X, np.ndarray):
+            return Vectors.dense(X[i])
+        own = slice(X.indptr[i], X.indptr[i + 1])
+        return Vectors.sparse(X.shape[1], X.indices[own].tolist(), X.data[own].tolist())
+
+    weights = np.ones(X.shape[0]) if weights is None else weights
+    data = [(i, vector(i), float(weights[i])) for i in order]
+    return spark.createDataFrame(data, ["id", "features", "weight"]).repartition(3)
+
+
+def local_model(X: Any, weights: Any = None, **options: Any) -> exactmeans.KMeans:
+    defaults: dict[str, Any] = {"init": "k-means||", "init_options": {"rounds": 2}}
+    options = {**defaults, "random_state": 7, **options}
+    return exactmeans.KMeans(K, tol=0, max_iter=20, n_init=1, **options).fit(
+        X, sample_weight=weights
+    )
+
+
+def same(model: KMeansModel, local: exactmeans.KMeans, df: Any) -> None:
+    np.testing.assert_array_equal(
+        sp.csr_array(model.local.cluster_centers_).toarray(),
+        sp.csr_array(local.cluster_centers_).toarray(),
+    )
+    assert model.summary.trainingCost == local.inertia_
+    assert model.summary.numIter == local.n_iter_
+    found = model.transform(df).select("id", "prediction").orderBy("id").collect()
+    assert [row.prediction for row in found] == local.labels_.tolist()
+    assert model.summary.clusterSizes == np.bincount(local.labels_, minlength=K).tolist()
+
+
+@pytest.mark.parametrize("init", ["k-means||", "k-means++", "random", "furthest"])
+def test_bits_of_the_local_estimator(spark: Any, init: str) -> None:
+    X = rows()
+    df = frame(spark, X)
+    options = {"init_options": {"rounds": 2} if init == "k-means||" else None}
+    model = KMeans(k=K, seed=7, tol=0.0, initMode=init, idCol="id").fit(df)
+    same(model, local_model(X, init=init, **options), df)
+
+
+@pytest.mark.parametrize("mode", ["barrier", "jobs"])
+@pytest.mark.parametrize("measure", ["euclidean", "cosine"])
+def test_sparse_and_weighted_rows(spark: Any, measure: str, mode: str) -> None:
+    X = sp.csr_array(sp.hstack([sp.csr_array(np.full((400, 1), 0.5)), texts()]))  # no row of zeros
+    weights = np.random.default_rng(0).random(X.shape[0])
+    df = frame(spark, X, weights)
+    estimator = KMeans(k=K, seed=7, tol=0.0, distanceMeasure=measure, mode=mode)
+    model = estimator.setIdCol("id").setWeightCol("weight").fit(df)
+    same(model, local_model(X, weights, metric=measure), df)
+    assert model._sparse
+
+
+def test_arrays_and_columns_of_numbers(spark: Any) -> None:
+    X = rows(300, 3).astype(np.float32)
+    data = [(i, *map(float, x)) for i, x in enumerate(X)]
+    df = spark.createDataFrame(data, "id long, a float, b float, c float")
+    df = df.withColumn("features", F.array("a", "b", "c"))
+    arrays = KMeans(k=K, seed=7, tol=0.0, idCol="id").fit(df)
+    same(arrays, local_model(X), df)
+    assert arrays.local.cluster_centers_.dtype == np.float32
+    columns = KMeans(k=K, seed=7, tol=0.0, idCol="id", featuresCol=["a", "b", "c"]).fit(df)
+    same(columns, local_model(X.astype(np.float64)), df)
+
+
+def test_given_centres_and_the_meaning_of_tol(spark: Any) -> None:
+    """A fit stops when no centre moves farther than tol, as MLlib's does."""
+    X, tol = rows(), 0.05
+    df = frame(spark, X)
+    model = KMeans(k=K, tol=tol, idCol="id", initialCenters=X[:K], maxIter=50).fit(df)
+    centres, iterations = X[:K], 0
+    while True:
+        labels = ((X[:, None] - centres[None]) ** 2).sum(2).argmin(1)
+        new = np.array([X[labels == j].mean(0) for j in range(K)])
+        moved = np.sqrt(((new - centres) ** 2).sum(1)).max()
+        centres, iterations = new, iterations + 1
+        if moved <= tol:
+            break
+    assert model.summary.numIter == iterations > 2
+    np.testing.assert_allclose(model.clusterCenters(), centres, rtol=1e-12)
+
+
+def test_rows_without_ids_give_an_exact_clustering(spark: Any) -> None:
+    X = rows()
+    df = frame(spark, X)
+    model = KMeans(k=K, tol=0.0, seed=1, maxIter=100).fit(df)
+    again = exactmeans.KMeans(K, init=model.local.cluster_centers_, tol=0).fit(X)
+    assert again.n_iter_ == 1  # nothing moves
+    assert again.inertia_ == model.summary.trainingCost
+
+
+def test_pipelines_and_cross_validation(spark: Any, tmp_path: Path) -> None:
+    X = rows(300, 3)
+    df = spark.createDataFrame([(i, *x) for i, x in enumerate(X.tolist())], ["id", "a", "b", "c"])
+    stages: list[Any] = [
+        VectorAssembler(inputCols=["a", "b", "c"], outputCol="raw"),
+        StandardScaler(inputCol="raw", outputCol="features"),
+        KMeans(k=3, seed=1, idCol="id"),
+    ]
+    fitted = Pipeline(stages=stages).fit(df)
+    labels = [row.prediction for row in fitted.transform(df).orderBy("id").collect()]
+    fitted.write().overwrite().save(str(tmp_path / "pipeline"))
+    again = PipelineModel.load(str(tmp_path / "pipeline"))
+    assert [r.prediction for r in again.transform(df).orderBy("id").collect()] == labels
+    estimator = KMeans(seed=1, idCol="id")
+    validator = CrossValidator(
+        estimator=estimator,
+        estimatorParamMaps=ParamGridBuilder().addGrid(estimator.k, [2, 3]).build(),
+        evaluator=ClusteringEvaluator(),
+        numFolds=2,
+        seed=0,
+    )
+    best: Any = validator.fit(fitted.transform(df).drop("prediction"))
+    assert best.bestModel.getK() in (2, 3)
+    assert len(best.avgMetrics) == 2
+
+
+def test_writing_and_reading(spark: Any, tmp_path: Path) -> None:
+    X = texts()
+    df = frame(spark, X)
+    estimator = KMeans(k=K, seed=3, idCol="id", predictionCol="cluster")
+    estimator.save(str(tmp_path / "estimator"))
+    again = KMeans.load(str(tmp_path / "estimator"))
+    assert {p.name: v for p, v in again.extractParamMap().items()} == {
+        p.name: v for p, v in estimator.extractParamMap().items()
+    }
+    model = again.fit(df)
+    model.write().save(str(tmp_path / "model"))
+    read = KMeansModel.load(str(tmp_path / "model"))
+    assert read.getPredictionCol() == "cluster"
+    assert not read.hasSummary
+    assert read.transform(df).orderBy("id").collect() == model.transform(df).orderBy("id").collect()
+    assert read.predict(Vectors.dense(X[:1].toarray()[0])) == model.local.predict(X[:1])[0]
+
+
+# what goes wrong ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"k": 0}, "k must be"),
+        ({"k": 900}, "n_samples=600 should be >= n_clusters=900"),
+        ({"distanceMeasure": "manhattan"}, "distanceMeasure must be"),
+        ({"initMode": "best"}, "initMode must be"),
+        ({"mode": "fast"}, "mode must be"),
+        ({"numWorkers": 9}, "numWorkers must be at most 2"),
+        ({"featuresCol": "id"}, "featuresCol must be a column of vectors"),
+        ({"idCol": "weight"}, "idCol must be different for every row"),
+        ({"algorithm": "fast"}, "algorithm must be"),
+    ],
+    ids=str,
+)
+def test_errors(spark: Any, parameters: dict[str, Any], message: str) -> None:
+    df = frame(spark, rows())
+    with pytest.raises(ValueError, match=message):
+        KMeans(**{"k": 3, **parameters}).fit(df)
+
+
+@pytest.mark.parametrize("mode", ["barrier", "jobs"])
+def test_values_that_cannot_be_clustered(spark: Any, mode: str) -> None:
+    X = rows()
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="the first such row is 3"):
+        KMeans(k=3, idCol="id", mode=mode).fit(frame(spark, X))
+
+
+def test_dynamic_allocation_is_refused_in_a_sentence(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    df = frame(spark, rows())
+    get = type(spark.conf).get
+
+    def enabled(self: Any, name: str, *default: Any) -> Any:
+        return "true" if name.startswith("spark.dynamicAllocation") else get(self, name, *default)
+
+    monkeypatch.setattr(type(spark.conf), "get", enabled)
+    with pytest.raises(RuntimeError, match=r"dynamicAllocation\.enabled=false: .* mode='jobs'"):
+        KMeans(k=3).fit(df)
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_a_task_that_is_killed_in_mid_fit(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, task: int
+) -> None:
+    """Spark starts the stage again; the fit ends with the same bits."""
+    X = rows()
+    df = frame(spark, X)
+    mark = tmp_path / "killed"
+    cloudpickle: Any = pytest.importorskip("pyspark.cloudpickle")
+
+    from exactmeans.spark import estimator
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # tasks cannot import tests
+    monkeypatch.setattr(estimator, "run_stage", _Deadly(str(mark), task))
+    model = KMeans(k=K, seed=7, tol=0.0, idCol="id", checkpointDir=str(tmp_path)).fit(df)
+    assert mark.exists()
+    same(model, local_model(X), df)
+    assert not list(tmp_path.glob("*.checkpoint"))
+
+
+class _Deadly:
+    """Kills the process of a task at its twelfth assignment, once."""
+
+    def __init__(self, mark: str, task: int) -> None:
+        self._mark, self._task = mark, task
+
+    def __call__(self, batches: Any, options: Any, loop: Any) -> Any:
+        from exactmeans.engine.cluster.worker_engine import WorkerEngine
+        from exactmeans.engine.spark.barrier import run_stage
+
+        respond, seen = WorkerEngine.respond_to, []
+
+        def deadly(engine: Any, message: Any) -> Any:
+            seen.append(b"WorkerEngine.assign" in bytes(message))
+            if sum(seen) == 4 and engine.number == self._task and not os.path.exists(self._mark):
+                Path(self._mark).write_text(str(time.time()))
+                os.kill(os.getpid(), signal.SIGKILL)
+            return respond(engine, message)
+
+        kind: Any = WorkerEngine
+        kind.respond_to = deadly
+        try:
+            yield from run_stage(batches, options, loop)
+        finally:
+            kind.respond_to = respond
+
+
+def test_temporary_files_are_removed(spark: Any) -> None:
+    before = set(Path(tempfile.gettempdir()).glob("exactmeans-*.checkpoint"))
+    KMeans(k=3).fit(frame(spark, rows()))
+    assert set(Path(tempfile.gettempdir()).glob("exactmeans-*.checkpoint")) == before
