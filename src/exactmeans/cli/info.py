@@ -13,14 +13,14 @@ import typer
 from exactmeans import _core
 from exactmeans.cli import columns as cols
 from exactmeans.cli import options, screen
+from exactmeans.cli.groups import Features, Reading
+from exactmeans.cli.opening import existing, opened
 from exactmeans.cli.predict import load_model
-from exactmeans.cli.table import opened
 from exactmeans.data.svmlight import SvmlightRows
+from exactmeans.database.connect import is_uri
 from exactmeans.memory import memory_of_machine
 from exactmeans.parameters import check_n_jobs
 from exactmeans.preparation import Preparation
-
-_CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 def version() -> None:
@@ -43,7 +43,11 @@ def info(
         found = _machine()
     elif Path(what).suffix == ".safetensors":
         found = _model(what)
-    elif what.lower().endswith(_CSV) and not text:
+    elif is_uri(what):
+        raise ValueError(
+            "info takes a file: for a database, try fit or select-k with --query and --key."
+        )
+    elif cols.is_csv(what) and not text:
         found = _csv(what, header, delimiter, as_json=json)
     else:
         found = _data(what, header, delimiter, text=text)
@@ -107,8 +111,8 @@ def _model(path: str) -> dict[str, Any]:
 
 
 def _data(path: str, header: bool | None, delimiter: str | None, *, text: bool) -> dict[str, Any]:
-    reading = options.Reading(path, [], [], None, None, header, delimiter, None, None, text=text)
-    with opened(reading) as table:
+    reading = Reading(path, header=header, delimiter=delimiter)
+    with opened(reading, Features(text=text)) as table:
         X = table.X
         sparse = bool(getattr(X, "sparse", text))
         found: dict[str, Any] = {
@@ -128,10 +132,7 @@ def _data(path: str, header: bool | None, delimiter: str | None, *, text: bool) 
 
 
 def _csv(path: str, header: bool | None, delimiter: str | None, *, as_json: bool) -> dict[str, Any]:
-    if not Path(path).exists():
-        raise ValueError(f"there is no file {path!r}.")
-    if not Path(path).stat().st_size:
-        raise ValueError(f"{path} is empty.")
+    existing(path)
     file = cols.Csv.open(Path(path), header, delimiter)
     described, whole = file.describe()
     rows = sum(1 for _ in file.rows())

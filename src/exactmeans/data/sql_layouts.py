@@ -91,7 +91,7 @@ class Layout(ABC):
         order = ascending(keys)
         if order is not None:
             keys = keys.take(order)
-        _refuse_repeats(keys, self.key)
+        refuse_repeats(keys, self.key)
         rows = self._taken()
         if order is not None:
             numpy_order = np.asarray(order)
@@ -293,16 +293,16 @@ def layout_for(
 ) -> Layout:
     """The layout of a result set with this schema; checks that it has the columns."""
     names = schema.names
-    _refuse_unknown(names, check_name(key, "key"), "key")
+    refuse_unknown(names, check_name(key, "key"), "key")
     if weight is not None:
-        _refuse_unknown(names, check_name(weight, "weight"), "weight")
+        refuse_unknown(names, check_name(weight, "weight"), "weight")
     _refuse_key_type(schema.field(key).type, key)
     if features is None:
         chosen = [name for name in names if name not in (key, weight)]
     else:
         chosen = [features] if isinstance(features, str) else list(features)
         for name in chosen:
-            _refuse_unknown(names, check_name(name, "features"), "features")
+            refuse_unknown(names, check_name(name, "features"), "features")
     if not chosen:
         raise ValueError(f"features must name columns, but the query returns none beside {key!r}.")
     if n_features is not None and layout != "coo":
@@ -330,7 +330,7 @@ def layout_for(
     )
 
 
-def _refuse_unknown(names: list[str], name: str, argument: str) -> None:
+def refuse_unknown(names: list[str], name: str, argument: str) -> None:
     count = names.count(name)
     if count == 1:
         return
@@ -372,7 +372,7 @@ def ascending(keys: Any) -> Any:
     return pc.sort_indices(keys)
 
 
-def _refuse_repeats(ordered: Any, key: str) -> None:
+def refuse_repeats(ordered: Any, key: str) -> None:
     import pyarrow.compute as pc
 
     same = np.asarray(pc.equal(ordered[1:], ordered[:-1]))
