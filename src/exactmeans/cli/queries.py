@@ -86,7 +86,7 @@ def query_numbers(
         n_features=None if new or layout != "coo" else model.n_features_in_,
     )
     if source.n_dropped:
-        screen.note(f"{source.n_dropped:,} rows of the query lack a value and are left out.")
+        screen.note(f"rows left out because they lack a value: {source.n_dropped:,}.")
     own: Any = source.names if layout == "columns" else None
     preparation = replace(preparation, columns=own, na=na)
     X: Any = source

@@ -85,6 +85,17 @@ class Layout(ABC):
     @abstractmethod
     def _collect(self, chunk: Chunk) -> None: ...
 
+    @abstractmethod
+    def run(self, keys: Any, weights: NDArray[np.float64] | None) -> Run:
+        """What was collected, sorted by key; it is forgotten here."""
+
+    def width(self, runs: Sequence[Run]) -> int:
+        return max(int(run.rows.shape[1]) for run in runs)
+
+
+class RowLayout(Layout):
+    """One row of the result set makes one row of the matrix."""
+
     def run(self, keys: Any, weights: NDArray[np.float64] | None) -> Run:
         """What was collected, sorted by key, which must be unique."""
         self.collected_bytes = 0
@@ -103,11 +114,8 @@ class Layout(ABC):
     def _taken(self) -> Any:
         """All collected rows, which are forgotten."""
 
-    def width(self, runs: Sequence[Run]) -> int:
-        return max(int(run.rows.shape[1]) for run in runs)
 
-
-class ColumnsLayout(Layout):
+class ColumnsLayout(RowLayout):
     """One column per feature."""
 
     def __init__(self, schema: Any, key: str, weight: str | None, features: list[str]) -> None:
@@ -142,7 +150,7 @@ class ColumnsLayout(Layout):
         return self._rows.taken()
 
 
-class ArrayLayout(Layout):
+class ArrayLayout(RowLayout):
     """One column of arrays of one length, or of sparse vectors of one width."""
 
     def __init__(self, key: str, weight: str | None, feature: str) -> None:
@@ -275,9 +283,6 @@ class CooLayout(Layout):
             f"{shown(key)} has column {column} more than once: add them up in the query with GROUP "
             "BY."
         )
-
-    def _taken(self) -> Any:
-        raise NotImplementedError  # `run` makes its rows by itself
 
     def width(self, runs: Sequence[Run]) -> int:
         return self._n_features or super().width(runs)
