@@ -21,6 +21,7 @@ import exactmeans.database.dbapi
 import exactmeans.database.duckdb
 from databases import EMBEDDED, KINDS, SERVED, opened, put, rows_of, run
 from exactmeans import KMeans, MiniBatchKMeans, from_sql, open_blocks, open_sql
+from exactmeans.data.key_ranks import ranks
 from exactmeans.database.errors import one_sentence, secrets_of
 from exactmeans.sql import DatabaseError, predict_function, predict_table, register
 from oracle import near_ties
@@ -277,6 +278,26 @@ def test_triples_become_csr(connection: Any, dtype: Any) -> None:
     _same(_fitted(rows, dtype=dtype), _fitted(matrix))
     wide = open_sql("SELECT * FROM coo", connection, key="doc", layout="coo", n_features=50)
     assert wide.shape == (300, 50)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64", "string", "date32"])
+@pytest.mark.parametrize("spread", [1, 1000])
+def test_ranks_of_keys(kind: str, spread: int) -> None:
+    """Keys that fill their range and keys that do not, at both ends of their types."""
+    small = kind in ("int8", "uint8")
+    whole = np.arange(256 if small else 50) * (1 if small else spread)
+    if kind in ("int8", "int64"):
+        whole = whole + np.iinfo(kind).min
+    distinct = pa.array(whole.astype(str)) if kind == "string" else pa.array(whole)
+    if kind == "uint64":
+        distinct = pa.array(whole.astype(np.uint64) + np.uint64(2**63))
+    elif kind != "string":
+        distinct = distinct.cast("int32" if kind == "date32" else kind).cast(kind)
+    given = distinct.take(pa.array(RNG.integers(0, len(distinct), 4000)))
+    found, keys = ranks(given)
+    assert keys.type == distinct.type
+    assert keys.to_pylist() == sorted(set(given.to_pylist()))
+    assert keys.take(pa.array(found)).to_pylist() == given.to_pylist()
 
 
 def test_triples_in_a_file(duck: Any, monkeypatch: pytest.MonkeyPatch) -> None:

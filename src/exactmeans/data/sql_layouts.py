@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from exactmeans.data.key_ranks import ranks
 from exactmeans.data.record_batches import (
     cells,
     holds_lists,
@@ -253,18 +254,11 @@ class CooLayout(Layout):
         self.collected_bytes += 4 * len(chunk.rows)
 
     def run(self, keys: Any, weights: NDArray[np.float64] | None) -> Run:
-        import pyarrow.compute as pc
-
         self.collected_bytes = 0
         columns, values = np.concatenate(self._columns), np.concatenate(self._values)
         self._columns, self._values = [], []
-        encoded = pc.dictionary_encode(keys)
-        order = pc.sort_indices(encoded.dictionary)
-        rank = np.empty(len(order), dtype=np.int32)
-        rank[np.asarray(order)] = np.arange(len(order), dtype=np.int32)
-        row = rank[np.asarray(encoded.indices)]
-        distinct = encoded.dictionary.take(order)
-        del encoded, rank, keys
+        row, distinct = ranks(keys)
+        del keys
         d = int(columns.max(initial=-1)) + 1
         rows: Any = sp.coo_matrix((values, (row, columns)), shape=(len(distinct), d)).tocsr()
         if rows.nnz < len(values):
