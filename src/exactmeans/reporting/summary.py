@@ -86,8 +86,7 @@ def summarise(
     model: Any, X: Any, *, points: int = 3000, examples: int = 5, features: int = 10, seed: int = 0
 ) -> Summary:
     """Label X once and choose the rows and features that tell most about each cluster."""
-    centres = model.cluster_centers_
-    k = centres.shape[0]
+    k = model.cluster_centers_.shape[0]
     labels2, distance2 = two_nearest(model, X)
     labels, distance = labels2[:, 0], distance2[:, 0].astype(np.float64)
     size = np.bincount(labels[labels >= 0], minlength=k)
@@ -107,7 +106,10 @@ def summarise(
     rows = picked.values[np.searchsorted(shown, sample)]
     rows = unit_rows(rows) if directed else rows
     mean, spread = _moments(rows)
-    near, near_distance = _neighbours(model, centres, k)
+    centres = model.cluster_centers_
+    if is_sparse(rows):  # centres of sparse rows are mostly zeros, too
+        centres = sp.csr_matrix(centres)
+    near, near_distance = _neighbours(model, centres)
     means = _times(centres, 1 - mean_distance) if model._frame.metric == "cosine" else centres
     projection = (
         between_axes(rows, means, np.maximum(size, 0.5), seed)
@@ -217,8 +219,9 @@ def _moments(rows: Matrix) -> tuple[Reals, Reals]:
     return mean, np.asarray(rows.std(axis=0, dtype=np.float64))
 
 
-def _neighbours(model: Any, centres: Any, k: int) -> tuple[NDArray[np.int32], Reals]:
+def _neighbours(model: Any, centres: Any) -> tuple[NDArray[np.int32], Reals]:
     """The nearest other centres of each centre."""
+    k = centres.shape[0]
     m = min(_NEIGHBOURS, k - 1)
     if m == 0:
         return np.empty((k, 0), dtype=np.int32), np.empty((k, 0))
@@ -257,15 +260,25 @@ def _contrasts(
         difference = centre - mean
         contrast = difference if sparse else np.where(spread > 0, difference / safe, 0.0)
         strength = contrast if sparse else np.abs(contrast)  # terms describe a text
-        count = min(most, len(strength))
-        top = np.argpartition(-strength, count - 1)[:count]
-        top = top[np.argsort(-strength[top], kind="stable")]
-        found.append(
-            [Contrast(int(f), float(centre[f]), float(contrast[f])) for f in top if strength[f] > 0]
-        )
+        top = _largest(strength, most)
+        found.append([Contrast(int(f), float(centre[f]), float(contrast[f])) for f in top])
     return found
 
 
+def _largest(strength: Reals, most: int) -> Numbers:
+    """Features of the largest strengths above 0, the largest first; of equal ones the first."""
+    above = np.flatnonzero(strength > 0)
+    own = strength[above]
+    if len(above) > most:
+        least = np.partition(own, -most)[-most]
+        above, own = above[own >= least], own[own >= least]
+    return above[np.argsort(-own, kind="stable")[:most]]
+
+
 def _dense_row(matrix: Any, j: int) -> Reals:
-    row = matrix[[j]].toarray()[0] if is_sparse(matrix) else matrix[j]
-    return np.asarray(row, dtype=np.float64)
+    if not is_sparse(matrix):
+        return np.asarray(matrix[j], dtype=np.float64)
+    own = slice(matrix.indptr[j], matrix.indptr[j + 1])
+    row = np.zeros(matrix.shape[1])
+    row[matrix.indices[own]] = matrix.data[own]
+    return row
