@@ -65,6 +65,7 @@ def test_axes_in_and_axes_out(model: KMeans) -> None:
 
 
 def test_lines_of_a_fit(model: KMeans, axes: Any) -> None:
+    line: Any
     (line,) = plot.convergence(model, axes).lines
     assert line.get_xdata().tolist() == [r.iteration for r in model.history_]
     assert line.get_ydata().tolist() == [r.inertia for r in model.history_]
@@ -96,6 +97,7 @@ def test_sizes_are_counts_in_falling_order(model: KMeans, axes: Any) -> None:
 def test_silhouettes_are_sorted_by_cluster(model: KMeans, axes: Any) -> None:
     found = silhouette(X, model)
     plot.silhouette(found, axes)
+    shape: Any
     for j, shape in enumerate(axes.collections):
         corners = shape.get_paths()[0].vertices
         own = found.samples[found.labels == j]
@@ -140,7 +142,7 @@ def test_the_map_of_sparse_rows_shows_the_axes_of_the_centres(axes: Any) -> None
     drawn, centres = (np.asarray(found.get_offsets()) for found in axes.collections)
     size = np.bincount(model.labels_)
     given: Any = model.cluster_centers_
-    means = given.toarray() if sp.issparse(given) else given
+    means = given if isinstance(given, np.ndarray) else given.toarray()
     middle = size @ means / 300
     apart = (means - middle) * np.sqrt(size / 300)[:, np.newaxis]
     _, _, turn = np.linalg.svd(apart, full_matrices=False)

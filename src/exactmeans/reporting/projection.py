@@ -93,7 +93,8 @@ def _leading_axes(
 def _variance(X: Any, mean: NDArray[np.float64]) -> float:
     """The sum of the variances of all features."""
     values = X.data if is_sparse(X) else X
-    return float(np.square(values, dtype=np.float64).sum()) / X.shape[0] - float(mean @ mean)
+    squares = float(np.square(values, dtype=np.float64).sum())
+    return squares / int(X.shape[0]) - float(mean @ mean)
 
 
 def unit_rows(X: Any) -> Any:

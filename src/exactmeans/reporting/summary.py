@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.memory import ArrayBlocks
 from exactmeans.metrics import METRICS
+from exactmeans.quality.odd_rows import odd_rows
 from exactmeans.reporting.projection import (
     Projection,
     between_axes,
@@ -24,10 +25,8 @@ from exactmeans.reporting.projection import (
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 
-#: A row is odd if its distance exceeds the mean of its cluster by so many standard deviations;
-#: under cosine, if its similarity to the centre is smaller than the mean by this factor.
-ODD = 3.0
 _NEIGHBOURS = 4
+_ODD = 20  # odd rows that are shown
 
 
 class Contrast(NamedTuple):
@@ -73,7 +72,7 @@ class Summary:
     spread: Reals  # standard deviation of each feature over the sample
     contrast: list[list[Contrast]]
     odd: Numbers  # rows, the oddest first
-    oddness: Reals  # see ODD
+    oddness: Reals  # see quality/odd_rows.py
     odd_total: int
     sample: Numbers  # rows on the map
     picked: Picked  # all rows that are shown
@@ -96,8 +95,8 @@ def summarise(
     order = by_cluster.order(distance)
     nearest = [own[:examples] for own in order]
     farthest = [own[::-1][: min(examples, len(own) // 2)] for own in order]
-    score = _dissimilarity if model._frame.metric == "cosine" else _deviation
-    odd, oddness, odd_total = _odd_rows(by_cluster, score(distance, by_cluster, mean_distance))
+    odd, oddness = odd_rows(labels, distance, k, model._frame.metric)
+    odd_total, odd, oddness = len(odd), odd[:_ODD], oddness[:_ODD]
 
     sample = sample_rows(len(labels), points, seed)
     shown = np.unique(np.concatenate([sample, odd, *nearest, *farthest])).astype(np.intp)
@@ -187,27 +186,6 @@ class _Grouped:
         """Rows of each cluster by ascending value; equal values by row."""
         order = self.rows[np.lexsort((values[self.rows], self.own))]
         return np.split(order, np.cumsum(self._size)[:-1])
-
-
-def _odd_rows(groups: _Grouped, oddness: Reals, most: int = 20) -> tuple[Numbers, Reals, int]:
-    """The oddest rows, the oddest first, and how many there are."""
-    found = np.flatnonzero(oddness > ODD)
-    first = found[np.argsort(-oddness[found], kind="stable")[:most]]
-    return groups.rows[first], oddness[first], len(found)
-
-
-def _deviation(distance: Reals, groups: _Grouped, mean: Reals) -> Reals:
-    """Standard deviations of a distance above the mean of its cluster."""
-    spread = np.sqrt(np.maximum(groups.mean(distance**2) - mean**2, 0))[groups.own]
-    own = mean[groups.own]
-    real = spread > 1e-6 * np.maximum(own, 1e-300)  # rounding of equal distances is no spread
-    return np.where(real, (distance[groups.rows] - own) / np.where(real, spread, 1), 0.0)
-
-
-def _dissimilarity(distance: Reals, groups: _Grouped, mean: Reals) -> Reals:
-    """Mean similarity of a cluster over that of the row; distances near 1 have no long tail."""
-    similarity = np.maximum(1 - distance[groups.rows], 1e-3)
-    return np.asarray(np.maximum(1 - mean[groups.own], 0) / similarity)
 
 
 def _moments(rows: Matrix) -> tuple[Reals, Reals]:

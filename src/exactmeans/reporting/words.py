@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from exactmeans.reporting.summary import ODD, Contrast, Summary
+from exactmeans.quality.odd_rows import ODD
+from exactmeans.reporting.summary import Contrast, Summary
 
 _CLEAR = 0.5  # contrasts below half a standard deviation do not name a cluster
 _TERMS = 4
@@ -52,7 +53,7 @@ def story(
 
 def _separation(mean: float, *, dense: bool) -> str:
     value = f"the mean silhouette is {mean:.2f}"
-    if not dense:
+    if not dense and mean < 0.25:
         return (
             f"Rows have many features, most of them zero, so all distances are alike and {value}; "
             "judge the clusters by their terms."
