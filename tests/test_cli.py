@@ -124,6 +124,11 @@ def test_missing_values_are_dropped_if_asked(suffix: str, tmp_path: Path) -> Non
     path.write_text("a,b\n1,2\n,3\n1,2.5\n9,8\nNA,1\n9,9\n")
     said = refused("fit", path, "-k", 2)
     assert "column 'a' of x.csv lacks 2 values, the first in row 1: --na drop" in said
+    other = tmp_path / "text.csv"
+    other.write_text("a,b,c\n1,x,1\n,y,2\n3,z,\n")
+    said = refused("fit", other, "-k", 2)
+    assert "--exclude b, or name" in said
+    assert said.endswith("; column 'a' (and 1 more) lacks values, so add --na drop.")
     done = good("fit", path, "-k", 2, "--na", "drop", "--labels", out)
     assert "2 of 6 rows lack a value and are left out; their label is -1" in done.stderr
     if suffix == "npy":

@@ -8,7 +8,9 @@ import platform
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans.cli import columns as cols
@@ -122,6 +124,8 @@ def _data(path: str, header: bool | None, delimiter: str | None, *, text: bool) 
             "layout": "sparse" if sparse else "dense",
             "dtype": str(X.dtype),
         }
+        if not text and sparse and _may_be_counts(X.read(0).data):
+            found["values"] = "whole numbers; --tfidf weighs them if they are counts of terms"
         if isinstance(X, SvmlightRows):
             found["indices begin at"] = 0 if X.zero_based else "1 (a guess)"
         if table.feature_names is not None:
@@ -129,6 +133,10 @@ def _data(path: str, header: bool | None, delimiter: str | None, *, text: bool) 
             more = len(table.feature_names) - len(names)
             found["feature names"] = ", ".join(names) + (f" and {more:,} more" if more else "")
     return found
+
+
+def _may_be_counts(values: NDArray[Any]) -> bool:
+    return bool((values >= 0).all() and (values == np.floor(values)).all() and values.max() > 1)
 
 
 def _csv(path: str, header: bool | None, delimiter: str | None, *, as_json: bool) -> dict[str, Any]:

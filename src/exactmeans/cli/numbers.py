@@ -161,28 +161,34 @@ def _check_columns(file: cols.Csv, chosen: list[int], reading: Reading) -> None:
     described, _ = file.describe()
     name = name_of(reading)
     texts = [described[f] for f in chosen if described[f].kind == "text"]
+    lacking = [described[f] for f in chosen if described[f].missing and described[f] not in texts]
+    if reading.na == "drop":
+        lacking = []
     if texts:
         row, cell = texts[0].example or (0, "")
-        others = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
         leave = ",".join(_quoted(column.name) for column in texts)
+        too = f"; {_and_more(lacking)} lacks values, so add --na drop" if lacking else ""
         raise ValueError(
-            f"column {texts[0].name!r}{others} of {name} holds text, {cell!r} in row {row}: leave "
-            f"it out with --exclude {leave}, or name the columns to use with --columns."
+            f"{_and_more(texts)} of {name} holds text, {cell!r} in row {row}: leave it out with "
+            f"--exclude {leave}, or name the columns to use with --columns{too}."
         )
-    if reading.na != "drop":
-        for f in chosen:
-            if described[f].missing:
-                raise ValueError(
-                    f"column {described[f].name!r} of {name} lacks {described[f].missing} values, "
-                    f"the first in row {described[f].first_missing}: --na drop leaves such rows "
-                    "out, --exclude the column."
-                )
+    if lacking:
+        raise ValueError(
+            f"{_and_more(lacking)} of {name} lacks {lacking[0].missing} values, the first in row "
+            f"{lacking[0].first_missing}: --na drop leaves such rows out, --exclude the column."
+        )
     for f in chosen:
         if described[f].counts_up and reading.id is None and not reading.columns:
             screen.note(
                 f"column {described[f].name!r} of {name} counts up by one; if it numbers the rows, "
                 f"say --id {_quoted(described[f].name)}."
             )
+
+
+def _and_more(columns: list[cols.Column]) -> str:
+    """The first of some columns, and how many there are beside it."""
+    others = f" (and {len(columns) - 1} more)" if len(columns) > 1 else ""
+    return f"column {columns[0].name!r}{others}"
 
 
 def _quoted(name: str) -> str:
