@@ -42,10 +42,11 @@ class Opaque:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
+DUCK = duckdb.connect()  # older relations do not keep their connection
 STREAMS: dict[str, Callable[[], Any]] = {
     "reader": lambda: _table().to_reader(100),
     "opaque": lambda: Opaque(_table()),
-    "duckdb": lambda: duckdb.connect().from_arrow(_table()),
+    "duckdb": lambda: DUCK.from_arrow(_table()),
     "lists": lambda: _lists(X),
     "variable lists": lambda: pa.table({"v": pa.array(list(X))}),
     "polars arrays": lambda: pl.DataFrame({"v": X}, schema={"v": pl.Array(pl.Float64, 3)}),

@@ -124,6 +124,11 @@ def test_missing_values_are_dropped_if_asked(suffix: str, tmp_path: Path) -> Non
     path.write_text("a,b\n1,2\n,3\n1,2.5\n9,8\nNA,1\n9,9\n")
     said = refused("fit", path, "-k", 2)
     assert "column 'a' of x.csv lacks 2 values, the first in row 1: --na drop" in said
+    other = tmp_path / "text.csv"
+    other.write_text("a,b,c\n1,x,1\n,y,2\n3,z,\n")
+    said = refused("fit", other, "-k", 2)
+    assert "--exclude b, or name" in said
+    assert said.endswith("; column 'a' (and 1 more) lacks values, so add --na drop.")
     done = good("fit", path, "-k", 2, "--na", "drop", "--labels", out)
     assert "2 of 6 rows lack a value and are left out; their label is -1" in done.stderr
     if suffix == "npy":
@@ -294,6 +299,70 @@ def test_svmlight_indices_are_said_and_kept(tmp_path: Path) -> None:
     other = KMeans(2, random_state=0).fit(str(new))
     with pytest.raises(ValueError, match="X must have indices from 1 on"):
         other.predict(str(old))
+
+
+# the number of clusters ---------------------------------------------------------------------------
+
+
+def test_select_k_gives_what_the_library_gives(table: Path) -> None:
+    X = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
+    weights = np.loadtxt(table, delimiter=",", skiprows=1, usecols=4)
+    wanted = exactmeans.select_k(X, range(2, 6), sample_weight=weights, random_state=4)
+    done = good("select-k", table, "-k", "2:5", *USED, "--seed", 4, "--json")
+    found = json.loads(done.stdout)
+    assert found["best_k"] == wanted.best_k == 3
+    assert found["reason"] == wanted.reason
+    for own, record in zip(found["table"], wanted.table, strict=True):
+        assert own.pop("seconds") >= 0
+        theirs = record._asdict()
+        theirs.pop("seconds")
+        assert own == {name: None if value != value else value for name, value in theirs.items()}
+
+
+def test_select_k_in_a_pipe(table: Path) -> None:
+    done = good("select-k", table, "-k", "2,3,5", *USED, "--criterion", "davies_bouldin")
+    lines = done.stdout.splitlines()
+    assert lines[0].split("\t")[:3] == ["k", "inertia", "silhouette"]
+    assert [line.split("\t")[0] for line in lines[1:4]] == ["2", "3", "5"]
+    assert lines[-1].startswith("Suggestion: -k 3. ")
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_select_k_on_a_terminal(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).random((40_000, 8), dtype=np.float32)
+    np.save(tmp_path / "x.npy", X)
+    code, seen = in_terminal("select-k", tmp_path / "x.npy", "-k", "2:6")
+    assert code == 0, seen
+    assert "comparing 5 numbers of clusters" in seen
+    assert "━" in seen  # the bar
+    assert "Calinski–Harabasz" in seen
+    assert "\t" not in seen
+    assert "Suggestion: -k " in seen
+
+
+def test_k_auto_takes_the_model_of_the_selection(table: Path, tmp_path: Path) -> None:
+    out = [
+        f"--{name}={tmp_path / file}" for name, file in (("labels", "l.npy"), ("report", "r.html"))
+    ]
+    done = good("fit", table, "-k", "auto", *USED, "--seed", 2, *out)
+    X = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
+    weights = np.loadtxt(table, delimiter=",", skiprows=1, usecols=4)
+    wanted = exactmeans.select_k(X, range(2, 13), sample_weight=weights, random_state=2)
+    assert np.load(tmp_path / "l.npy").tolist() == wanted.model.labels_.tolist()
+    assert done.stdout.startswith(wanted.reason)
+    assert "Calinski" in (tmp_path / "r.html").read_text()
+    found = json.loads(good("fit", table, "-k", "auto", *USED, "--seed", 2, "--json").stdout)
+    assert (found["k"], found["reason"]) == (wanted.best_k, wanted.reason)
+
+
+def test_bad_numbers_of_clusters(table: Path, tmp_path: Path) -> None:
+    for given in ("0:4", "5:2", "x", "2:3:0", ""):
+        said = refused("select-k", table, "-k", given, *USED)
+        assert said.startswith("-k must be a range such as 2:12"), given
+    assert "--criterion must be one of" in refused("select-k", table, *USED, "--criterion", "odd")
+    assert refused("select-k", table, "-k", "2:200", *USED).startswith("-k must ")
+    (tmp_path / "two.csv").write_text("a\n1\n2\n")
+    assert "auto needs at least 3" in refused("fit", tmp_path / "two.csv", "-k", "auto")
 
 
 # bad input ----------------------------------------------------------------------------------------

@@ -6,7 +6,11 @@ import contextlib
 import doctest
 import importlib
 import io
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -107,6 +111,54 @@ def test_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     skip_without_java("".join(_python_blocks(page)))
     with contextlib.redirect_stdout(io.StringIO()):
         _run(page)
+
+
+# commands -----------------------------------------------------------------------------------------
+
+
+def _shell_blocks(path: Path) -> list[str]:
+    """Blocks of a page whose commands are ours; others install or build."""
+    text = path.read_text(encoding="utf-8")
+    found = re.findall(r"^```sh\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return [block for block in found if re.search(r"^exactmeans ", block, flags=re.MULTILINE)]
+
+
+def _pages_with_commands() -> list[Path]:
+    pages = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    return [page for page in pages if page.exists() and _shell_blocks(page)]
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="needs a POSIX shell")
+@pytest.mark.parametrize("page", _pages_with_commands(), ids=lambda page: page.stem)
+def test_commands_of_pages_run(page: Path, tmp_path: Path) -> None:
+    pytest.importorskip("typer", reason="needs the extra cli")
+    work, programs = tmp_path / "work", tmp_path / "bin"
+    work.mkdir()
+    programs.mkdir()
+    for name, module in (("exactmeans", "-m exactmeans"), ("python", "")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        program.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    for block in _shell_blocks(page):
+        done = subprocess.run(
+            ["sh", "-eu", "-c", block],
+            cwd=work,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+
+
+def test_the_page_of_the_command_line_has_commands() -> None:
+    if DOCS.exists():
+        assert DOCS / "command_line.md" in _pages_with_commands()
 
 
 @pytest.mark.skipif(not DOCS.exists(), reason="no sources beside the tests")

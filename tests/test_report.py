@@ -17,9 +17,10 @@ import datasets
 import exactmeans
 from browser import Page
 from exactmeans import KMeans, report
+from exactmeans.quality.odd_rows import ODD
 from exactmeans.reporting import words
 from exactmeans.reporting.projection import between_axes, principal_axes, unit_rows
-from exactmeans.reporting.summary import ODD, Contrast, summarise
+from exactmeans.reporting.summary import Contrast, summarise
 from exactmeans.text import tfidf
 
 MARKUP = "</script><img src=x onerror=alert(1)><b>bold & \u2028 bad</b>"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
+import statistics
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_svmlight_file, make_multilabel_classification
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-from exactmeans import KMeans, silhouette
+from exactmeans import KMeans, report
 from exactmeans.labels import load_svmlight, representations
 from exactmeans.text import (
     IDF,
@@ -327,17 +330,38 @@ def test_contrast_ranks_what_sets_a_centre_apart(form: Any) -> None:
         top_terms(centres, terms, by="tfidf")
 
 
-def test_misfits_have_a_silhouette_below_zero() -> None:
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_misfits_are_far_from_their_centre(metric: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    values = rng.random((200, 30)) * (rng.random((200, 30)) < 0.2)
+    values = rng.random((400, 30)) * (rng.random((400, 30)) < 0.2)
     values[:, 0] += 0.01
+    values[:200, 1] += 3
+    values[200:, 2] += 3
+    values[5], values[300] = 0.02, 0.02  # hardly like their centres
+    values[5, 9], values[300, 12] = 20, 4
     values[7] = 0
     X = sp.csr_array(values)
-    model = KMeans(6, metric="cosine", random_state=0, zero_rows="keep").fit(X)
-    samples = silhouette(X, model, "exact").samples
+    model = KMeans(2, metric=metric, random_state=1, zero_rows="keep", init=values[[0, 399]])
+    model.fit(X)
+    labels, far = (found[:, 0] for found in model.nearest(X, 1))
+    odd = {}
+    for j in range(2):  # by loops over rows, with statistics of its own
+        own = [i for i in range(400) if labels[i] == j]
+        mean = statistics.fmean(far[i] for i in own)
+        spread = statistics.pstdev(far[i] for i in own)
+        for i in own:
+            how = (1 - mean) / (1 - far[i]) if metric == "cosine" else (far[i] - mean) / spread
+            if how > 3:
+                odd[i] = how
+    assert odd
+    none = [7] if metric == "cosine" else []
     found = misfits(X, model)
-    assert found[0] == 7
-    np.testing.assert_array_equal(np.sort(found[1:]), np.flatnonzero(samples < 0))
-    assert len(found) > 2
-    assert (np.diff(samples[found[1:]]) >= 0).all()
+    assert found.tolist() == none + sorted(odd, key=lambda i: -odd[i])
     np.testing.assert_array_equal(misfits(X, model, 2), found[:2])
+    report(model, X, tmp_path / "r.html")  # names the same rows
+    data = re.search(
+        r'type="application/json"[^>]*>(.*?)</script>', (tmp_path / "r.html").read_text()
+    )
+    assert data is not None
+    page = json.loads(data[1])
+    assert [page["rows"][at][0] for at, _ in page["odd"]] == found[len(none) :].tolist()[:20]

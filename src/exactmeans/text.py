@@ -23,7 +23,7 @@ from sklearn.pipeline import Pipeline
 from exactmeans.data.arrays import as_csr
 from exactmeans.kmeans import KMeans
 from exactmeans.parameters import check_choice, check_dtype, check_int
-from exactmeans.quality.silhouettes import silhouette
+from exactmeans.quality.odd_rows import odd_rows
 
 __all__ = [
     "Rows",
@@ -329,10 +329,11 @@ def representatives(X: Any, model: KMeans, count: int = 5) -> list[NDArray[np.in
 
 
 def misfits(X: Any, model: KMeans, count: int | None = None) -> NDArray[np.intp]:
-    """Rows that fit no cluster: those in none, and those nearer to the rows of another one.
+    """Rows that fit no cluster: those in none, and those far from their centre.
 
-    Nearer means a silhouette below 0 (`exactmeans.silhouette` with kind='exact'), which takes n
-    times k products under metric='cosine' and n times n distances under others.
+    Far means, under metric='cosine', less than a third as similar to the centre as the mean of the
+    cluster; under others, more than three standard deviations farther from it than the mean. These
+    are the odd rows of `exactmeans.report`.
 
     Parameters
     ----------
@@ -343,24 +344,23 @@ def misfits(X: Any, model: KMeans, count: int | None = None) -> NDArray[np.intp]
 
     Returns
     -------
-    array of row numbers: rows in no cluster first, then by ascending silhouette
+    array of row numbers: rows in no cluster first, then the oddest
 
     Examples
     --------
     >>> from exactmeans import KMeans
     >>> from exactmeans.text import misfits
-    >>> X = [[0.0], [0.0], [0.0], [5.1], [6.0], [12.0], [15.0]]
-    >>> model = KMeans(2, init=[[0.0], [9.0]]).fit(X)
-    >>> model.cluster_centers_ = [[0.0], [10.0]]  # row 3 is on the side of the second centre
+    >>> X = [[0.0], [0.1]] * 10 + [[2.0]] + [[9.0], [9.1]] * 10
+    >>> model = KMeans(2, random_state=0).fit(X)
     >>> misfits(X, model).tolist()
-    [3]
+    [20]
     """
     most = None if count is None else check_int("count", count, 0)
-    found = silhouette(X, model, kind="exact")
-    none = np.flatnonzero(found.labels < 0)
-    below = np.flatnonzero(found.samples < 0)
-    order = np.argsort(found.samples[below], kind="stable")
-    return np.concatenate([none, below[order]])[:most]
+    labels, distances = (found[:, 0] for found in model.nearest(X, 1))
+    none = np.flatnonzero(labels < 0)
+    k = model._given_centres().shape[0]
+    odd = odd_rows(labels, distances.astype(np.float64), k, model._frame.metric)
+    return np.concatenate([none, odd.rows])[:most]
 
 
 def _largest(features: NDArray[Any], values: NDArray[Any], count: int) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from exactmeans.cli.predict import predict
 from exactmeans.cli.report import report
 from exactmeans.cli.select_k import select_k
 from exactmeans.cli.tree import tree
+from exactmeans.database.errors import DatabaseError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -37,7 +38,8 @@ app = typer.Typer(
 
     DATA is a .csv, .tsv, .npy, .npz (CSR), .svm, .mtx, .parquet, .arrow or .feather file, a folder
     of Parquet files, a pattern such as 'part-*.csv', or - for CSV on standard input. With --text it
-    is a file with a document per line, a column of a table, or a folder of documents.
+    is a file with a document per line, a column of a table, or a folder of documents. With --query
+    and --key it is a database: postgresql://…, duckdb:///file or sqlite:///file.
     """,
 )
 app.command()(fit)
@@ -70,6 +72,11 @@ _OPTIONS = {
     "max_leaf_size": "--max-leaf-size",
     "max_depth": "--max-depth",
     "n_leaves": "--leaves",
+    "query": "--query",
+    "key": "--key",
+    "features": "--columns",
+    "weight": "--weights",
+    "connection": "DATA",
 }
 _PHRASES = (
     ("header must be True or False for", "say --header or --no-header for"),
@@ -84,6 +91,13 @@ _PHRASES = (
     ),
     ("leave such rows out or impute their values", "--na drop leaves such rows out"),
     ("source must exist, but there is no", "there is no file"),
+    (
+        "leave such rows out in the query, or pass nulls='drop'",
+        "leave such rows out in the query, or say --na drop",
+    ),
+    ("pass layout='array'", "say --layout array"),
+    ("layout=", "--layout "),
+    (", or a DB-API connection", ""),
 )
 _IS_EMPTY = re.compile(r"(row \d+, column .+ is empty)\.$")
 _NOT_A_NUMBER = re.compile(r"(is not a number)\.$")
@@ -135,7 +149,7 @@ def _tell(error: Exception) -> int:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return _failed(f"{where}{error.strerror.lower()}.", FAILED)
-    if isinstance(error, (ValueError, TypeError, OSError, ImportError)):
+    if isinstance(error, (ValueError, TypeError, OSError, ImportError, DatabaseError)):
         return _failed(in_our_words(str(error)), FAILED)
     return _failed(
         f"unexpected {type(error).__name__}: {error} (EXACTMEANS_DEBUG=1 shows where).", FAILED

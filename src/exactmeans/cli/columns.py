@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,18 @@ from exactmeans.data.lines import TextFile, is_number
 from exactmeans.data.open import open_blocks
 from exactmeans.data.text import MISSING, CsvRows
 
+_CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_ARROW = (".parquet", ".arrow", ".feather")
 _LOOKED_AT = 100_000  # rows that are looked at to tell what a column holds
+
+
+def is_csv(path: str) -> bool:
+    return path.lower().endswith(_CSV)
+
+
+def is_arrow(path: str) -> bool:
+    """A file with a schema, or a folder of such files."""
+    return path.lower().endswith(_ARROW) or Path(path).is_dir()
 
 
 class Column(NamedTuple):
@@ -150,11 +162,26 @@ def choose(
     return chosen
 
 
-def parquet_column(path: Path, name: str) -> list[Any]:
-    """All values of a column of Parquet files, or of an Arrow or Feather file."""
+def arrow_dataset(path: Path) -> Any:
+    """Parquet files, or an Arrow or Feather file, by their columns."""
     import pyarrow.dataset
 
     kind = "parquet" if path.is_dir() or path.suffix.lower() == ".parquet" else "ipc"
-    data = pyarrow.dataset.dataset(str(path), format=kind, partitioning="hive")
-    find(name, data.schema.names, len(data.schema.names), str(path))
-    return list(data.to_table(columns=[name]).column(name).to_pylist())
+    return pyarrow.dataset.dataset(str(path), format=kind, partitioning="hive")
+
+
+def cells(path: str, name: str, header: bool | None, delimiter: str | None) -> list[Any]:
+    """All cells of one column of a table, or of the tables of a pattern."""
+    if not (is_csv(path) or is_arrow(path)):
+        raise ValueError(
+            f"{name!r} must be a column of a CSV, Parquet or Arrow file, not of {path}."
+        )
+    found: list[Any] = []
+    for file in [Path(path)] if Path(path).exists() else sorted(map(Path, glob(path))):
+        if is_csv(path):
+            found += Csv.open(file, header, delimiter).column(name)
+            continue
+        data = arrow_dataset(file)
+        find(name, data.schema.names, len(data.schema.names), path)
+        found += data.to_table(columns=[name]).column(name).to_pylist()
+    return found

@@ -1,81 +1,39 @@
-"""`exactmeans fit`: cluster the rows of a file."""
+"""`exactmeans fit`: cluster the rows of a file or of a query."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from exactmeans.cli import clusters, options, screen
+from exactmeans.cli.groups import Clustering, Features, Reading, grouped
+from exactmeans.cli.opening import opened
 from exactmeans.cli.output import TABLES, Outputs, write_centers, write_labels
+from exactmeans.cli.queries import Into
 from exactmeans.cli.select_k import chosen_k, parameters
-from exactmeans.cli.table import Table, opened
+from exactmeans.cli.table import Table
 from exactmeans.kmeans import KMeans
 from exactmeans.reporting.page import write_page
 from exactmeans.reporting.summary import summarise
 
-_OUT = "Output"
 
-
+@grouped
 def fit(
-    data: options.Data,
+    reading: Reading,
+    features: Features,
+    clustering: Clustering,
     k: options.Clusters,
-    columns: options.Columns = [],  # noqa: B006
-    exclude: options.Exclude = [],  # noqa: B006
-    id: options.Id = None,
-    weights: options.Weights = None,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-    na: options.Na = None,
-    zero_based: options.ZeroBased = None,
-    standardize: options.Standardize = False,
-    feature_names: options.FeatureNames = None,
-    text: options.IsText = False,
-    tfidf: options.Tfidf = False,
-    stop_words: options.StopWords = "english",
-    min_df: options.MinDf = None,
-    metric: options.Metric = None,
-    init: options.Init = "k-means++",
-    algorithm: options.Algorithm = "auto",
     size_min: options.SizeMin = None,
     size_max: options.SizeMax = None,
     starts: options.Starts = None,
-    seed: options.Seed = 0,
-    jobs: options.Jobs = None,
-    memory_limit: options.MemoryLimit = None,
     tol: options.Tol = 1e-4,
     max_iter: options.MaxIter = 300,
     checkpoint: options.CheckpointPath = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="OUT",
-            rich_help_panel=_OUT,
-            help="Write the model: .safetensors.",
-        ),
-    ] = None,
+    into: options.Into = None,
+    schema: options.Schema = None,
+    model: options.ModelOut = None,
     labels: options.Labels = None,
-    centers: Annotated[
-        str | None,
-        typer.Option(
-            "--centers",
-            metavar="OUT",
-            rich_help_panel=_OUT,
-            help="Write the centres: .csv, .parquet or .npy.",
-        ),
-    ] = None,
-    report: Annotated[
-        str | None,
-        typer.Option(
-            "--report",
-            "-r",
-            metavar="OUT",
-            rich_help_panel=_OUT,
-            help="Write a report to look at: .html.",
-        ),
-    ] = None,
+    centers: options.Centers = None,
+    report: options.Report = None,
     json: options.Json = False,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -85,6 +43,7 @@ def fit(
     \b
     exactmeans fit customers.csv -k 5 --exclude Gender --standardize --report groups.html
     exactmeans fit reviews.txt --text -k auto --labels topics.csv
+    exactmeans fit duckdb:///shop.duckdb --query "SELECT * FROM buyers" --key id -k 5 --into groups
     """
     screen.be_quiet(quiet)
     outputs = Outputs(force=force)
@@ -92,26 +51,10 @@ def fit(
     labels_path = outputs.add("--labels", labels, TABLES)
     centers_path = outputs.add("--centers", centers, TABLES)
     report_path = outputs.add("--report", report, (".html", ".htm"))
-    reading = options.Reading(
-        data,
-        columns,
-        exclude,
-        id,
-        weights,
-        header,
-        delimiter,
-        na,
-        zero_based,
-        standardize,
-        feature_names,
-        text,
-        tfidf,
-        stop_words,
-        min_df,
-    )
-    with opened(reading) as table:
-        params = parameters(table, metric, init, algorithm, starts, seed, jobs)
-        params |= {"memory_limit": memory_limit, "tol": tol, "max_iter": max_iter}
+    target = Into.checked(reading, into, schema, force=force)
+    with opened(reading, features) as table:
+        params = parameters(table, clustering)
+        params |= {"n_init": starts or "auto", "tol": tol, "max_iter": max_iter}
         limits = {
             "size_min": options.size("--size-min", size_min),
             "size_max": options.size("--size-max", size_max),
@@ -124,6 +67,9 @@ def fit(
             fitted = _fitted(count, table, {**params, **limits, "checkpoint": checkpoint})
         table.preparation.store(fitted)
         summary = summarise(fitted, table.X)
+        if target is not None:
+            target.write(table, summary.labels, summary.distance)
+            outputs.wrote("into", target.table)
         if report_path is not None:
             write_page(fitted, summary, report_path, selection=selection, **for_report(table))
         if labels_path is not None:

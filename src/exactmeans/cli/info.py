@@ -8,19 +8,21 @@ import platform
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans.cli import columns as cols
 from exactmeans.cli import options, screen
+from exactmeans.cli.groups import Features, Reading
+from exactmeans.cli.opening import existing, opened
 from exactmeans.cli.predict import load_model
-from exactmeans.cli.table import opened
 from exactmeans.data.svmlight import SvmlightRows
+from exactmeans.database.connect import is_uri
 from exactmeans.memory import memory_of_machine
 from exactmeans.parameters import check_n_jobs
 from exactmeans.preparation import Preparation
-
-_CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 def version() -> None:
@@ -43,7 +45,11 @@ def info(
         found = _machine()
     elif Path(what).suffix == ".safetensors":
         found = _model(what)
-    elif what.lower().endswith(_CSV) and not text:
+    elif is_uri(what):
+        raise ValueError(
+            "info takes a file: for a database, try fit or select-k with --query and --key."
+        )
+    elif cols.is_csv(what) and not text:
         found = _csv(what, header, delimiter, as_json=json)
     else:
         found = _data(what, header, delimiter, text=text)
@@ -107,8 +113,8 @@ def _model(path: str) -> dict[str, Any]:
 
 
 def _data(path: str, header: bool | None, delimiter: str | None, *, text: bool) -> dict[str, Any]:
-    reading = options.Reading(path, [], [], None, None, header, delimiter, None, None, text=text)
-    with opened(reading) as table:
+    reading = Reading(path, header=header, delimiter=delimiter)
+    with opened(reading, Features(text=text)) as table:
         X = table.X
         sparse = bool(getattr(X, "sparse", text))
         found: dict[str, Any] = {
@@ -118,6 +124,8 @@ def _data(path: str, header: bool | None, delimiter: str | None, *, text: bool) 
             "layout": "sparse" if sparse else "dense",
             "dtype": str(X.dtype),
         }
+        if not text and sparse and _may_be_counts(X.read(0).data):
+            found["values"] = "whole numbers; --tfidf weighs them if they are counts of terms"
         if isinstance(X, SvmlightRows):
             found["indices begin at"] = 0 if X.zero_based else "1 (a guess)"
         if table.feature_names is not None:
@@ -127,11 +135,12 @@ def _data(path: str, header: bool | None, delimiter: str | None, *, text: bool) 
     return found
 
 
+def _may_be_counts(values: NDArray[Any]) -> bool:
+    return bool((values >= 0).all() and (values == np.floor(values)).all() and values.max() > 1)
+
+
 def _csv(path: str, header: bool | None, delimiter: str | None, *, as_json: bool) -> dict[str, Any]:
-    if not Path(path).exists():
-        raise ValueError(f"there is no file {path!r}.")
-    if not Path(path).stat().st_size:
-        raise ValueError(f"{path} is empty.")
+    existing(path)
     file = cols.Csv.open(Path(path), header, delimiter)
     described, whole = file.describe()
     rows = sum(1 for _ in file.rows())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
+from exactmeans.data.sql import LAYOUT_NAMES
 from exactmeans.fit.policy import ALGORITHM_NAMES
 from exactmeans.metrics import METRIC_NAMES
 from exactmeans.seeding.init import INIT_NAMES
 
 _READING, _TEXT, _FIT, _OUT = "Reading data", "Text", "Clustering", "Output"
+_SQL = "Databases"
 
 
 def _option(*names: str, help: str, panel: str, **more: Any) -> Any:
@@ -22,7 +24,10 @@ def _words(words: tuple[str, ...]) -> Any:
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="The file, folder, pattern, or - (CSV).")]
+Data = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="The file, folder, pattern, database, or - (CSV)."),
+]
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A file that 'exactmeans fit --model' wrote.")
 ]
@@ -115,6 +120,44 @@ FeatureNames = Annotated[
         help="A file with a name per line for the columns of DATA that has none.",
     ),
 ]
+Query = Annotated[
+    str | None,
+    _option("--query", metavar="SQL", panel=_SQL, help="The statement that returns the rows."),
+]
+Key = Annotated[
+    str | None,
+    _option(
+        "--key",
+        metavar="COLUMN",
+        panel=_SQL,
+        help="The column of the query that identifies the rows; it is no feature.",
+    ),
+]
+Layout = Annotated[
+    str,
+    _option(
+        "--layout",
+        metavar="|".join(LAYOUT_NAMES),
+        panel=_SQL,
+        help="A column per feature, one column of arrays, or triples of key, column number "
+        "and value.",
+        autocompletion=_words(LAYOUT_NAMES),
+    ),
+]
+Into = Annotated[
+    str | None,
+    _option(
+        "--into",
+        metavar="TABLE",
+        panel=_SQL,
+        help="Write key, cluster and distance of each row to this table of the database.",
+    ),
+]
+Schema = Annotated[
+    str | None,
+    _option("--schema", metavar="NAME", panel=_SQL, help="The schema of that table."),
+]
+
 IsText = Annotated[
     bool,
     _option(
@@ -246,6 +289,20 @@ CheckpointPath = Annotated[
     ),
 ]
 
+ModelOut = Annotated[
+    str | None,
+    _option("--model", "-m", metavar="OUT", panel=_OUT, help="Write the model: .safetensors."),
+]
+Centers = Annotated[
+    str | None,
+    _option(
+        "--centers", metavar="OUT", panel=_OUT, help="Write the centres: .csv, .parquet or .npy."
+    ),
+]
+Report = Annotated[
+    str | None,
+    _option("--report", "-r", metavar="OUT", panel=_OUT, help="Write a report to look at: .html."),
+]
 Labels = Annotated[
     str | None,
     _option(
@@ -258,26 +315,6 @@ Labels = Annotated[
 Json = Annotated[bool, _option("--json", panel=_OUT, help="Print the result as JSON.")]
 Force = Annotated[bool, _option("--force", "-f", panel=_OUT, help="Replace files that exist.")]
 Quiet = Annotated[bool, _option("--quiet", "-q", panel=_OUT, help="No notes, no progress.")]
-
-
-class Reading(NamedTuple):
-    """How DATA is read, as the command line says it."""
-
-    data: str
-    columns: list[str]
-    exclude: list[str]
-    id: str | None
-    weights: str | None
-    header: bool | None
-    delimiter: str | None
-    na: str | None
-    zero_based: bool | None
-    standardize: bool = False
-    feature_names: str | None = None
-    text: bool = False
-    tfidf: bool = False
-    stop_words: str = "english"
-    min_df: int | None = None
 
 
 def size(name: str, given: str | None) -> int | float | None:

@@ -23,6 +23,7 @@ class Outputs:
     def __init__(self, *, force: bool) -> None:
         self._force = force
         self._paths: dict[str, Path] = {}
+        self._tables: dict[str, str] = {}
 
     def add(self, option: str, given: str | None, suffixes: tuple[str, ...]) -> Path | None:
         """Refuse what could not be written later."""
@@ -42,12 +43,17 @@ class Outputs:
         self._paths[option] = path
         return path
 
+    def wrote(self, what: str, table: str) -> None:
+        """A table of a database, beside the files."""
+        self._tables[what] = table
+
     def tell(self) -> None:
-        for option, path in self._paths.items():
-            screen.say(f"{option.removeprefix('--')}: {path}")
+        for name, where in self.as_dict().items():
+            screen.say(f"{name}: {where}")
 
     def as_dict(self) -> dict[str, str]:
-        return {option.removeprefix("--"): str(path) for option, path in self._paths.items()}
+        files = {option.removeprefix("--"): str(path) for option, path in self._paths.items()}
+        return {**self._tables, **files}
 
 
 def labels_of_all(table: Table, labels: NDArray[Any]) -> NDArray[np.int32]:

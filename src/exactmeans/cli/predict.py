@@ -1,4 +1,4 @@
-"""`exactmeans predict`: the nearest cluster of each row of a file."""
+"""`exactmeans predict`: the nearest cluster of each row."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans.cli import options, screen
+from exactmeans.cli.groups import Reading, grouped
+from exactmeans.cli.opening import opened
 from exactmeans.cli.output import TABLES, Outputs, labels_of_all, write_labels
-from exactmeans.cli.table import opened
+from exactmeans.cli.queries import Into
 from exactmeans.io.model_file import load
 
 
+@grouped
 def predict(
     model: options.Model,
-    data: options.Data,
-    columns: options.Columns = [],  # noqa: B006
-    id: options.Id = None,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-    na: options.Na = None,
-    zero_based: options.ZeroBased = None,
+    reading: Reading,
     jobs: options.Jobs = None,
+    into: options.Into = None,
+    schema: options.Schema = None,
     labels: options.Labels = None,
     json: options.Json = False,
     force: options.Force = False,
@@ -31,39 +30,45 @@ def predict(
 ) -> None:
     """Give each row of DATA the nearest cluster of MODEL, with its distance.
 
-    Columns, scales and terms are those of the fit. Without --labels, the labels are printed as CSV.
+    Columns, scales and terms are those of the fit. Without --labels or --into, the labels are
+    printed as CSV.
 
     \b
     exactmeans predict m.safetensors new.csv --labels labels.csv
+    exactmeans predict m.safetensors sqlite:///shop.db --query "SELECT * FROM new" --key id --into g
     """
     screen.be_quiet(quiet)
     outputs = Outputs(force=force)
     path = outputs.add("--labels", labels, TABLES)
     fitted = load_model(model)
+    target = Into.checked(reading, into, schema, force=force)
     if jobs is not None:
         fitted.n_jobs = jobs
-    reading = options.Reading(data, columns, [], id, None, header, delimiter, na, zero_based, False)
-    with opened(reading, fitted) as table:
+    with opened(reading, model=fitted) as table:
         found, distance = _found(fitted, table.X)
+        if target is not None:
+            target.write(table, found, distance)
+            outputs.wrote("into", target.table)
+        if path is not None or (target is None and not json):
+            write_labels(path, table, found, distance)
         if json:
             every = labels_of_all(table, found)
-            if path is not None:
-                write_labels(path, table, found, distance)
             ids = list(range(table.total)) if table.ids is None else table.ids
             screen.as_json(
                 {"data": table.name, "ids": ids, "labels": every, "written": outputs.as_dict()}
             )
             return
-        write_labels(path, table, found, distance)
         outputs.tell()
 
 
-def _found(fitted: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[Any] | None]:
-    """Labels and distances; of trees, leaves alone."""
+def _found(fitted: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    """Labels, which size limits may have decided, and distances; of bisections, labels alone."""
     if not hasattr(fitted, "nearest"):
-        return fitted.predict(X), None
-    labels, distances = fitted._own_and_next(X, 1)
-    return labels[:, 0], distances[:, 0]
+        labels = fitted.predict(X)
+        return labels, np.full(len(labels), np.nan)
+    nearest = getattr(fitted, "_own_and_next", fitted.nearest)
+    found, distances = nearest(X, 1)
+    return found[:, 0], distances[:, 0]
 
 
 def load_model(path: str) -> Any:

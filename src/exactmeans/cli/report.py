@@ -8,15 +8,17 @@ import typer
 
 from exactmeans.cli import options, screen
 from exactmeans.cli.fit import for_report
+from exactmeans.cli.groups import Reading, grouped
+from exactmeans.cli.opening import opened
 from exactmeans.cli.output import Outputs
 from exactmeans.cli.predict import load_model
-from exactmeans.cli.table import opened
 from exactmeans.reporting import report as write_report
 
 
+@grouped
 def report(
     model: options.Model,
-    data: options.Data,
+    reading: Reading,
     output: Annotated[
         str,
         typer.Option(
@@ -31,12 +33,6 @@ def report(
     title: Annotated[
         str | None, typer.Option("--title", help="The title of the page.", rich_help_panel="Output")
     ] = None,
-    columns: options.Columns = [],  # noqa: B006
-    id: options.Id = None,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-    na: options.Na = None,
-    zero_based: options.ZeroBased = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -50,8 +46,7 @@ def report(
     path = outputs.add("--output", output, (".html", ".htm"))
     assert path is not None
     fitted = load_model(model)
-    reading = options.Reading(data, columns, [], id, None, header, delimiter, na, zero_based, False)
-    with opened(reading, fitted) as table:
+    with opened(reading, model=fitted) as table:
         about = for_report(table)
         write_report(fitted, table.X, path, **{**about, "title": title or about["title"]})
     screen.say(f"report: {path}")

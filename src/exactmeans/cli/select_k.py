@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from exactmeans.cli import options, screen
-from exactmeans.cli.table import Table, opened
+from exactmeans.cli.groups import Clustering, Features, Reading, grouped
+from exactmeans.cli.opening import opened
+from exactmeans.cli.table import Table
 from exactmeans.select import KSelection
 from exactmeans.select import select_k as compare
 
@@ -15,8 +17,11 @@ _AUTO = (2, 12)  # the numbers of clusters that -k auto tries
 _CRITERIA = ("auto", "silhouette", "elbow", "davies_bouldin", "calinski_harabasz", "stability")
 
 
+@grouped
 def select_k(
-    data: options.Data,
+    reading: Reading,
+    features: Features,
+    clustering: Clustering,
     k: Annotated[
         str,
         typer.Option(
@@ -36,25 +41,6 @@ def select_k(
             help="What decides.",
         ),
     ] = "auto",
-    columns: options.Columns = [],  # noqa: B006
-    exclude: options.Exclude = [],  # noqa: B006
-    id: options.Id = None,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-    na: options.Na = None,
-    zero_based: options.ZeroBased = None,
-    standardize: options.Standardize = False,
-    feature_names: options.FeatureNames = None,
-    text: options.IsText = False,
-    tfidf: options.Tfidf = False,
-    stop_words: options.StopWords = "english",
-    min_df: options.MinDf = None,
-    metric: options.Metric = None,
-    init: options.Init = "k-means++",
-    algorithm: options.Algorithm = "auto",
-    seed: options.Seed = 0,
-    jobs: options.Jobs = None,
-    memory_limit: options.MemoryLimit = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -65,27 +51,8 @@ def select_k(
     """
     screen.be_quiet(quiet)
     ks = numbers(k)
-    reading = options.Reading(
-        data,
-        columns,
-        exclude,
-        id,
-        None,
-        header,
-        delimiter,
-        na,
-        zero_based,
-        standardize,
-        feature_names,
-        text,
-        tfidf,
-        stop_words,
-        min_df,
-    )
-    with opened(reading) as table:
-        params = parameters(table, metric, init, algorithm, None, seed, jobs)
-        params |= {"memory_limit": memory_limit}
-        found = select(table, ks, criterion, params)
+    with opened(reading, features) as table:
+        found = select(table, ks, criterion, parameters(table, clustering))
     if json:
         records = [_record(measures) for measures in found.table]
         screen.as_json({"best_k": found.best_k, "reason": found.reason, "table": records})
@@ -93,16 +60,9 @@ def select_k(
     show(found)
 
 
-def parameters(
-    table: Table,
-    metric: str | None,
-    init: str,
-    algorithm: str,
-    starts: int | None,
-    seed: int,
-    jobs: int | None,
-) -> dict[str, Any]:
+def parameters(table: Table, clustering: Clustering) -> dict[str, Any]:
     """Parameters of the estimator."""
+    metric = clustering.metric
     if metric is None:
         directed = table.preparation.kind in ("text", "counts")
         metric = "cosine" if directed else "euclidean"
@@ -110,11 +70,11 @@ def parameters(
             screen.note("texts are compared by --metric cosine, if none is given.")
     return {
         "metric": metric,
-        "init": init,
-        "algorithm": algorithm,
-        "n_init": "auto" if starts is None else starts,
-        "random_state": seed,
-        "n_jobs": jobs,
+        "init": clustering.init,
+        "algorithm": clustering.algorithm,
+        "random_state": clustering.seed,
+        "n_jobs": clustering.jobs,
+        "memory_limit": clustering.memory_limit,
         "zero_rows": "keep" if metric in ("cosine", "angular") else "error",
     }
 

@@ -8,17 +8,20 @@ import numpy as np
 import typer
 
 from exactmeans.cli import options, screen
+from exactmeans.cli.groups import Clustering, Features, Reading, grouped
+from exactmeans.cli.opening import opened
 from exactmeans.cli.output import TABLES, Outputs, write_labels
 from exactmeans.cli.select_k import parameters
-from exactmeans.cli.table import opened
 from exactmeans.io.files import replace_file
 from exactmeans.kmeans_tree import KMeansTree
 
 _TREE, _OUT = "Tree", "Output"
 
 
+@grouped
 def tree(
-    data: options.Data,
+    reading: Reading,
+    features: Features,
     branching: Annotated[
         int,
         typer.Option(
@@ -43,15 +46,6 @@ def tree(
         bool,
         typer.Option("--balanced", rich_help_panel=_TREE, help="Children of equal size."),
     ] = False,
-    columns: options.Columns = [],  # noqa: B006
-    exclude: options.Exclude = [],  # noqa: B006
-    id: options.Id = None,
-    weights: options.Weights = None,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-    na: options.Na = None,
-    zero_based: options.ZeroBased = None,
-    standardize: options.Standardize = False,
     metric: options.Metric = None,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
@@ -87,11 +81,9 @@ def tree(
     model_path = outputs.add("--model", model, (".safetensors",))
     labels_path = outputs.add("--labels", labels, TABLES)
     newick_path = outputs.add("--newick", newick, (".nwk", ".newick", ".txt"))
-    reading = options.Reading(
-        data, columns, exclude, id, weights, header, delimiter, na, zero_based, standardize
-    )
-    with opened(reading) as table:
-        params = parameters(table, metric, "k-means++", "auto", None, seed, jobs)
+    clustering = Clustering(metric, seed=seed, jobs=jobs, memory_limit=memory_limit)
+    with opened(reading, features) as table:
+        params = parameters(table, clustering)
         fitted = KMeansTree(
             branching,
             max_leaf_size=max_leaf_size,

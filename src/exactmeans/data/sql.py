@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from exactmeans.database.connect import connect
 from exactmeans.memory import check_memory_limit, memory_of_machine
 from exactmeans.parameters import check_choice
 
-__all__ = ["SqlRows", "open_sql"]
+__all__ = ["Keys", "SqlRows", "open_sql"]
 
 LayoutName = Literal["columns", "array", "coo"]
 LAYOUT_NAMES: tuple[LayoutName, ...] = ("columns", "array", "coo")
@@ -129,6 +129,25 @@ def open_sql(
     with connect(connection) as database, closing(database.batches(query, parameters)) as batches:
         reader.read(batches)
     return reader.rows(block_rows)
+
+
+class Keys(NamedTuple):
+    """What identifies the rows of a query, in their order."""
+
+    values: Any  # an Arrow array
+    name: str  # of the column
+    kind: Any  # the Arrow type that the column had, which `values` may have lost (UUIDs)
+
+    def column(self) -> Any:
+        """The keys with the type that they had, in the forms that all drivers know."""
+        pa = pyarrow_or_refuse()
+        if getattr(self.kind, "extension_name", "") == "arrow.uuid":
+            return pa.ExtensionArray.from_storage(self.kind, self.values)
+        if pa.types.is_large_string(self.values.type):
+            return pa.chunked_array([self.values]).cast(pa.string())
+        if pa.types.is_large_binary(self.values.type):
+            return pa.chunked_array([self.values]).cast(pa.binary())
+        return self.values
 
 
 class SqlRows(SpooledRows):

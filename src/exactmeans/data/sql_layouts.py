@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from exactmeans.data.key_ranks import ranks
 from exactmeans.data.record_batches import (
     cells,
     holds_lists,
@@ -85,13 +86,24 @@ class Layout(ABC):
     @abstractmethod
     def _collect(self, chunk: Chunk) -> None: ...
 
+    @abstractmethod
+    def run(self, keys: Any, weights: NDArray[np.float64] | None) -> Run:
+        """What was collected, sorted by key; it is forgotten here."""
+
+    def width(self, runs: Sequence[Run]) -> int:
+        return max(int(run.rows.shape[1]) for run in runs)
+
+
+class RowLayout(Layout):
+    """One row of the result set makes one row of the matrix."""
+
     def run(self, keys: Any, weights: NDArray[np.float64] | None) -> Run:
         """What was collected, sorted by key, which must be unique."""
         self.collected_bytes = 0
         order = ascending(keys)
         if order is not None:
             keys = keys.take(order)
-        _refuse_repeats(keys, self.key)
+        refuse_repeats(keys, self.key)
         rows = self._taken()
         if order is not None:
             numpy_order = np.asarray(order)
@@ -103,11 +115,8 @@ class Layout(ABC):
     def _taken(self) -> Any:
         """All collected rows, which are forgotten."""
 
-    def width(self, runs: Sequence[Run]) -> int:
-        return max(int(run.rows.shape[1]) for run in runs)
 
-
-class ColumnsLayout(Layout):
+class ColumnsLayout(RowLayout):
     """One column per feature."""
 
     def __init__(self, schema: Any, key: str, weight: str | None, features: list[str]) -> None:
@@ -142,7 +151,7 @@ class ColumnsLayout(Layout):
         return self._rows.taken()
 
 
-class ArrayLayout(Layout):
+class ArrayLayout(RowLayout):
     """One column of arrays of one length, or of sparse vectors of one width."""
 
     def __init__(self, key: str, weight: str | None, feature: str) -> None:
@@ -245,18 +254,11 @@ class CooLayout(Layout):
         self.collected_bytes += 4 * len(chunk.rows)
 
     def run(self, keys: Any, weights: NDArray[np.float64] | None) -> Run:
-        import pyarrow.compute as pc
-
         self.collected_bytes = 0
         columns, values = np.concatenate(self._columns), np.concatenate(self._values)
         self._columns, self._values = [], []
-        encoded = pc.dictionary_encode(keys)
-        order = pc.sort_indices(encoded.dictionary)
-        rank = np.empty(len(order), dtype=np.int32)
-        rank[np.asarray(order)] = np.arange(len(order), dtype=np.int32)
-        row = rank[np.asarray(encoded.indices)]
-        distinct = encoded.dictionary.take(order)
-        del encoded, rank, keys
+        row, distinct = ranks(keys)
+        del keys
         d = int(columns.max(initial=-1)) + 1
         rows: Any = sp.coo_matrix((values, (row, columns)), shape=(len(distinct), d)).tocsr()
         if rows.nnz < len(values):
@@ -276,9 +278,6 @@ class CooLayout(Layout):
             "BY."
         )
 
-    def _taken(self) -> Any:
-        raise NotImplementedError  # `run` makes its rows by itself
-
     def width(self, runs: Sequence[Run]) -> int:
         return self._n_features or super().width(runs)
 
@@ -293,16 +292,16 @@ def layout_for(
 ) -> Layout:
     """The layout of a result set with this schema; checks that it has the columns."""
     names = schema.names
-    _refuse_unknown(names, check_name(key, "key"), "key")
+    refuse_unknown(names, check_name(key, "key"), "key")
     if weight is not None:
-        _refuse_unknown(names, check_name(weight, "weight"), "weight")
+        refuse_unknown(names, check_name(weight, "weight"), "weight")
     _refuse_key_type(schema.field(key).type, key)
     if features is None:
         chosen = [name for name in names if name not in (key, weight)]
     else:
         chosen = [features] if isinstance(features, str) else list(features)
         for name in chosen:
-            _refuse_unknown(names, check_name(name, "features"), "features")
+            refuse_unknown(names, check_name(name, "features"), "features")
     if not chosen:
         raise ValueError(f"features must name columns, but the query returns none beside {key!r}.")
     if n_features is not None and layout != "coo":
@@ -330,7 +329,7 @@ def layout_for(
     )
 
 
-def _refuse_unknown(names: list[str], name: str, argument: str) -> None:
+def refuse_unknown(names: list[str], name: str, argument: str) -> None:
     count = names.count(name)
     if count == 1:
         return
@@ -372,7 +371,7 @@ def ascending(keys: Any) -> Any:
     return pc.sort_indices(keys)
 
 
-def _refuse_repeats(ordered: Any, key: str) -> None:
+def refuse_repeats(ordered: Any, key: str) -> None:
     import pyarrow.compute as pc
 
     same = np.asarray(pc.equal(ordered[1:], ordered[:-1]))

@@ -9,6 +9,7 @@ from typing import Any
 from exactmeans.database.protocol import Database
 
 _VENDORS = {"postgresql": "postgresql", "sqlite": "sqlite", "duckdb": "duckdb"}
+_VENDOR_NAME = 0  # ADBC's code
 _STATUS = "adbc.postgresql.transaction_status"  # an option that only PostgreSQL's driver has
 _AUTOCOMMIT = "adbc.connection.autocommit"
 
@@ -18,7 +19,7 @@ class AdbcDatabase(Database):
         super().__init__(connection, owned=owned, secrets=secrets)
         self._cursor: Any = None
         self._autocommit = self._option(_AUTOCOMMIT) == "true"
-        vendor = "postgresql" if self._option(_STATUS) is not None else self._vendor()
+        vendor = self._vendor()
         self.dialect = next((d for name, d in _VENDORS.items() if name in vendor), "other")
         self.title = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "duckdb": "DuckDB"}.get(
             self.dialect, "the database"
@@ -31,9 +32,21 @@ class AdbcDatabase(Database):
             return None
 
     def _vendor(self) -> str:
+        """The name of the database; only that, because a version may need a query."""
         with suppress(Exception):
-            return str(self.connection.adbc_get_info().get("vendor_name", "")).lower()
+            import pyarrow as pa
+
+            stream = self.connection.adbc_connection.get_info([_VENDOR_NAME])
+            found = pa.RecordBatchReader._import_from_c(stream.address).read_all()
+            return str(found.column("info_value")[0].as_py()).lower()
         return ""
+
+    def _status(self) -> str | None:
+        """What PostgreSQL says about its transaction; None for others.
+
+        Older drivers of SQLite crash if they are asked for an option that they do not know.
+        """
+        return self._option(_STATUS) if self.dialect == "postgresql" else None
 
     def _batches(self, query: str, parameters: Any) -> Generator[Any, None, None]:
         with self.connection.cursor() as cursor:
@@ -67,17 +80,17 @@ class AdbcDatabase(Database):
                 cursor.adbc_cancel()
 
     def _is_idle(self) -> bool:
-        status = self._option(_STATUS)
+        status = self._status()
         return self._autocommit or status is None or status == "idle"
 
     def _recover(self) -> None:
         # The driver takes no statement, not even a rollback to a savepoint, before this.
-        if not self._autocommit and self._option(_STATUS) == "inerror":
+        if not self._autocommit and self._status() == "inerror":
             with suppress(Exception):
                 self.connection.rollback()
 
     def _end_reading(self) -> None:
-        if not self._autocommit and self._option(_STATUS) == "intrans":
+        if not self._autocommit and self._status() == "intrans":
             with suppress(Exception):
                 self.connection.rollback()
 

@@ -13,9 +13,14 @@ from exactmeans.database.duckdb import DuckdbDatabase
 from exactmeans.database.errors import DatabaseError, one_sentence, secrets_of
 from exactmeans.database.protocol import Database
 
-__all__ = ["connect"]
+__all__ = ["connect", "is_uri"]
 
 _SCHEMES = ("postgresql", "postgres", "duckdb", "sqlite")
+
+
+def is_uri(text: str) -> bool:
+    """Whether a text names a database, not a file; `connect` refuses schemes it does not know."""
+    return "://" in text
 
 
 def connect(connection: Any, *, existing: bool = True) -> Database:

@@ -21,8 +21,8 @@ class DuckdbDatabase(Database):
         relation = self.connection.sql(query, params=parameters)
         if relation is None:  # a statement without a result
             return
-        # Older versions have the second name only, newer ones warn of it.
-        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+        names = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")  # newest first
+        read = next(getattr(relation, name) for name in names if hasattr(relation, name))
         reader = read(_ROWS)
         try:
             yield from reader

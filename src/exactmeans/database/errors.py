@@ -36,7 +36,7 @@ def one_sentence(error: object, secrets: Iterable[str] = ()) -> str:
     said = hide(" ".join(said.split()), secrets) or type(error).__name__
     if len(said) > _LONGEST:
         said = said[:_LONGEST] + "…"
-    return said.rstrip(". ")
+    return said.rstrip(".?! ")
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:

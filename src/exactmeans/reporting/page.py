@@ -28,7 +28,6 @@ _SCRIPTS = ("dom.js", "charts.js", "map.js", "clusters.js", "page.js")
 _TEXT = 400  # characters shown of an example
 _VALUES = 6  # values shown of a row
 _PROFILE = (60, 40)  # clusters and features, at most, of the heat map
-_CURVES = 24  # clusters, at most, whose silhouettes are drawn row by row
 _QUANTILES = 48  # points of such a curve
 
 
@@ -221,7 +220,7 @@ class _Page:
 
     def _data(self, model: Any, selection: Any) -> dict[str, Any]:
         s = self._summary
-        many = len(s.size) > _CURVES
+        many = len(s.size) > words.CURVES
         data = {
             "dense": self._dense,
             "has_texts": self._texts is not None,

@@ -21,36 +21,22 @@ class Projection(NamedTuple):
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
         """Coordinates of rows, n by 2."""
-        return np.asarray(X @ self.axes) - self.mean @ self.axes
+        axes = self.axes.astype(X.dtype, copy=False)  # else NumPy would copy a float32 X
+        return np.asarray(X @ axes, dtype=np.float64) - self.mean @ self.axes
 
 
 def principal_axes(X: Any, seed: int = 0) -> Projection:
     """The two axes of the largest variance of the rows of X, dense or CSR.
 
-    By randomised subspace iteration (Halko, Martinsson and Tropp, 2011). The mean is subtracted
-    in the products, never in X, so that sparse rows stay sparse: this is the truncated SVD of the
-    centred rows. Each axis points to where its largest component is positive.
+    The mean is subtracted in the products, never in X, so that sparse rows stay sparse: this is the
+    truncated SVD of the centred rows.
     """
-    n, d = X.shape
-    values = X.data if is_sparse(X) else X
+    n = X.shape[0]
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    total = float(np.square(values, dtype=np.float64).sum()) / n - float(mean @ mean)
-    width = min(d, n, 2 + _EXTRA)
-    basis = np.random.default_rng(seed).standard_normal((d, width))
-    for _ in range(_POWERS):
-        image = np.asarray(X @ basis) - mean @ basis
-        basis = np.asarray(X.T @ image) - np.outer(mean, image.sum(axis=0))
-        basis, _ = np.linalg.qr(basis)
-    image = np.asarray(X @ basis) - mean @ basis
-    _, lengths, turn = np.linalg.svd(image, full_matrices=False)
-    axes = basis @ turn[:2].T
-    if axes.shape[1] < 2:  # one feature
-        axes = np.hstack([axes, np.zeros((d, 2 - axes.shape[1]))])
-        lengths = np.append(lengths, 0.0)
-    largest = axes[np.abs(axes).argmax(axis=0), [0, 1]]
-    axes = axes * np.where(largest < 0, -1.0, 1.0)
-    first, second = (lengths[:2] ** 2 / n / total).tolist() if total > 0 else (0.0, 0.0)
-    return Projection(mean, axes, (min(first, 1.0), min(second, 1.0)))
+    axes, along = _leading_axes(X, mean, np.full(n, 1 / np.sqrt(n)), seed)
+    total = _variance(X, mean)
+    first, second = np.minimum(along / total, 1.0).tolist() if total > 0 else (0.0, 0.0)
+    return Projection(mean, axes, (first, second))
 
 
 def between_axes(X: Any, means: Any, weights: Any, seed: int = 0) -> Projection:
@@ -59,15 +45,56 @@ def between_axes(X: Any, means: Any, weights: Any, seed: int = 0) -> Projection:
     Rows of text vary in thousands of directions, of which none holds one percent of the variance;
     the axes of the means show at least the clusters apart.
     """
-    share = np.sqrt(np.asarray(weights, dtype=np.float64) / np.sum(weights))
-    middle = np.asarray(means.T @ share**2).ravel()
-    apart = (np.asarray(means.toarray() if is_sparse(means) else means) - middle) * share[:, None]
-    found = principal_axes(np.vstack([apart, -apart]), seed)  # whose mean is 0
-    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    share = np.asarray(weights, dtype=np.float64) / np.sum(weights)
+    middle = np.asarray(means.T @ share.astype(means.dtype), dtype=np.float64).ravel()
+    axes, _ = _leading_axes(means, middle, np.sqrt(share), seed)
+    total = _variance(X, np.asarray(X.mean(axis=0), dtype=np.float64).ravel())
+    along = np.var(np.asarray(X @ axes), axis=0) / total if total > 0 else np.zeros(2)
+    return Projection(middle, axes, (float(along[0]), float(along[1])))
+
+
+def _leading_axes(
+    X: Any, mean: NDArray[np.float64], scale: NDArray[np.float64], seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The two leading right singular vectors of diag(scale) (X - mean), and the squared values.
+
+    By randomised subspace iteration (Halko, Martinsson and Tropp, 2011). X is only multiplied, in
+    its own dtype: float32 is as exact as a map needs. Each axis points to where its largest
+    component is positive.
+    """
+    n, d = X.shape
+    width = min(d, n, 2 + _EXTRA)
+    basis = np.random.default_rng(seed).standard_normal((d, width))
+
+    def image_of(basis: NDArray[np.float64]) -> NDArray[np.float64]:
+        products = np.asarray(X @ basis.astype(X.dtype, copy=False), dtype=np.float64)
+        return (products - mean @ basis) * scale[:, np.newaxis]
+
+    for _ in range(_POWERS):
+        image = image_of(basis)
+        if n < d:  # the smaller side is quicker to make orthogonal
+            image, _ = np.linalg.qr(image)
+        image *= scale[:, np.newaxis]
+        back = np.asarray(X.T @ image.astype(X.dtype, copy=False), dtype=np.float64)
+        basis = back - np.outer(mean, image.sum(axis=0))
+        if n >= d:
+            basis, _ = np.linalg.qr(basis)
+    if n < d:
+        basis, _ = np.linalg.qr(basis)
+    _, lengths, turn = np.linalg.svd(image_of(basis), full_matrices=False)
+    axes, lengths = basis @ turn[:2].T, lengths[:2]
+    if axes.shape[1] < 2:  # one feature, or one row
+        axes = np.hstack([axes, np.zeros((d, 2 - axes.shape[1]))])
+        lengths = np.append(lengths, np.zeros(2 - len(lengths)))
+    largest = axes[np.abs(axes).argmax(axis=0), [0, 1]]
+    return axes * np.where(largest < 0, -1.0, 1.0), lengths**2
+
+
+def _variance(X: Any, mean: NDArray[np.float64]) -> float:
+    """The sum of the variances of all features."""
     values = X.data if is_sparse(X) else X
-    total = float(np.square(values, dtype=np.float64).sum()) / X.shape[0] - float(mean @ mean)
-    along = np.var(np.asarray(X @ found.axes), axis=0) / total if total > 0 else np.zeros(2)
-    return Projection(middle, found.axes, (float(along[0]), float(along[1])))
+    squares = float(np.square(values, dtype=np.float64).sum())
+    return squares / int(X.shape[0]) - float(mean @ mean)
 
 
 def unit_rows(X: Any) -> Any:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.memory import ArrayBlocks
 from exactmeans.metrics import METRICS
+from exactmeans.quality.odd_rows import odd_rows
 from exactmeans.reporting.projection import (
     Projection,
     between_axes,
@@ -24,10 +25,8 @@ from exactmeans.reporting.projection import (
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 
-#: A row is odd if its distance exceeds the mean of its cluster by so many standard deviations;
-#: under cosine, if its similarity to the centre is smaller than the mean by this factor.
-ODD = 3.0
 _NEIGHBOURS = 4
+_ODD = 20  # odd rows that are shown
 
 
 class Contrast(NamedTuple):
@@ -73,7 +72,7 @@ class Summary:
     spread: Reals  # standard deviation of each feature over the sample
     contrast: list[list[Contrast]]
     odd: Numbers  # rows, the oddest first
-    oddness: Reals  # see ODD
+    oddness: Reals  # see quality/odd_rows.py
     odd_total: int
     sample: Numbers  # rows on the map
     picked: Picked  # all rows that are shown
@@ -86,8 +85,7 @@ def summarise(
     model: Any, X: Any, *, points: int = 3000, examples: int = 5, features: int = 10, seed: int = 0
 ) -> Summary:
     """Label X once and choose the rows and features that tell most about each cluster."""
-    centres = model.cluster_centers_
-    k = centres.shape[0]
+    k = model.cluster_centers_.shape[0]
     labels2, distance2 = two_nearest(model, X)
     labels, distance = labels2[:, 0], distance2[:, 0].astype(np.float64)
     size = np.bincount(labels[labels >= 0], minlength=k)
@@ -97,8 +95,8 @@ def summarise(
     order = by_cluster.order(distance)
     nearest = [own[:examples] for own in order]
     farthest = [own[::-1][: min(examples, len(own) // 2)] for own in order]
-    score = _dissimilarity if model._frame.metric == "cosine" else _deviation
-    odd, oddness, odd_total = _odd_rows(by_cluster, score(distance, by_cluster, mean_distance))
+    odd, oddness = odd_rows(labels, distance, k, model._frame.metric)
+    odd_total, odd, oddness = len(odd), odd[:_ODD], oddness[:_ODD]
 
     sample = sample_rows(len(labels), points, seed)
     shown = np.unique(np.concatenate([sample, odd, *nearest, *farthest])).astype(np.intp)
@@ -107,7 +105,10 @@ def summarise(
     rows = picked.values[np.searchsorted(shown, sample)]
     rows = unit_rows(rows) if directed else rows
     mean, spread = _moments(rows)
-    near, near_distance = _neighbours(model, centres, k)
+    centres = model.cluster_centers_
+    if is_sparse(rows):  # centres of sparse rows are mostly zeros, too
+        centres = sp.csr_matrix(centres)
+    near, near_distance = _neighbours(model, centres)
     means = _times(centres, 1 - mean_distance) if model._frame.metric == "cosine" else centres
     projection = (
         between_axes(rows, means, np.maximum(size, 0.5), seed)
@@ -186,27 +187,6 @@ class _Grouped:
         return np.split(order, np.cumsum(self._size)[:-1])
 
 
-def _odd_rows(groups: _Grouped, oddness: Reals, most: int = 20) -> tuple[Numbers, Reals, int]:
-    """The oddest rows, the oddest first, and how many there are."""
-    found = np.flatnonzero(oddness > ODD)
-    first = found[np.argsort(-oddness[found], kind="stable")[:most]]
-    return groups.rows[first], oddness[first], len(found)
-
-
-def _deviation(distance: Reals, groups: _Grouped, mean: Reals) -> Reals:
-    """Standard deviations of a distance above the mean of its cluster."""
-    spread = np.sqrt(np.maximum(groups.mean(distance**2) - mean**2, 0))[groups.own]
-    own = mean[groups.own]
-    real = spread > 1e-6 * np.maximum(own, 1e-300)  # rounding of equal distances is no spread
-    return np.where(real, (distance[groups.rows] - own) / np.where(real, spread, 1), 0.0)
-
-
-def _dissimilarity(distance: Reals, groups: _Grouped, mean: Reals) -> Reals:
-    """Mean similarity of a cluster over that of the row; distances near 1 have no long tail."""
-    similarity = np.maximum(1 - distance[groups.rows], 1e-3)
-    return np.asarray(np.maximum(1 - mean[groups.own], 0) / similarity)
-
-
 def _moments(rows: Matrix) -> tuple[Reals, Reals]:
     mean = np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
     if is_sparse(rows):
@@ -216,8 +196,9 @@ def _moments(rows: Matrix) -> tuple[Reals, Reals]:
     return mean, np.asarray(rows.std(axis=0, dtype=np.float64))
 
 
-def _neighbours(model: Any, centres: Any, k: int) -> tuple[NDArray[np.int32], Reals]:
+def _neighbours(model: Any, centres: Any) -> tuple[NDArray[np.int32], Reals]:
     """The nearest other centres of each centre."""
+    k = centres.shape[0]
     m = min(_NEIGHBOURS, k - 1)
     if m == 0:
         return np.empty((k, 0), dtype=np.int32), np.empty((k, 0))
@@ -256,15 +237,25 @@ def _contrasts(
         difference = centre - mean
         contrast = difference if sparse else np.where(spread > 0, difference / safe, 0.0)
         strength = contrast if sparse else np.abs(contrast)  # terms describe a text
-        count = min(most, len(strength))
-        top = np.argpartition(-strength, count - 1)[:count]
-        top = top[np.argsort(-strength[top], kind="stable")]
-        found.append(
-            [Contrast(int(f), float(centre[f]), float(contrast[f])) for f in top if strength[f] > 0]
-        )
+        top = _largest(strength, most)
+        found.append([Contrast(int(f), float(centre[f]), float(contrast[f])) for f in top])
     return found
 
 
+def _largest(strength: Reals, most: int) -> Numbers:
+    """Features of the largest strengths above 0, the largest first; of equal ones the first."""
+    above = np.flatnonzero(strength > 0)
+    own = strength[above]
+    if len(above) > most:
+        least = np.partition(own, -most)[-most]
+        above, own = above[own >= least], own[own >= least]
+    return above[np.argsort(-own, kind="stable")[:most]]
+
+
 def _dense_row(matrix: Any, j: int) -> Reals:
-    row = matrix[[j]].toarray()[0] if is_sparse(matrix) else matrix[j]
-    return np.asarray(row, dtype=np.float64)
+    if not is_sparse(matrix):
+        return np.asarray(matrix[j], dtype=np.float64)
+    own = slice(matrix.indptr[j], matrix.indptr[j + 1])
+    row = np.zeros(matrix.shape[1])
+    row[matrix.indices[own]] = matrix.data[own]
+    return row

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from exactmeans.reporting.summary import ODD, Contrast, Summary
+from exactmeans.quality.odd_rows import ODD
+from exactmeans.reporting.summary import Contrast, Summary
 
 _CLEAR = 0.5  # contrasts below half a standard deviation do not name a cluster
 _TERMS = 4
+NUMBERED = 60  # clusters, at most, whose numbers the map shows (map.js)
+CURVES = 24  # clusters, at most, whose silhouettes are drawn row by row
 _WEAK = 0.1  # a term that is less than a tenth above the mean of all rows names no cluster
 
 
@@ -52,10 +55,10 @@ def story(
 
 def _separation(mean: float, *, dense: bool) -> str:
     value = f"the mean silhouette is {mean:.2f}"
-    if not dense:
+    if not dense and mean < 0.25:
         return (
             f"Rows have many features, most of them zero, so all distances are alike and {value}; "
-            "judge the clusters by their terms."
+            "judge the clusters by what sets them apart."
         )
     if mean >= 0.7:
         return f"The clusters are clearly apart: {value}."
@@ -98,16 +101,20 @@ def notes(summary: Summary, *, dense: bool, standardised: bool) -> dict[str, str
     how = "along which the centres differ most" if between else "of the largest variance"
     directed = summary.metric in ("cosine", "angular")
     scaled = ", scaled to length 1" if directed else ", standardised" if standardised else ""
+    k = len(summary.size)
+    centres = "Numbers" if k <= NUMBERED else "Larger dots"
+    quality = "of the rows" if k <= CURVES else "of each cluster, the mean of its rows"
+    line = " The dashed line is the mean." if k <= CURVES else ""
     return {
         "map": f"{rows}{scaled}, along the two axes {how}; these hold {share:.0%} of the variance, "
-        "so clusters that overlap here may be apart along other axes. Numbers mark centres. "
+        f"so clusters that overlap here may be apart along other axes. {centres} mark centres. "
         "Hover for rows, click to open a cluster.",
         "profile": "Each centre beside the mean of all rows"
         + (f" (of a sample of {shown:,})" if shown < n else "")
         + ": orange is above, blue below; full colour is three standard deviations.",
         "sizes": "Rows in each cluster.",
-        "quality": "Simplified silhouette of the rows: 1 is at the own centre, 0 between two "
-        "centres. The dashed line is the mean.",
+        "quality": f"Simplified silhouette {quality}: 1 is at the own centre, 0 between two "
+        f"centres.{line}",
         "odd": _odd_note(summary),
     }
 

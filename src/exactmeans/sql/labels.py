@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from exactmeans.data.memory import ArrayBlocks
 from exactmeans.data.spool import refused_if_full
-from exactmeans.data.sql import SqlRows, checked_chunk
+from exactmeans.data.sql import Keys, SqlRows, checked_chunk
 from exactmeans.data.sql_layouts import Layout, layout_for
 from exactmeans.database.connect import connect
 from exactmeans.parameters import check_choice
@@ -76,15 +76,30 @@ def labels_to_sql(
             f"source must be what open_sql returned, which has keys, not {type(source).__name__}."
         )
     check_is_fitted(model)
-    _check_key(source.key)
+    keys = Keys(source.keys, source.key, source.key_type)
+    check_key(keys.name)
     labels, distances = labelled(model, source)
+    write_labels(connection, table, keys, labels, distances, if_exists=if_exists, schema=schema)
+    return len(labels)
+
+
+def write_labels(
+    connection: Any,
+    table: str,
+    keys: Keys,
+    labels: NDArray[np.int32],
+    distances: NDArray[np.float64],
+    *,
+    if_exists: IfExists = "fail",
+    schema: str | None = None,
+) -> None:
+    """Labels that are known already, as `labels_to_sql` writes them."""
     import pyarrow as pa
 
-    columns = _columns(source.keys, source.key_type, labels, distances)
-    whole = pa.table(dict(zip((source.key, "cluster", "distance"), columns, strict=True)))
+    columns = _columns(keys, labels, distances)
+    whole = pa.table(dict(zip((keys.name, "cluster", "distance"), columns, strict=True)))
     with connect(connection, existing=False) as database, database.transaction():
         write_table(database, table, whole.to_reader(_ROWS), if_exists, schema)
-    return len(labels)
 
 
 def predict_table(
@@ -152,14 +167,14 @@ def predict_table(
     check_choice("layout", layout, ("columns", "array"))
     check_choice("nulls", nulls, ("error", "drop"))
     check_is_fitted(model)
-    _check_key(key)
+    check_key(key)
     with connect(connection) as database, _LabelFile(spool) as file:
         made: Layout | None = None
         with closing(database.batches(query, parameters)) as batches:
             for batch in batches:
                 made = made or layout_for(layout, batch.schema, key, features, None, None)
                 if batch.num_rows:
-                    file.write(*_labelled_batch(model, made, batch, drop=nulls == "drop"), key)
+                    file.write(_labelled_batch(model, made, batch, drop=nulls == "drop"), key)
         if file.n == 0:
             raise ValueError("query must return rows, but it returned none.")
         with file.reader() as reader, database.transaction():
@@ -167,16 +182,16 @@ def predict_table(
         return file.n
 
 
-def _labelled_batch(model: Any, layout: Layout, batch: Any, *, drop: bool) -> tuple[Any, Any]:
-    """The key column's type, and keys, clusters and distances of a batch."""
-    keys, chunk, _ = checked_chunk(layout, batch, drop=drop)
+def _labelled_batch(model: Any, layout: Layout, batch: Any, *, drop: bool) -> list[Any]:
+    """Keys, clusters and distances of a batch."""
+    values, chunk, _ = checked_chunk(layout, batch, drop=drop)
     rows = chunk.rows
     if not rows.shape[0]:
         labels, distances = np.empty(0, np.int32), np.empty(0)
     else:
         labels, distances = labelled(model, named_block(model, rows, layout.names))
-    kind = batch.schema.field(layout.key).type
-    return kind, _columns(keys, kind, labels, distances)
+    keys = Keys(values, layout.key, batch.schema.field(layout.key).type)
+    return _columns(keys, labels, distances)
 
 
 def named_block(model: Any, rows: Any, names: list[str] | None) -> ArrayBlocks:
@@ -199,23 +214,17 @@ def labelled(model: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]
     return labels, np.where(labels < 0, np.nan, costs)
 
 
-def _check_key(key: Any) -> None:
+def check_key(key: Any) -> None:
     if key in ("cluster", "distance"):
         raise ValueError(
             f"key must not be called {key!r}, which the table has already: rename it in the query."
         )
 
 
-def _columns(keys: Any, kind: Any, labels: Any, distances: Any) -> list[Any]:
+def _columns(keys: Keys, labels: Any, distances: Any) -> list[Any]:
     import pyarrow as pa
 
-    if getattr(kind, "extension_name", "") == "arrow.uuid":
-        keys = pa.ExtensionArray.from_storage(kind, keys)
-    elif pa.types.is_large_string(keys.type):
-        keys = pa.chunked_array([keys]).cast(pa.string())  # all drivers know it
-    elif pa.types.is_large_binary(keys.type):
-        keys = pa.chunked_array([keys]).cast(pa.binary())
-    return [keys, pa.array(labels), pa.array(distances, mask=np.isnan(distances))]
+    return [keys.column(), pa.array(labels), pa.array(distances, mask=np.isnan(distances))]
 
 
 class _LabelFile:
@@ -234,7 +243,7 @@ class _LabelFile:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def write(self, kind: Any, columns: list[Any], key: str) -> None:
+    def write(self, columns: list[Any], key: str) -> None:
         import pyarrow as pa
 
         table = pa.table(columns, names=[key, "cluster", "distance"])

@@ -21,6 +21,16 @@ def check_target(table: Any, if_exists: Any, schema: Any, argument: str = "table
     check_choice("if_exists", if_exists, IF_EXISTS)
 
 
+def table_exists(database: Database, table: str, schema: str | None) -> bool:
+    """Whether a query can name the table."""
+    try:
+        for _ in database.batches(f"SELECT 1 FROM {database.quoted(table, schema)} WHERE 1 = 0"):
+            pass
+    except DatabaseError:
+        return False
+    return True
+
+
 def write_table(
     database: Database, table: str, reader: Any, if_exists: IfExists, schema: str | None
 ) -> None:
