@@ -144,7 +144,8 @@ class Growth:
             has_weight = np.concatenate([[0], np.cumsum(self._weights[self._rows_of(nodes)] > 0)])
             ends = np.cumsum(rows)
             rows = has_weight[ends] - has_weight[ends - rows]
-        return np.minimum(rows, most)
+        k: Ids = np.minimum(rows, most)
+        return k
 
     def _rows_of(self, nodes: Ids) -> Ids:
         return self._rows[ranges(self._begin[nodes], self._size[nodes])]
