@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,7 @@ def _ours(X: Any, init: Any, task: Task, side: str, threads: int) -> Any:
     limits = {} if side == "free" else {"size_min": task.size_min, "size_max": task.size_max}
     options = {"init": init, "n_init": 1, "max_iter": task.iterations, "n_jobs": threads}
     KMeans(task.k, init=init, n_init=1, max_iter=1, n_jobs=threads).fit(X)  # loads all code
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of loading the data
     before = _resident("VmRSS")
     began = time.perf_counter()
     model = KMeans(task.k, **options, **limits).fit(X)

@@ -222,8 +222,8 @@ inline constexpr double filtered_share = 0.6, csr_score_cost = 6;
 // for every feature, and with posting lists, which make scores more expensive.
 inline constexpr double product_update_cost = 32, product_update_cost_postings = 12;
 
-// Size limits (limits/limited_assignment.hpp). Pairs of row and centre of the first sample: 16 MB of
-// options, 50 ms of shortest paths for 100 centres. Options of a pass: 400 MB with their heaps.
+// Size limits (limits/limited_assignment.hpp). Pairs of row and centre in the first sample, and
+// options of a pass, which take 48 bytes each with their heaps: 50 MB and 400 MB. Not tuned.
 inline constexpr std::ptrdiff_t sampled_options = 1 << 20, most_options = 1 << 23;
 
 }  // namespace exactmeans::cost
