@@ -112,7 +112,8 @@ def session(memory: str = "3g") -> Any:
     builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", memory)
     for setting in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
         builder = builder.config(setting, "false")
-    builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+    for setting in ("spark.driver.bindAddress", "spark.driver.host"):
+        builder = builder.config(setting, "127.0.0.1")
     return builder.config("spark.log.level", "ERROR").getOrCreate()
 
 

@@ -91,7 +91,7 @@ class KMeans(
     >>> df = spark.createDataFrame(rows, ["id", "features"])
     >>> model = KMeans(k=2, seed=0, idCol="id").fit(df)
     >>> [row.prediction for row in model.transform(df).orderBy("id").collect()]
-    [0, 0, 1, 1]
+    [1, 1, 0, 0]
     >>> spark.stop()
     """
 

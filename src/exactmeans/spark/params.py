@@ -95,7 +95,7 @@ class FitParams(ModelParams):
         return float(self.getOrDefault(self.tol))
 
     def getSeed(self) -> int:
-        """As other estimators of Spark, a seed that follows from the class if none was set."""
+        """0 if none was set."""
         return int(self.getOrDefault(self.seed)) if self.isDefined(self.seed) else 0
 
     def getInitMode(self) -> str:
