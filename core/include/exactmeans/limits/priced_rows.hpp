@@ -4,7 +4,7 @@
 // on ties, does not depend on threads, blocks or the filter. The factor of a row is its weight
 // where costs are weighted, divided by its length for spherical metrics.
 //
-// The int8 filter of CSR rows certifies for most rows that every other cluster costs more by a
+// The 8-bit filter of CSR rows certifies for most rows that every other cluster costs more by a
 // wanted gap; the others get canonical scores of the clusters within the gap. Prices enter the
 // filter as part of the score offsets.
 #pragma once

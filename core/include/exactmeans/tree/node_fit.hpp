@@ -181,7 +181,7 @@ private:
         if (!out.price.empty()) out.price.resize(std::size_t(out.children));
         // One sum per child and worker, because rows come in any order.
         std::vector<std::vector<ExactSum>> cost(
-            std::size_t(std::min<Size>(threads_.n_jobs, x_.n / distance_chunk + 1)));
+            std::size_t(std::min<Size>(threads_.n_jobs, x_.n / cost::distance_rows_per_task + 1)));
         for (auto& own : cost) own.resize(std::size_t(out.children));
         with_points([&](const auto& points) {
             for_own_distances(x_, points, labels, threads_, [&](Size i, double d2, int worker) {
