@@ -149,8 +149,8 @@ def bisecting(_: str | None) -> None:
 
 def leaves(_: str | None) -> None:
     for n in (250_000, 500_000, 1_000_000):
-        X = np.random.default_rng(0).standard_normal((n, 96)).astype(np.float32)
-        model = KMeansTree(100, max_leaf_size=20, random_state=0, max_iter=20)
+        X = np.random.default_rng(0).standard_normal((n, 96), dtype=np.float32)
+        model = KMeansTree(100, n_leaves=n // 10, random_state=0, max_iter=20)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds, tree = timed(lambda model=model, X=X: model.fit(X))
         more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20

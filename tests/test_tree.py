@@ -186,6 +186,25 @@ def test_files(tmp_path: Path) -> None:
     assert_same_tree(whole, clone(whole).fit(open_blocks(tmp_path / "X.npy", block_rows=50)))
 
 
+def _mixed(z: int) -> int:
+    """splitmix64, in Python's integers."""
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
+    return z ^ (z >> 31)
+
+
+def test_seeds_follow_from_paths() -> None:
+    tree = KMeansTree(5, max_leaf_size=40, random_state=11).fit(dense_rows())
+    golden = 0x9E3779B97F4A7C15
+    keys = [_mixed(11 + golden)]
+    for node in range(1, len(tree.parent_)):
+        parent = int(tree.parent_[node])
+        child = node - int(tree.children_[parent])
+        keys.append(_mixed((keys[parent] + golden * (child + 1)) % 2**64))
+    assert tree.node_seed_.tolist() == [11, *(key >> 32 for key in keys[1:])]
+    assert len(set(keys)) == len(keys)
+
+
 # growth -------------------------------------------------------------------------------------------
 
 

@@ -76,8 +76,8 @@ def load(path: str | os.PathLike[str]) -> KMeans:
 
     Returns
     -------
-    KMeans or MiniBatchKMeans
-        `predict` gives the labels that the saved model gave.
+    KMeans, MiniBatchKMeans, KMeansTree or BisectingKMeans
+        What was saved; `predict` gives the labels that the saved model gave.
 
     Examples
     --------

@@ -238,7 +238,8 @@ class FittedTree(
         -------
         chain : list of CSC matrices, float32
             Each has one row per node of a level and one column per node of the level before; the
-            last one has one row per row of fit. `pecos.utils.cluster_util.ClusterChain(chain)` takes it.
+            last one has one row per row of fit. `ClusterChain` of `pecos.utils.cluster_util` takes
+            it.
         """
         check_is_fitted(self)
         return export.cluster_chain(self._nodes(), self.leaf_of_row_)

@@ -19,7 +19,7 @@ from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.problem import centre_of_all, unscaled
 from exactmeans.tree.nodes import Frames, Ids, Nodes
 from exactmeans.tree.paths import child_keys, root_key, seeds_of
-from exactmeans.tree.split import Nodeset, Splits, ranges, stacked
+from exactmeans.tree.split import Nodeset, Splits, by_label, ranges, stacked
 from exactmeans.tree.stops import Stops
 
 
@@ -144,8 +144,7 @@ class Growth:
             has_weight = np.concatenate([[0], np.cumsum(self._weights[self._rows_of(nodes)] > 0)])
             ends = np.cumsum(rows)
             rows = has_weight[ends] - has_weight[ends - rows]
-        k: Ids = np.minimum(rows, most)
-        return k
+        return np.asarray(np.minimum(rows, most))
 
     def _rows_of(self, nodes: Ids) -> Ids:
         return self._rows[ranges(self._begin[nodes], self._size[nodes])]
@@ -175,7 +174,7 @@ class Growth:
         self._first[nodes] = len(self._parent) + first
         kept = np.repeat(whole, size)
         child = (np.repeat(first, size) + splits.labels)[kept]
-        order = np.argsort(child, kind="stable")
+        order = by_label(child, total)
         sizes = np.bincount(child, minlength=total)
         parents = np.repeat(nodes, np.where(whole, count, 0))
         numbers = np.arange(total) - np.repeat(first, np.where(whole, count, 0))

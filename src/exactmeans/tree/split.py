@@ -186,7 +186,7 @@ def split_of(engine: LocalEngine, frame: Frame, run: Run) -> Splits:
     counted = engine.counted()
     if counted is not None:
         costs *= counted
-    by_child = np.split(costs[np.argsort(labels, kind="stable")], np.cumsum(size)[:-1])
+    by_child = np.split(costs[by_label(labels, len(size))], np.cumsum(size)[:-1])
     inertia = [math.ldexp(math.fsum(by_child[j]), -2 * frame.cost_exponent) for j in kept]
     shift = frame.shift_of(engine)
     return Splits(
@@ -257,6 +257,12 @@ def _merged(few: Splits, many: Splits, large: NDArray[np.bool_], own: NDArray[np
         both.shift_of[place],
         both.shifts,
     )
+
+
+def by_label(labels: NDArray[Any], count: int) -> NDArray[np.intp]:
+    """Rows in the order of their labels, which are below `count`; NumPy's radix sort is short."""
+    short = labels.astype(np.int16) if count < 2**15 else labels
+    return np.argsort(short, kind="stable")
 
 
 def ranges(begins: Ids, lengths: Ids) -> Ids:

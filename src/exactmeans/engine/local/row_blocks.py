@@ -240,6 +240,8 @@ class RowBlocks:
 
     def pick(self, ids: NDArray[np.intp]) -> Matrix:
         """Rows by their ascending number, in the layout of the data."""
+        if len(self._blocks) == 1 and not self.streamed:
+            return self._blocks[0].matrix[ids]
         rows = [
             block.matrix[ids[(ids >= block.begin) & (ids < block.end)] - block.begin]
             for block in self.walk(_holding(ids))
