@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import datasets
-from exactmeans import KMeans, plot, select_k, silhouette
+from exactmeans import KMeans, KMeansTree, plot, select_k, silhouette
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra report")
 matplotlib.use("Agg")
@@ -36,6 +36,7 @@ def model() -> KMeans:
 def _every(model: KMeans) -> dict[str, Any]:
     found = silhouette(X, model)
     selection = select_k(X, range(2, 6), random_state=0)
+    tree = KMeansTree(branching=3, max_leaf_size=30, random_state=0).fit(X)
     return {
         "convergence": lambda **ax: plot.convergence(model, **ax),
         "distances_avoided": lambda **ax: plot.distances_avoided(model, **ax),
@@ -43,6 +44,7 @@ def _every(model: KMeans) -> dict[str, Any]:
         "silhouette": lambda **ax: plot.silhouette(found, **ax),
         "map2d": lambda **ax: plot.map2d(model, X, **ax),
         "k_selection": lambda **ax: plot.k_selection(selection, **ax),
+        "tree": lambda **ax: plot.tree(tree, **ax),
     }
 
 
