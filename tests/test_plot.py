@@ -206,3 +206,21 @@ def test_unfitted_models_and_a_missing_matplotlib(axes: Any) -> None:
     assert done.stderr.splitlines()[-1] == (
         "ImportError: Plots need the matplotlib package: pip install exactmeans[report]."
     )
+
+
+def test_nodes_of_a_tree_lie_below_their_parents(axes: Any) -> None:
+    model = KMeansTree(branching=3, max_leaf_size=20, random_state=0).fit(X)
+    drawn = plot.tree(model, axes).patches
+    assert len(drawn) == len(model.parent_)
+    # Bars come level by level, as nodes are numbered.
+    assert [round(bar.get_y() + 0.45) for bar in drawn] == model.depth_.tolist()
+    assert [bar.get_width() for bar in drawn] == model.size_.tolist()
+    for node, parent in enumerate(model.parent_[1:], start=1):
+        own, above = drawn[node], drawn[parent]
+        assert above.get_x() <= own.get_x()
+        assert own.get_x() + own.get_width() <= above.get_x() + above.get_width()
+    leaves = [bar for node, bar in enumerate(drawn) if node in set(model.leaves_.tolist())]
+    assert sum(bar.get_width() for bar in leaves) == len(X)
+    few = pyplot.subplots()[1]
+    assert len(plot.tree(model, few, max_depth=1).patches) == int((model.depth_ <= 1).sum())
+    pyplot.close(few.figure)
