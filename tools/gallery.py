@@ -19,7 +19,7 @@ EXAMPLES = ROOT / "examples"
 CACHE = ROOT / "build" / "gallery"
 
 _RUN = """
-import runpy, sys
+import os, runpy, sys
 try:
     import matplotlib
     matplotlib.use("Agg")
@@ -28,6 +28,7 @@ except ImportError:
     plt = None
 script, folder = sys.argv[1:]
 sys.argv = [script]
+sys.path.insert(0, os.path.dirname(script))  # as for any script
 count = 0
 def show(*_, **__):
     global count
