@@ -71,7 +71,7 @@ def test_explain_tells_what_the_filter_decided() -> None:
     assert facts["iterations"] == len(passes) > 0
     assert facts["decided_share"] == sum(r.skipped for r in passes) / (N * len(passes))
     assert facts["candidates_per_row"] == sum(r.distances for r in passes) / (N * len(passes))
-    assert "8-bit filter: used in" in model.explain()
+    assert "8-bit filter: in" in model.explain()
     few = KMeans(3, n_init=1, random_state=0, algorithm="lloyd").fit(X)
     assert few.explain(as_dict=True)["integer_filter"] is None
     assert "8-bit filter" not in few.explain()

@@ -102,9 +102,9 @@ def as_text(told: dict[str, Any]) -> str:
     if told["integer_filter"] is not None:
         facts = told["integer_filter"]
         lines.append(
-            f"8-bit filter: used in {facts['iterations']} iterations; decided "
-            f"{facts['decided_share']:.1%} of rows alone and left "
-            f"{facts['candidates_per_row']:.2f} distances per row to verify"
+            f"8-bit filter: in {facts['iterations']} iterations it decided "
+            f"{facts['decided_share']:.1%} of rows and left "
+            f"{facts['candidates_per_row']:.2f} distances per row"
         )
     if told["passes"]:
         lines.append(
