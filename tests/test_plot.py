@@ -210,7 +210,7 @@ def test_unfitted_models_and_a_missing_matplotlib(axes: Any) -> None:
 
 def test_nodes_of_a_tree_lie_below_their_parents(axes: Any) -> None:
     model = KMeansTree(branching=3, max_leaf_size=20, random_state=0).fit(X)
-    drawn = plot.tree(model, axes).patches
+    drawn: Any = plot.tree(model, axes).patches
     assert len(drawn) == len(model.parent_)
     # Bars come level by level, as nodes are numbered.
     assert [round(bar.get_y() + 0.45) for bar in drawn] == model.depth_.tolist()
@@ -221,6 +221,6 @@ def test_nodes_of_a_tree_lie_below_their_parents(axes: Any) -> None:
         assert own.get_x() + own.get_width() <= above.get_x() + above.get_width()
     leaves = [bar for node, bar in enumerate(drawn) if node in set(model.leaves_.tolist())]
     assert sum(bar.get_width() for bar in leaves) == len(X)
-    few = pyplot.subplots()[1]
+    figure, few = pyplot.subplots()
     assert len(plot.tree(model, few, max_depth=1).patches) == int((model.depth_ <= 1).sum())
-    pyplot.close(few.figure)
+    pyplot.close(figure)
