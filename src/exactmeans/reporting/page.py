@@ -396,7 +396,7 @@ def _fields(record: Any) -> Any:
 
 
 def _shortened(text: str) -> str:
-    text = re.sub(r"\s+", " ", text).strip()
+    text = " ".join(text.split())
     return text if len(text) <= _TEXT else text[: _TEXT - 1].rstrip() + "…"
 
 
