@@ -303,7 +303,7 @@ def test_furthest_starts_from_the_mean(name: str) -> None:
     rows = as_dense(X)
     mean = w @ rows / w.sum()
     centres, indices = seeding.furthest(X, 9, sample_weight=w)
-    np.testing.assert_allclose(centres[0], mean, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(as_dense(centres)[0], mean, rtol=1e-12, atol=1e-15)
     assert indices[0] == -1
     near2 = np.square(rows - mean).sum(axis=1)
     for index in indices[1:]:

@@ -22,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import exactmeans
 from exactmeans import BisectingKMeans, KMeans, KMeansTree, open_blocks
+from exactmeans.data.arrays import as_array
 from exactmeans.labels import build_tree
 from exactmeans.tree import split
 from exactmeans.tree.export import rows_by_node
@@ -508,7 +509,7 @@ def test_vectors() -> None:
     assert table["vector"].flags.c_contiguous
     assert np.array_equal(table["parent"], tree.parent_)
     for level, centres in enumerate(tree.cluster_centers_):
-        assert np.allclose(table["vector"][table["depth"] == level], centres.toarray())
+        assert np.allclose(table["vector"][table["depth"] == level], as_array(centres))
 
 
 class Node:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from exactmeans.data.arrays import as_csr
+from exactmeans.data.arrays import as_csr, stacked
 from exactmeans.data.centres import normalise
 from exactmeans.data.svmlight import SvmlightFile, base_of
 from exactmeans.kmeans_tree import KMeansTree
@@ -100,7 +100,7 @@ def _product(a: Any, b: Any, n_jobs: int) -> Any:
     cuts = np.unique(np.concatenate([[0], edges, [a.shape[0]]]))
     with ThreadPoolExecutor(n_jobs) as pool:
         parts = list(pool.map(lambda t: a[cuts[t] : cuts[t + 1]] @ b, range(len(cuts) - 1)))
-    return sp.csr_array(sp.vstack(parts, format="csr"))
+    return stacked(parts)
 
 
 def build_tree(

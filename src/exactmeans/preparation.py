@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.pipeline import Pipeline
 
+from exactmeans.data.arrays import stacked
 from exactmeans.data.derived import ScaledRows, mean_and_deviation
 from exactmeans.data.open import open_blocks
 from exactmeans.data.source import CutRows
@@ -155,4 +156,4 @@ def open_for(model: Any, preparation: Preparation, source: Any, **options: Any) 
 def whole(source: Any) -> Any:
     """All rows of a source in memory."""
     blocks = [source.read(b) for b in range(len(source))]
-    return sp.csr_matrix(sp.vstack(blocks)) if sp.issparse(blocks[0]) else np.concatenate(blocks)
+    return stacked(blocks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,8 @@ from sklearn.utils.validation import validate_data
 from exactmeans.data.source import refuse_masked
 from exactmeans.parameters import REALS
 
-Matrix: TypeAlias = Any  # a two-dimensional float ndarray, or CSR
+# Two-dimensional, of float32 or float64.
+Matrix: TypeAlias = "NDArray[Any] | sp.csr_array[Any] | sp.csr_matrix[Any]"
 Double: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = NDArray[np.int32]
 
@@ -26,7 +28,8 @@ def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matr
     """
     if _usable_as_is(X) and (dtype is None or X.dtype == dtype):
         _check_width(estimator, X, reset=reset)
-        return X
+        usable: Matrix = X
+        return usable
     values = _values_of_frame(X)
     if values is not None:
         validate_data(estimator, X, reset=reset, skip_check_array=True)  # names and width
@@ -36,7 +39,7 @@ def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matr
         refuse_malformed(X)
     elif _refuse_what_is_no_matrix(X) == np.float32 and dtype is None:
         dtype = np.float32  # scikit-learn sees the dtype of pandas frames only
-    return validate_data(
+    checked: Matrix = validate_data(
         estimator,
         X,
         reset=reset,
@@ -45,6 +48,21 @@ def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matr
         dtype=list(REALS) if dtype is None else dtype,
         ensure_all_finite=False,
     )
+    return checked
+
+
+def as_array(matrix: Matrix) -> NDArray[Any]:
+    """The same values in an ndarray."""
+    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())
+
+
+def stacked(parts: Sequence[Matrix]) -> Matrix:
+    """Matrices of one layout, one below the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate([as_array(part) for part in parts])
+    return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts], format="csr"))
 
 
 def _values_of_frame(X: Any) -> NDArray[Any] | None:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Matrix, as_csr, reals_of
+from exactmeans.data.arrays import Double, Matrix, as_array, as_csr, reals_of
 from exactmeans.data.rows import rows_of
 from exactmeans.data.source import refuse_masked
 from exactmeans.metrics import Metric
@@ -20,7 +20,7 @@ COMFORTABLE = 2**29  # bytes up to which centres of sparse rows are dense for us
 _SLAB = 2**23  # bytes that are worth a thread
 
 
-def for_core(centres: Matrix) -> Any:
+def for_core(centres: Matrix) -> NDArray[Any] | _core.SparseCentres:
     """Centres as the core takes them: the array itself, or a copy of a CSR matrix."""
     if isinstance(centres, np.ndarray):
         return centres
@@ -31,22 +31,23 @@ def from_core(given: Any, shape: tuple[int, int]) -> Matrix:
     """An array, or a CSR matrix from its three arrays."""
     if isinstance(given, tuple):
         return sp.csr_array(given, shape=shape)
-    return given
+    array: Matrix = given
+    return array
 
 
 def like_rows(centres: Matrix, *, sparse: bool, n_jobs: int = 1) -> Matrix:
     """Centres in the layout of the rows: dense, or CSR."""
-    if isinstance(centres, np.ndarray) != sparse:
-        return centres
-    return without_zeros(centres) if sparse else _spread_out(centres, n_jobs)
+    if isinstance(centres, np.ndarray):
+        return without_zeros(centres) if sparse else centres
+    return centres if sparse else _spread_out(centres, n_jobs)
 
 
-def _spread_out(centres: Any, n_jobs: int) -> NDArray[Any]:
+def _spread_out(centres: sp.csr_array[Any] | sp.csr_matrix[Any], n_jobs: int) -> NDArray[Any]:
     """CSR centres as an array. Page faults of new memory are slow, so threads share the work."""
     k, d = centres.shape
     slabs = min(k, n_jobs, k * d * centres.dtype.itemsize // _SLAB)
     if slabs < 2:
-        return np.asarray(centres.toarray())
+        return as_array(centres)
     out = np.empty((k, d), dtype=centres.dtype)
     edges = [k * slab // slabs for slab in range(slabs + 1)]
 
@@ -123,7 +124,7 @@ def check_centres(
 ) -> Matrix:
     """Given centres as a finite array of their own: C-ordered, or canonical CSR."""
     refuse_masked(init, what)
-    centres: Matrix = init
+    centres: Matrix | None = init
     if not sp.issparse(init):
         centres = reals_of(init, dtype, copy=not sparse)
     if centres is None or init is None or centres.dtype.kind not in "biuf":
@@ -140,11 +141,9 @@ def check_centres(
         )
     if sp.issparse(centres):
         centres = as_csr(centres, dtype, what)
-    elif sparse:
-        centres = without_zeros(centres)  # what is not finite is not 0
     if not np.isfinite(centres if isinstance(centres, np.ndarray) else centres.data).all():
         raise ValueError(f"{what} must be finite, but it contains NaN or infinity (inf).")
-    return centres if sp.issparse(centres) == sparse else centres.toarray()
+    return like_rows(centres, sparse=sparse)
 
 
 def without_zeros(dense: NDArray[Any]) -> Matrix:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from exactmeans import _core
-from exactmeans.data.arrays import Matrix
+from exactmeans.data.arrays import Matrix, as_array
 from exactmeans.data.centres import from_core
 from exactmeans.data.rows import rows_of
 from exactmeans.engine.protocol import AssignStats, Engine
@@ -236,7 +236,7 @@ def cost_with_filter(engine: Engine, centroids: _core.Centroids, work: Workload)
 
 def share_near(engine: Engine, centroids: _core.Centroids, k: int) -> float:
     """The share of centres that inter-centre distances do not prune, for a sample of rows."""
-    centres = from_core(centroids.centres, (k, engine.d))
+    centres = as_array(from_core(centroids.centres, (k, engine.d)))
     rows = _some_rows(engine, INTER_CENTRE_PROBE_ROWS)
     n = len(rows)
     away, between = np.empty((2, n, k), dtype=engine.dtype)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.arrays import Double, Matrix, as_array
 from exactmeans.data.centres import from_core, like_rows, normalise
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.protocol import Engine, Grids
@@ -83,7 +83,7 @@ def analyse(engine: Engine, tol: float) -> Problem:
             grids.rows.bins = engine.bins_needed(grids.rows, weighted=True)
     else:
         mean = _mean(engine, plain, grids.rows)
-        origin = mean[0]
+        origin = as_array(mean)[0]
         scatter, plain_scatter = engine.squares(mean, exponent)
         variance = plain_scatter / engine.n
         shift = _shift(origin, exponent, variance, engine.dtype)
@@ -104,7 +104,7 @@ def _analyse_directions(engine: Engine, tol: float, plain: _core.Survey, packing
     variance = 0.0
     if tol > 0:
         mean = _mean(engine, plain, grids.rows)
-        values = mean.data if engine.sparse else mean[0]
+        values = mean.reshape(-1) if isinstance(mean, np.ndarray) else mean.data
         share = engine.directions() / engine.n
         variance = max(0.0, share - math.fsum(values * values))
     else:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans.callbacks import Iteration, Reports
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.arrays import Double, Matrix, as_array
 from exactmeans.data.centres import from_core, lengths_of, normalise
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
@@ -172,7 +172,7 @@ def _stepped(centres: Matrix, means: Matrix, step: NDArray[Any]) -> Matrix:
         moved.eliminate_zeros()
         moved.sort_indices()
         return moved.astype(centres.dtype)
-    share = step[:, np.newaxis]
+    share, means = step[:, np.newaxis], as_array(means)
     return np.where(share == 1, means, centres + share * (means - centres)).astype(centres.dtype)
 
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double
+from exactmeans.data.arrays import Double, as_array
 from exactmeans.data.centres import COMFORTABLE, like_rows
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.problem import FAINT
@@ -42,7 +42,7 @@ class SparseSgd(Sgd):
         super().__init__(state, counts, reassignment)
         self._directed = state.lengths is not None
         self._weight = np.where(counts > 0, counts, 1.0)
-        directions = like_rows(state.centres, sparse=False).T.astype(np.float64, order="C")
+        directions = as_array(state.centres).T.astype(np.float64, order="C")
         means = directions if state.lengths is None else directions * state.lengths
         self._scale = math.ldexp(1.0, self.frame.exponent)
         self._sums = means * self._scale * self._weight  # feature by feature
@@ -62,7 +62,7 @@ class SparseSgd(Sgd):
     def step(self, batch: LocalEngine, rng: np.random.RandomState) -> tuple[float, float]:
         reassigning = self._reassignment.is_due(self.counts, batch)
         features, few = self._compact(batch)
-        block, k = few.whole(), len(self.counts)
+        block, k = sp.csr_array(few.whole()), len(self.counts)
         sums = self._sums[features]
         means = self._means(sums, features)
         norms2 = self._norms2 * self._inverses() ** 2
@@ -90,7 +90,7 @@ class SparseSgd(Sgd):
         if len(chosen):
             # Counts are 0 if centres without any row are left over.
             weight = np.where(self.counts[chosen] > 0, self.counts[chosen], 1.0)
-            after[:, chosen] = few.take(rows).toarray().T * self._scale * weight
+            after[:, chosen] = as_array(few.take(rows)).T * self._scale * weight
             cleared[chosen] = True
         after += np.where(cleared, 0.0, sums) if cleared.any() else sums
         moved2 = self._put(features, sums, after, cleared)

@@ -189,11 +189,10 @@ class _Grouped:
 
 def _moments(rows: Matrix) -> tuple[Reals, Reals]:
     mean = np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
-    if is_sparse(rows):
-        given: Any = rows
-        square = np.asarray(given.multiply(given).mean(axis=0, dtype=np.float64)).ravel()
-        return mean, np.sqrt(np.maximum(square - mean**2, 0))
-    return mean, np.asarray(rows.std(axis=0, dtype=np.float64))
+    if isinstance(rows, np.ndarray):
+        return mean, np.asarray(rows.std(axis=0, dtype=np.float64))
+    square = np.asarray(rows.multiply(rows).mean(axis=0, dtype=np.float64)).ravel()
+    return mean, np.sqrt(np.maximum(square - mean**2, 0))
 
 
 def _neighbours(model: Any, centres: Any) -> tuple[NDArray[np.int32], Reals]:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from exactmeans.data.arrays import Double, Matrix
-from exactmeans.data.centres import as_directions, call_init, check_centres
+from exactmeans.data.arrays import Double, Matrix, stacked
+from exactmeans.data.centres import as_directions, call_init, check_centres, like_rows
 from exactmeans.engine.protocol import Engine
 from exactmeans.fit.problem import Problem, centre_of_all
 from exactmeans.parameters import (
@@ -149,6 +148,4 @@ def choose_seeds(
     if mean is None:
         return engine.take(indices), indices
     first, rest = mean[np.newaxis].astype(engine.dtype), engine.take(indices[1:])
-    if engine.sparse:
-        return sp.vstack([sp.csr_array(first), rest], format="csr"), indices
-    return np.concatenate([first, rest]), indices
+    return stacked([like_rows(first, sparse=engine.sparse), rest]), indices

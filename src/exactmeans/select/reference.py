@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from exactmeans.data.arrays import Matrix
 from exactmeans.kmeans import KMeans
@@ -46,7 +47,7 @@ class Reference:
         return np.asarray(normal + mean, dtype=rows.dtype)
 
 
-def _permuted(rows: Any, rng: np.random.RandomState) -> Any:
+def _permuted(rows: Any, rng: np.random.RandomState) -> Matrix:
     """Sparse rows with the entries of every column given to other rows."""
     columns = rows.tocsc()
     n = columns.shape[0]
@@ -56,4 +57,4 @@ def _permuted(rows: Any, rng: np.random.RandomState) -> Any:
             columns.indices[begin:end] = np.sort(rng.choice(n, end - begin, replace=False))
             columns.data[begin:end] = rng.permutation(columns.data[begin:end])
     columns.has_sorted_indices = True
-    return columns.tocsr()
+    return sp.csr_array(columns)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from exactmeans.data.arrays import Matrix
+from exactmeans.data.arrays import Matrix, as_array
 from exactmeans.data.stream import Stream, as_blocks, count_rows
 from exactmeans.data.weights import check_weights, weights_of
 from exactmeans.engine.local.engine import LocalEngine
@@ -274,6 +274,4 @@ class FittedTree(
 
 
 def _like(block: Matrix, *, sparse: bool) -> Matrix:
-    if isinstance(block, np.ndarray) != sparse:
-        return block
-    return sp.csr_array(block) if sparse else np.asarray(block.toarray())
+    return sp.csr_array(block) if sparse else as_array(block)

@@ -14,12 +14,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.arrays import Double, Matrix, stacked
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.problem import centre_of_all, unscaled
 from exactmeans.tree.nodes import Frames, Ids, Nodes
 from exactmeans.tree.paths import child_keys, root_key, seeds_of
-from exactmeans.tree.split import Nodeset, Splits, by_label, ranges, stacked
+from exactmeans.tree.split import Nodeset, Splits, by_label, ranges
 from exactmeans.tree.stops import Stops
 
 
@@ -249,7 +249,10 @@ class Growth:
     def _in_order(self, order: Ids) -> Matrix:
         centres = stacked(self._centres)
         self._centres = []
-        return centres if np.array_equal(order, np.arange(len(order))) else centres[order]
+        if np.array_equal(order, np.arange(len(order))):
+            return centres
+        ordered: Matrix = centres[order]
+        return ordered
 
 
 def root_of(engine: LocalEngine) -> tuple[Matrix, float]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans.callbacks import Reports
-from exactmeans.data.arrays import Double, Labels, Matrix
+from exactmeans.data.arrays import Double, Labels, Matrix, stacked
 from exactmeans.data.centres import from_core
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
@@ -204,15 +203,6 @@ def split_of(engine: LocalEngine, frame: Frame, run: Run) -> Splits:
 
 def _pairs(nodes: Nodeset) -> list[tuple[int, int]]:
     return list(zip(nodes.k.tolist(), nodes.seeds.tolist(), strict=True))
-
-
-def stacked(parts: list[Matrix]) -> Matrix:
-    """Matrices on top of each other."""
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    return sp.csr_array(sp.vstack(parts, format="csr"))
 
 
 def _joined(parts: list[Splits]) -> Splits:

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.arrays import Double, Matrix, stacked
 from exactmeans.data.centres import from_core, normalise
 from exactmeans.data.rows import Lengths, refuse_nonfinite
 from exactmeans.engine.cluster.layout import Layout
@@ -202,7 +202,7 @@ class ClusterEngine:
         found: list[Any] = self.query(WorkerEngine.rows, ids)
         where = np.concatenate([at for at, _ in found])
         pieces = [rows for _, rows in found]
-        rows = sp.vstack(pieces, format="csr") if self.sparse else np.concatenate(pieces)
+        rows = stacked(pieces)
         return rows[np.argsort(where)]
 
     def take(self, ids: NDArray[np.intp]) -> Matrix:
@@ -330,9 +330,10 @@ class ClusterEngine:
 
 def _different(a: Matrix, b: Matrix) -> NDArray[np.intp]:
     """Rows that differ in at least one bit."""
-    if isinstance(a, np.ndarray):
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         bits = f"u{a.itemsize}"
         return np.flatnonzero((a.view(bits) != b.view(bits)).any(axis=1))
+    a, b = sp.csr_array(a), sp.csr_array(b)
     return np.array(
         [
             j

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans.data.arrays import Matrix
@@ -26,10 +25,10 @@ class BlockInfo:
 
     @staticmethod
     def of(block: Matrix) -> BlockInfo:
-        sparse = bool(sp.issparse(block))
         n, d = block.shape
-        values = int(block.nnz if sparse else block.size)
-        return BlockInfo(n, d, str(block.dtype), sparse, values)
+        if isinstance(block, np.ndarray):
+            return BlockInfo(n, d, str(block.dtype), sparse=False, values=block.size)
+        return BlockInfo(n, d, str(block.dtype), sparse=True, values=int(block.nnz))
 
     @property
     def bytes(self) -> int:

@@ -13,12 +13,11 @@ from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.arrays import Double, Matrix, stacked
 from exactmeans.data.centres import for_core
 from exactmeans.data.rows import Lengths
 from exactmeans.data.stream import Stream
@@ -320,4 +319,4 @@ def updated_centres(old: Matrix, new: Centres) -> Matrix:
         return centres
     source = np.arange(old.shape[0])
     source[new.moved] = old.shape[0] + np.arange(len(new.moved))
-    return sp.csr_array(sp.vstack([old, new.rows], format="csr")[source])
+    return stacked([old, new.rows])[source]

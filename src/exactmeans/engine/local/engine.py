@@ -280,26 +280,26 @@ class LocalEngine(SurveyedRows):
         self, points: Matrix, exponent: int, *, labelled: bool
     ) -> tuple[_core.ExactSum, _core.ExactSum]:
         """The same as exact sums, which can be added to those of other rows."""
-        points = for_core(like_rows(points, sparse=self.sparse))
+        given = for_core(like_rows(points, sparse=self.sparse))
 
         def own(block: Block, n_jobs: int) -> tuple[_core.ExactSum, _core.ExactSum]:
             labels = block.labels if labelled else None
-            return block.rows.scatter(points, labels, exponent, n_jobs)
+            return block.rows.scatter(given, labels, exponent, n_jobs)
 
         return added(self.each(own))
 
     def own_distances(self, centres: Matrix, exponent: int) -> Double:
         """The objective of every row at its label's centre; 0 for duplicates of earlier rows."""
         out = np.zeros(self.n)
-        centres = for_core(like_rows(centres, sparse=self.sparse))
+        given = for_core(like_rows(centres, sparse=self.sparse))
         for block in self.walk():
             own, duplicates = out[block.begin : block.end], block.duplicates
             if duplicates is None or self.weights is not None:  # a duplicate may have weight
-                block.rows.own_distances(centres, block.labels, exponent, own, self.n_jobs)
+                block.rows.own_distances(given, block.labels, exponent, own, self.n_jobs)
             else:
                 of_first = np.empty(duplicates.n)
                 duplicates.rows.own_distances(
-                    centres, duplicates.labels, exponent, of_first, self.n_jobs
+                    given, duplicates.labels, exponent, of_first, self.n_jobs
                 )
                 own[duplicates.first] = of_first
         return out
@@ -316,11 +316,11 @@ class LocalEngine(SurveyedRows):
         """The m nearest centres of every row and their distances, nearest first."""
         labels = np.empty((self.n, m), dtype=np.int32)
         distances = np.empty((self.n, m), dtype=self.dtype)
-        centres = for_core(like_rows(centres, sparse=self.sparse and not self.metric.l1))
+        given = for_core(like_rows(centres, sparse=self.sparse and not self.metric.l1))
 
         def find(block: Block, n_jobs: int) -> None:
             own = slice(block.begin, block.end)
-            block.rows.nearest(centroids, centres, exponent, labels[own], distances[own], n_jobs)
+            block.rows.nearest(centroids, given, exponent, labels[own], distances[own], n_jobs)
 
         self.each(find)
         if self.norms is not None and not self.norms.all():
@@ -330,10 +330,10 @@ class LocalEngine(SurveyedRows):
     def transform(self, centres: Matrix, shift: NDArray[Any] | None, exponent: int) -> NDArray[Any]:
         """Distances of every row to every centre."""
         out = np.empty((self.n, centres.shape[0]), dtype=self.dtype)
-        centres = for_core(like_rows(centres, sparse=self.sparse and not self.metric.l1))
+        given = for_core(like_rows(centres, sparse=self.sparse and not self.metric.l1))
         for block in self.walk():
             own = out[block.begin : block.end]
-            block.rows.transform(centres, shift, exponent, own, self.n_jobs)
+            block.rows.transform(given, shift, exponent, own, self.n_jobs)
         return out
 
     def refuse_unscored(self) -> None:

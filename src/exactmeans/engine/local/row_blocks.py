@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.arrays import Double, Matrix, stacked
 from exactmeans.data.centres import normalise
 from exactmeans.data.rows import refuse_nonfinite, rows_of
 from exactmeans.data.source import BufferPool
@@ -246,7 +246,7 @@ class RowBlocks:
             block.matrix[ids[(ids >= block.begin) & (ids < block.end)] - block.begin]
             for block in self.walk(_holding(ids))
         ]
-        return sp.vstack(rows, format="csr") if self.sparse else np.concatenate(rows)
+        return stacked(rows)
 
 
 def _holding(ids: NDArray[np.intp]) -> Callable[[Block], bool]:

@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.data.arrays import Double, Matrix, stacked
 from exactmeans.engine.local.row_blocks import RowBlocks
 from exactmeans.engine.seeding import (
     Blank,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from exactmeans.engine.local.engine import LocalEngine
 
 #: Rows to make seeds of: by number, if they are rows of this process, or themselves.
-Seeds: TypeAlias = Sequence[int] | Matrix
+Seeds: TypeAlias = "Sequence[int] | Matrix"
 # Seeds whose distances are computed together where all of them are accepted.
 _BATCH = 8
 
@@ -162,9 +161,7 @@ class SeedBlocks:
         matrices = [seeds for seeds in deferred if not isinstance(seeds, Sequence)]
         if not matrices:
             return self.add(rows)
-        return self.add(
-            sp.vstack(matrices, format="csr") if self._engine.sparse else np.vstack(matrices)
-        )
+        return self.add(stacked(matrices))
 
     # -- sampling weights ----------------------------------------------------------------------
 

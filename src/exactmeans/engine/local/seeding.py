@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exactmeans.data.arrays import Double
+from exactmeans.data.arrays import Double, as_array
 from exactmeans.engine.local.coordinates import Survey, bytes_per_row
 from exactmeans.engine.local.seed_blocks import SeedBlocks, Seeds
 from exactmeans.engine.seeding import FALL, BlockSeeding
@@ -56,13 +56,13 @@ class LocalSeedBlocks(SeedBlocks):
         self.probes = [probe for probe in self.probes if probe > seeds]
         sample = np.linspace(0, engine.n - 1, _SAMPLE).astype(np.intp)
         if self._survey is None:
-            self._survey = Survey(engine.take(sample).astype(np.float64))
+            self._survey = Survey(as_array(engine.take(sample)).astype(np.float64))
         if not self._survey.usable:
             self.probes = []
             return
         computed = self.distances() - self._distances_before
         found = self._survey.better(
-            engine.take(np.array(rows)).astype(np.float64),
+            as_array(engine.take(np.array(rows))).astype(np.float64),
             np.ldexp(self.nearest2()[sample], -2 * self._exponent),
             usual=computed / (engine.n * len(rows)),
             planned=self._planned - len(rows) * seeds,
