@@ -183,6 +183,16 @@ class MiniBatchKMeans(BaseKMeans):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from exactmeans import MiniBatchKMeans
+        >>> model = MiniBatchKMeans(2, random_state=0)
+        >>> for batch in np.array_split(np.arange(100.0)[:, None], 4):
+        ...     model = model.partial_fit(batch)
+        >>> model.predict([[0.0], [99.0]]).tolist() in ([0, 1], [1, 0])
+        True
         """
         with RestoredOnError(self):
             self._partial_fit(X, sample_weight)
