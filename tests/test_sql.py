@@ -19,7 +19,7 @@ import scipy.sparse as sp
 import exactmeans.data.spool
 import exactmeans.database.dbapi
 import exactmeans.database.duckdb
-from databases import EMBEDDED, KINDS, SERVED, opened, put, rows_of, run
+from databases import EMBEDDED, KINDS, SERVED, always_in_transaction, opened, put, rows_of, run
 from exactmeans import KMeans, MiniBatchKMeans, from_sql, open_blocks, open_sql
 from exactmeans.data.key_ranks import ranks
 from exactmeans.database.errors import one_sentence, secrets_of
@@ -637,6 +637,8 @@ def test_an_open_transaction_stays_the_users(
     uri = request.getfixturevalue("postgres").new_database() if kind in SERVED else ""
     with opened(kind, tmp_path, uri) as made:
         put(made, "t", _columns())
+        if always_in_transaction(made):
+            pytest.skip("the driver has a transaction open at all times")
         rows = open_sql("SELECT * FROM t", made, key="id")
         model = _fitted(rows)
         execute = made.execute if kind != "postgresql adbc" else made.cursor().execute

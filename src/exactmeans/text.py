@@ -231,7 +231,8 @@ def _rows(weigh: Any, given: Any, dtype: Any) -> Any:
     X.eliminate_zeros()  # terms that all documents have
     empty = without_terms(X)
     if len(empty):
-        some = ", ".join(map(str, empty[:_NAMED])) + (" ..." if len(empty) > _NAMED else "")
+        some = ", ".join(map(str, empty[:_NAMED]))
+        some += f" and {len(empty) - _NAMED} more" if len(empty) > _NAMED else ""
         warnings.warn(
             f"{len(empty)} of {X.shape[0]} documents have no known term and are rows of zeros: "
             f"{some}.",
