@@ -102,7 +102,9 @@ def try_wheel(wheel: Path) -> None:
     pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
     run(*pip, "--only-binary", ":all:", f"exactmeans[io] @ {wheel.as_uri()}", PATH=bare)
     # joblib would look for a program that counts cores.
-    run(python, "-I", ROOT / "tools" / "smoke.py", PATH=bare, LOKY_MAX_CPU_COUNT="1")
+    run(
+        python, "-I", ROOT / "tools" / "smoke.py", PATH=bare, LOKY_MAX_CPU_COUNT=str(os.cpu_count())
+    )
 
 
 def try_sdist(sdist: Path) -> None:
