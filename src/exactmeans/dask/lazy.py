@@ -119,7 +119,7 @@ class LazyKMeans(FittedKMeans):
     def _lazily(self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: Any) -> Any:
         check_is_fitted(self)
         blocks, model = DaskBlocks.of(self, X, reset=False), self._on_workers()
-        # map_blocks would concatenate the columns, which Dask before 2025.3 cannot for sparse arrays.
+        # map_blocks would concatenate columns; Dask before 2025.3 cannot do that to sparse arrays.
         if blocks.array is None or sp.issparse(blocks.array._meta):
             each = dask.delayed(work, pure=True)
             pieces = [each(piece, model) for piece in blocks.pieces]
