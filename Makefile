@@ -12,7 +12,7 @@ SOURCES := pyproject.toml CMakeLists.txt \
 PYTEST_ARGS ?= -n auto
 ASAN_SITE := build/asan-site
 
-.PHONY: help demo test test-all test-oldest lint format asan tsan neon bench docs wheel clean
+.PHONY: help demo test test-all test-oldest lint format asan tsan neon bench published docs wheel clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,10 @@ neon: $(VENV)/.tools  ## C++ tests for AArch64, under qemu
 
 bench: $(VENV)/.bench  ## compare with other libraries (QUICK=1 for a short run)
 	QUICK=$(QUICK) $(BIN)/python -m benchmarks
+
+published: $(VENV)/.bench  ## measure what the README and the site show: about ten minutes
+	$(BIN)/python -m benchmarks published
+	$(BIN)/python -m benchmarks.published benchmarks/results/results.json
 
 docs: $(VENV)/.docs  ## build the documentation site into build/site and check it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from . import (
 )
 from .peers import PEERS
 from .race import Row, race
-from .suites import RACES, Case
+from .suites import RACES, Case, published
 from .worker import limit_affinity
 
 SUITES = (
@@ -39,6 +40,8 @@ SUITES = (
     "sparse_scale",
     "size_limits",
 )
+#: What the README and the site show: cases of other suites, a few minutes of them.
+PUBLISHED = "published"
 
 
 def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
@@ -66,7 +69,11 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield from limits.limits(options.threads, options.quick, options.only or "")
     if suite == "small":
         yield probes.imports(options.rounds)
-    cases = [case for case in RACES.get(suite, ()) if (options.only or "") in case.name]
+    yield from _raced(RACES.get(suite, []), options)
+
+
+def _raced(cases: list[Case], options: argparse.Namespace) -> Iterator[list[Row]]:
+    cases = [case for case in cases if (options.only or "") in case.name]
     if options.quick:  # cut down, some coincide, and a few show whether the harness works
         cases = list({case.quick().name: case.quick() for case in cases}.values())[:4]
     for case in cases:
@@ -83,7 +90,8 @@ def _stand_in(case: Case, ours: str | None) -> Case:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(SUITES))
+    names = (*SUITES, PUBLISHED)
+    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(names))
     parser.add_argument("--quick", action="store_true", help="few rows (also QUICK=1)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--threads", type=int, default=2)
@@ -105,24 +113,36 @@ def main() -> None:
         parser.error(f"--ours must be one of {', '.join(PEERS)}")
     if wrong := sources.name_files(options.data):
         parser.error(wrong)
-    if unknown := set(options.suites) - set(SUITES):
-        parser.error(f"unknown suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    if unknown := set(options.suites) - set(names):
+        parser.error(f"unknown suite {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     chosen = options.suites or list(SUITES)
     if options.list:
-        for suite in chosen:
-            print(suite, *(f"\n    {case.name}" for case in RACES.get(suite, ())), sep="")
+        for suite in (*chosen, *(() if options.suites else (PUBLISHED,))):
+            cases = [c for _, c in published()] if suite == PUBLISHED else RACES.get(suite, ())
+            print(suite, *(f"\n    {case.name}" for case in cases), sep="")
         return
     limit_affinity(options.threads)
     about = report.machine(options.threads) | {"quick": options.quick, "rounds": options.rounds}
     results: dict[str, list[Row]] = {}
-    for suite in chosen:
-        print(f"\n## {suite}", flush=True)
-        results[suite] = []
-        for rows in rows_of(suite, options):
-            head = 0 if not results[suite] else 2  # the header only once
+    begin = time.monotonic()
+    for heading in chosen:
+        print(f"\n## {heading}", flush=True)
+        head = 0  # lines to leave out: the header appears only once
+        for suite, rows in _groups(heading, options):
             print("\n".join(report.table(rows).splitlines()[head:]), flush=True)
-            results[suite] += rows
+            head = 2
+            results.setdefault(suite, []).extend(rows)
             report.write(options.out, about, results)
+        print(f"\n{time.monotonic() - begin:.0f} s since the start", flush=True)
+
+
+def _groups(heading: str, options: argparse.Namespace) -> Iterator[tuple[str, list[Row]]]:
+    """Rows and the suite that they belong to."""
+    if heading == PUBLISHED:
+        for suite, case in published():
+            yield from ((suite, rows) for rows in _raced([case], options))
+    else:
+        yield from ((heading, rows) for rows in rows_of(heading, options))
 
 
 if __name__ == "__main__":

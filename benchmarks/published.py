@@ -1,7 +1,10 @@
 """The run that the site and the README show: its tables, and its speed-ups as a chart.
 
-python -m benchmarks SUITE ... --out DIR
-python -m benchmarks.published DIR/results.json    # stores the run and draws the chart
+python -m benchmarks published                                      # some minutes
+python -m benchmarks.published benchmarks/results/results.json      # stores the run
+
+The second command also draws the chart and writes the table of the README. `make published` runs
+both.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ from typing import Any
 from .race import Row
 
 STORED = Path(__file__).parent / "published.json"
-CHART = Path(__file__).resolve().parents[1] / "docs" / "assets" / "speedups.svg"
+ROOT = Path(__file__).resolve().parents[1]
+CHART = ROOT / "docs" / "assets" / "speedups.svg"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- speed: written by python -m benchmarks.published -->", "<!-- end of speed -->"
 
 # suite, case, and what the chart calls it
 SHOWN = (
@@ -31,6 +37,13 @@ SHOWN = (
     ("dense_fit", "glove k=1000 float32", "word vectors, 100,000 × 100, k=1000"),
     ("seeding", "acl k=100 float32", "k-means++ seeding, text, k=100"),
 )
+LIBRARIES = {
+    "scikit-learn": "scikit-learn",
+    "sparsekmeans": "sparsekmeans",
+    "faiss": "FAISS",
+    "superkmeans": "superkmeans",
+    "intelex": "intelex",
+}
 COLOURS = {"scikit-learn": "#c8571b", "sparsekmeans": "#2f8f6b", "FAISS": "#7a5fa8"}
 
 
@@ -75,20 +88,43 @@ def _table(rows: list[Row]) -> str:
 def speedups(run: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
     """What the chart shows: the faster algorithm of each library beside ours, case by case."""
     for suite, case, name in SHOWN:
-        found: dict[str, float] = {}
-        for row in rows_of(run, suite):
-            library = _library(row.contender)
-            if row.case == case and row.ratio is not None and library:
-                found[library] = min(found.get(library, row.ratio[0]), row.ratio[0])
-        if found:
+        if found := {library: x for library, x in _ratios(run, suite, case) if library in COLOURS}:
             yield name, found
 
 
+def _ratios(run: dict[str, Any], suite: str, case: str) -> list[tuple[str, float]]:
+    """The least ratio of each library, in the order of LIBRARIES."""
+    found: dict[str, float] = {}
+    for row in rows_of(run, suite):
+        library = _library(row.contender)
+        if row.case == case and row.ratio is not None and library:
+            found[library] = min(found.get(library, row.ratio[0]), row.ratio[0])
+    return [(library, found[library]) for library in LIBRARIES.values() if library in found]
+
+
 def _library(contender: str) -> str | None:
-    for prefix in COLOURS:
-        if contender.startswith(prefix.lower()):
-            return prefix
-    return None
+    return next((name for key, name in LIBRARIES.items() if contender.startswith(key)), None)
+
+
+def readme_table(run: dict[str, Any]) -> str:
+    """The speed-ups of the chart and of further libraries, with the commands that measure them."""
+    lines = ["| data | scikit-learn | other libraries | `python -m benchmarks` ... |"]
+    lines.append("| --- " * 4 + "|")
+    for suite, case, name in SHOWN:
+        ratios = dict(_ratios(run, suite, case))
+        if not ratios:
+            continue
+        first = f"{ratios.pop('scikit-learn'):.2g}" if "scikit-learn" in ratios else ""
+        others = ", ".join(f"{library} {ratio:.2g}" for library, ratio in ratios.items())
+        lines.append(f'| {name} | {first} | {others} | `{suite} --only "{case}"` |')
+    return "\n".join(lines)
+
+
+def write_readme(run: dict[str, Any]) -> None:
+    text = README.read_text(encoding="utf8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    README.write_text(f"{before}{BEGIN}\n\n{readme_table(run)}\n\n{END}{after}", encoding="utf8")
 
 
 def chart(run: dict[str, Any]) -> str:
@@ -165,6 +201,7 @@ def main() -> None:
         stored = {"machine": runs[0]["machine"], "suites": results}
         STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf8")
     CHART.write_text(chart(read()), encoding="utf8")
+    write_readme(read())
 
 
 if __name__ == "__main__":

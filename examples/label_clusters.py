@@ -1,8 +1,7 @@
 """Clusters of the labels of a multi-label set.
 
-By default the set is on every machine: files of Python's standard library are the rows, their words
-the features, and the modules that a file imports its labels. Labels cluster by what the files that
-carry them are about.
+Labels cluster by what the rows that carry them are about. By default the rows are files of Python's
+standard library, their words are the features, and the modules that a file imports are its labels.
 
     python examples/label_clusters.py [svmlight file with several labels per row]
 """

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import adbc_driver_manager.dbapi
 import adbc_driver_postgresql.dbapi
 import adbc_driver_sqlite.dbapi
 import duckdb
@@ -53,6 +54,22 @@ def put(connection: Any, table: str, columns: Any) -> None:
     data = columns if isinstance(columns, pa.Table) else pa.table(columns)
     with connect(connection, existing=False) as database, database.transaction():
         write_table(database, table, data.to_reader(), "replace", None)
+    if always_in_transaction(connection):
+        connection.commit()
+
+
+def always_in_transaction(connection: Any) -> bool:
+    """Whether a connection is in a transaction although the last one has just ended.
+
+    That of PostgreSQL's ADBC driver is before version 1.12. What is written then belongs to that
+    transaction, which is the user's to end.
+    """
+    if not isinstance(connection, adbc_driver_manager.dbapi.Connection):
+        return False
+    if connection.adbc_get_info()["vendor_name"] != "PostgreSQL":
+        return False
+    status = connection.adbc_connection.get_option("adbc.postgresql.transaction_status")
+    return bool(status == "intrans")
 
 
 def run(connection: Any, statement: str) -> None:

@@ -10,7 +10,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from benchmarks import data, published, sources
+from benchmarks import data, published, sources, suites
 from benchmarks.peers import Fitted
 from benchmarks.race import Row, judge
 from benchmarks.suites import Case
@@ -129,6 +129,7 @@ def test_files_that_do_not_fit_are_refused(nothing_at_hand: Path) -> None:
 def test_the_chart_shows_the_stored_run() -> None:
     run = published.read()
     assert published.chart(run) == published.CHART.read_text(encoding="utf8")
+    assert published.readme_table(run) in published.README.read_text(encoding="utf8")
     shown = dict(published.speedups(run))
     assert shown
     for suite in run["suites"]:
@@ -141,3 +142,12 @@ def test_the_chart_takes_the_faster_algorithm_of_a_library() -> None:
     rows = [Row(name, who, 1.0, "ms", ratio=(x, x, x)) for who, x in cases]
     run = {"suites": {suite: [dataclasses.asdict(row) for row in rows]}}
     assert list(published.speedups(run)) == [(title, {"scikit-learn": 4.0, "FAISS": 2.0})]
+
+
+def test_the_published_cases_are_those_that_the_chart_shows() -> None:
+    cases = [(suite, case.name) for suite, case in suites.published()]
+    assert cases == [(suite, name) for suite, name, _ in published.SHOWN]
+    for suite, case in suites.published():
+        (whole,) = (other for other in suites.RACES[suite] if other.name == case.name)
+        assert set(case.contenders) <= set(whole.contenders)
+        assert dataclasses.replace(case, contenders=whole.contenders) == whole

@@ -194,12 +194,15 @@ _ELSEWHERE = """
 import os, sys, types
 import numpy as np, pandas, pyarrow, safetensors.numpy, scipy.sparse, sklearn.cluster  # noqa
 import sklearn.feature_extraction.text, joblib, multiprocessing.pool, asyncio, tempfile  # noqa
-for name in {functions!r}:
-    vars(os).pop(name, None)
+import mmap, select, signal, socket, sqlite3, subprocess  # noqa
+for module, names in {functions!r}.items():
+    for name in names:
+        vars(sys.modules[module]).pop(name, None)
 for name in {modules!r}:
     sys.modules[name] = None
 import exactmeans
-from exactmeans import KMeans, MiniBatchKMeans, open_blocks
+from exactmeans import KMeans, KMeansTree, MiniBatchKMeans, open_blocks, open_sql, report, select_k
+from exactmeans.text import tfidf
 
 os.chdir(sys.argv[1])
 X = np.random.default_rng(0).normal(size=(500, 4))
@@ -211,15 +214,46 @@ blocks = KMeans(4, random_state=0, memory_limit="10MB", n_jobs=2).fit("rows.npy"
 assert (blocks.labels_ == km.labels_).all()
 MiniBatchKMeans(4, random_state=0).fit(X).partial_fit(X)
 KMeans(4, random_state=0, verbose=1).fit(scipy.sparse.csr_matrix(X))
+pandas.DataFrame(X, columns=list("abcd")).to_csv("rows.csv", index=False)
+pandas.DataFrame(X, columns=list("abcd")).to_parquet("rows.parquet")
+for file in ("rows.csv", "rows.parquet"):
+    assert KMeans(4, random_state=0, memory_limit="10MB").fit(file).inertia_ > 0
+KMeansTree(4, max_leaf_size=100, random_state=0).fit(X).save("tree.safetensors")
+found = select_k(X, [2, 3], random_state=0)
+report(found.model, X, "report.html", selection=found)
+KMeans(2, metric="cosine", random_state=0).fit(tfidf(["red fish", "blue fish", "night sky"]).X)
+database = sqlite3.connect("rows.sqlite")
+pandas.DataFrame(X, columns=list("abcd")).to_sql("t", database, index_label="id")
+rows = open_sql("SELECT * FROM t", database, key="id", memory_limit=10_000)  # spools to a file
+assert (KMeans(4, random_state=0).fit(rows).labels_ == km.labels_).all()
 exactmeans.show_versions()
 """
 # What Windows lacks; macOS lacks some of it.
-_UNIX_FUNCTIONS = (
+_OS = (
     *("fork", "forkpty", "register_at_fork", "sysconf", "confstr", "uname", "getuid", "geteuid"),
     *("sched_getaffinity", "sched_setaffinity", "sched_yield", "getloadavg", "nice", "wait4"),
     *("pread", "preadv", "pwrite", "posix_fadvise", "posix_fallocate", "sendfile", "statvfs"),
     *("O_DIRECTORY", "O_CLOEXEC", "O_NOFOLLOW", "O_SYNC", "fdatasync", "sync", "mkfifo", "chown"),
+    *("killpg", "setsid", "getpgid", "getpgrp", "setpgid", "wait", "wait3", "waitid", "WNOHANG"),
+    *("fchmod", "fchown", "lockf", "openpty", "ttyname", "getxattr", "memfd_create", "pipe2"),
 )
+_SIGNAL = (
+    *("SIGALRM", "SIGHUP", "SIGKILL", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGSTOP"),
+    *("alarm", "pause", "setitimer", "getitimer", "pthread_kill", "pthread_sigmask", "sigpending"),
+    *("sigwait", "sigwaitinfo", "sigtimedwait", "siginterrupt"),
+)
+_MMAP = (
+    "MADV_DONTNEED",
+    "MADV_WILLNEED",
+    "MAP_PRIVATE",
+    "MAP_ANONYMOUS",
+    "MAP_SHARED",
+    "PROT_READ",
+)
+_UNIX_FUNCTIONS = {
+    **{"os": _OS, "signal": _SIGNAL, "mmap": _MMAP},
+    **{"select": ("poll", "epoll", "kqueue"), "socket": ("AF_UNIX", "socketpair")},
+}
 _UNIX_MODULES = ("fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty")
 
 

@@ -130,7 +130,7 @@ def test_the_filter_is_not_made_for_thin_centres(dtype: str) -> None:
     # 64 MB of 8-bit values, of which one in a hundred must not be 0 beyond that
     frame, k = Frame(0, None), 128
     for d, share, look in ((2**18, 0.0001, True), (2**19, 0.0001, False), (2**19, 0.02, True)):
-        X = sp.csr_array(sp.random_array((k, d), density=share, rng=0, dtype=dtype))
+        X = sp.csr_array(sp.random_array((k, d), density=share, random_state=0, dtype=dtype))
         assert frame.centroids(X, LocalEngine([X], None, 2)).fits_filter() == look
 
 

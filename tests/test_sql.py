@@ -19,7 +19,7 @@ import scipy.sparse as sp
 import exactmeans.data.spool
 import exactmeans.database.dbapi
 import exactmeans.database.duckdb
-from databases import EMBEDDED, KINDS, SERVED, opened, put, rows_of, run
+from databases import EMBEDDED, KINDS, SERVED, always_in_transaction, opened, put, rows_of, run
 from exactmeans import KMeans, MiniBatchKMeans, from_sql, open_blocks, open_sql
 from exactmeans.data.key_ranks import ranks
 from exactmeans.database.errors import one_sentence, secrets_of
@@ -223,7 +223,9 @@ def test_arrays_of_duckdb_and_text_and_bytes() -> None:
 @pytest.mark.parametrize("kind", ["postgresql uri", "psycopg"])
 def test_pgvector(kind: str, pgvector: Server, tmp_path: Path) -> None:
     single = X.astype(np.float32)
-    sparse: Any = sp.random_array((N, 30), density=0.2, rng=RNG, dtype=np.float32, format="csr")
+    sparse: Any = sp.random_array(
+        (N, 30), density=0.2, random_state=RNG, dtype=np.float32, format="csr"
+    )
     uri = pgvector.new_database()
     with psycopg.connect(uri, autocommit=True) as maker, maker.cursor() as cursor:
         cursor.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
@@ -267,7 +269,9 @@ def _triples(matrix: Any, dtype: Any = np.float64) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_triples_become_csr(connection: Any, dtype: Any) -> None:
-    matrix: Any = sp.random_array((300, 40), density=0.1, rng=RNG, dtype=dtype, format="csr")
+    matrix: Any = sp.random_array(
+        (300, 40), density=0.1, random_state=RNG, dtype=dtype, format="csr"
+    )
     stack: Any = sp.hstack
     matrix = stack([np.ones((300, 1), dtype), matrix[:, 1:]], format="csr")  # no empty row
     put(connection, "coo", _triples(matrix, dtype))
@@ -303,7 +307,7 @@ def test_ranks_of_keys(kind: str, spread: int) -> None:
 def test_triples_in_a_file(duck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exactmeans.database.duckdb, "_ROWS", 64)
     monkeypatch.setattr(exactmeans.data.spool, "_LEAST_RUN", 2**11)
-    matrix: Any = sp.random_array((300, 40), density=0.1, rng=RNG, format="csr")
+    matrix: Any = sp.random_array((300, 40), density=0.1, random_state=RNG, format="csr")
     stack: Any = sp.hstack
     matrix = stack([np.ones((300, 1)), matrix[:, 1:]], format="csr")
     put(duck, "coo", _triples(matrix))
@@ -633,6 +637,8 @@ def test_an_open_transaction_stays_the_users(
     uri = request.getfixturevalue("postgres").new_database() if kind in SERVED else ""
     with opened(kind, tmp_path, uri) as made:
         put(made, "t", _columns())
+        if always_in_transaction(made):
+            pytest.skip("the driver has a transaction open at all times")
         rows = open_sql("SELECT * FROM t", made, key="id")
         model = _fitted(rows)
         execute = made.execute if kind != "postgresql adbc" else made.cursor().execute

@@ -145,6 +145,14 @@ class BisectingKMeans(
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from exactmeans import BisectingKMeans
+        >>> model = BisectingKMeans(2, random_state=0).fit([[0.0], [2.0], [9.0]])
+        >>> model.cluster_centers_
+        array([[1.],
+               [9.]])
         """
         with RestoredOnError(self):
             k = check_int("n_clusters", self.n_clusters, 1)
@@ -197,6 +205,13 @@ class BisectingKMeans(
         Returns
         -------
         labels : ndarray of shape (n_samples,)
+
+        Examples
+        --------
+        >>> from exactmeans import BisectingKMeans
+        >>> model = BisectingKMeans(2, random_state=0).fit([[0.0], [2.0], [9.0]])
+        >>> model.predict([[3.0], [8.0]])
+        array([0, 1], dtype=int32)
         """
         leaves = self._leaves_of(X)
         return self._nodes().leaf_number[leaves].astype(np.int32)
@@ -211,13 +226,30 @@ class BisectingKMeans(
         Returns
         -------
         distances : ndarray of shape (n_samples, n_clusters)
+
+        Examples
+        --------
+        >>> from exactmeans import BisectingKMeans
+        >>> model = BisectingKMeans(2, random_state=0).fit([[0.0], [2.0], [9.0]])
+        >>> model.transform([[3.0], [8.0]])
+        array([[2., 6.],
+               [7., 1.]])
         """
         engine, frame = self._rows(X), self._frame
         centres = self._node_centres[self.leaves_]
         return engine.transform(centres, frame.shift_of(engine), frame.cost_exponent)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[Any]:
-        """Fit and return the distances of X to the centres."""
+        """Fit and return the distances of X to the centres.
+
+        Examples
+        --------
+        >>> from exactmeans import BisectingKMeans
+        >>> BisectingKMeans(2, random_state=0).fit_transform([[0.0], [2.0], [9.0]])
+        array([[1., 9.],
+               [1., 7.],
+               [8., 0.]])
+        """
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -232,6 +264,13 @@ class BisectingKMeans(
         Returns
         -------
         score : float
+
+        Examples
+        --------
+        >>> from exactmeans import BisectingKMeans
+        >>> model = BisectingKMeans(2, random_state=0).fit([[0.0], [2.0], [9.0]])
+        >>> model.score([[3.0], [8.0]])
+        -5.0
         """
         check_is_fitted(self)
         engine = self._rows(X, sample_weight)

@@ -22,18 +22,49 @@ __all__ = ["Callback", "Iteration"]
 
 
 class Iteration(NamedTuple):
-    """One iteration of a fit, as found in `history_` and handed to callbacks."""
+    """One iteration of a fit, as found in `history_` and handed to callbacks.
 
-    run: int  # which of the n_init runs, from 0
-    iteration: int  # from 1
-    inertia: float  # of the new labels at the centres they were found with
-    shift: float  # sum of the squared distances that the centres moved
-    changed: int  # rows that got another label
-    distances: int  # row-centre distances computed
-    skipped: int  # rows whose label bounds or 8-bit scores decided, without any distance
-    algorithm: str  # that labelled the rows
-    seconds: float  # since the run began
-    unread: int = 0  # blocks on disk that were not read, since no label in them could change
+    Attributes
+    ----------
+    run : int
+        Which of the `n_init` runs, from 0.
+    iteration : int
+        From 1.
+    inertia : float
+        Of the new labels at the centres they were found with.
+    shift : float
+        The sum of the squared distances that the centres moved.
+    changed : int
+        Rows that got another label.
+    distances : int
+        Distances computed, each between a row and a centre.
+    skipped : int
+        Rows whose label followed from bounds or 8-bit scores, without any distance.
+    algorithm : str
+        The algorithm that labelled the rows.
+    seconds : float
+        Since the run began.
+    unread : int
+        Blocks on disk that were not read, because no label in them could change.
+
+    Examples
+    --------
+    >>> from exactmeans import KMeans
+    >>> kmeans = KMeans(2, init=[[0.0], [1.0]]).fit([[0.0], [1.0], [8.0], [9.0]])
+    >>> [(record.iteration, record.changed) for record in kmeans.history_]
+    [(1, 4), (2, 1), (3, 0)]
+    """
+
+    run: int
+    iteration: int
+    inertia: float
+    shift: float
+    changed: int
+    distances: int
+    skipped: int
+    algorithm: str
+    seconds: float
+    unread: int = 0
 
 
 #: Called with each `Iteration`; returning True stops the fit after that iteration.
@@ -149,6 +180,12 @@ class TakesCallbacks:
             Returns
             -------
             self
+
+            Examples
+            --------
+            >>> from exactmeans import KMeans
+            >>> from sklearn.callback import ProgressBar
+            >>> kmeans = KMeans(2).set_callbacks(ProgressBar())
             """
             theirs = importlib.import_module("sklearn.callback")
             return theirs.CallbackSupportMixin.set_callbacks(self, *callbacks)

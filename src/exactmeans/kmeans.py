@@ -48,7 +48,7 @@ class KMeans(BaseKMeans):
     threads and however the rows are cut into blocks. In float64 the same `random_state` gives
     scikit-learn's clustering, up to rows that are at the same distance from two centres to within
     rounding: few in measurements, but many in dense tables of 0 and 1 or small counts
-    (docs/compatibility.md).
+    (see the page "Compatibility in figures").
 
     Parameters
     ----------
@@ -83,11 +83,11 @@ class KMeans(BaseKMeans):
     metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
         'cosine' and 'angular' compare the directions of rows only; centres are unit vectors,
         directions of means or geodesic means. 'manhattan' makes centres of medians. See
-        docs/metrics.md.
+        the guide "Metrics".
     n_jobs : int or None, default=None
         Threads to use; -1 means all cores that this process may use, -2 all but one. None means
         all, too, but in a task of joblib only the share that joblib leaves to it. See
-        docs/threads.md.
+        the guide "Threads".
     memory_limit : int, float, str or None, default=None
         The most memory to use beside the data: bytes, a string such as '2GB', '512m' (both powers
         of 1000) or '1GiB', '1Gi' (powers of 1024), or a fraction of the machine's memory. What
@@ -115,7 +115,7 @@ class KMeans(BaseKMeans):
         The fewest and the most rows of a cluster. Ints count rows; floats are shares of the mean
         size n_samples / n_clusters, so that 1.1 is ten per cent above it, rounded to let rows in.
         Every assignment has the least inertia that the limits allow. For 'euclidean' and 'cosine';
-        see docs/size_limits.md.
+        see the guide "Size limits".
 
     Attributes
     ----------

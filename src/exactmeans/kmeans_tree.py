@@ -183,6 +183,14 @@ class KMeansTree(
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> tree.size_
+        array([5, 4, 1, 2, 2])
         """
         with RestoredOnError(self):
             stops = Stops.check(self)
@@ -246,16 +254,19 @@ class KMeansTree(
 
     @property
     def cluster_centers_(self) -> list[Matrix]:
+        """The centres of each level."""
         check_is_fitted(self)
         return self._nodes().by_level()
 
     @property
     def inertia_(self) -> float:
+        """The inertia of all rows at the centres of their leaves."""
         check_is_fitted(self)
         return float(self.node_inertia_[self.leaves_].sum())
 
     @property
     def n_iter_(self) -> int:
+        """Iterations of all nodes."""
         check_is_fitted(self)
         return int(self.node_n_iter_.sum())
 
@@ -277,6 +288,16 @@ class KMeansTree(
         -------
         labels : ndarray of shape (n_samples,)
             Numbers of leaves, from left to right; `leaves_` has their nodes.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> tree.predict([[2.0], [29.0]])
+        array([0, 2], dtype=int32)
+        >>> tree.predict([[2.0], [29.0]], beam=2)
+        array([0, 2], dtype=int32)
         """
         return self._nodes_to_labels(self._leaves_of(X, beam))
 
@@ -332,13 +353,30 @@ class KMeansTree(
         Returns
         -------
         leaf : CSR array of shape (n_samples, n_leaves)
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> tree.transform([[2.0], [29.0]]).toarray()
+        array([[1., 0., 0.],
+               [0., 0., 1.]])
         """
         labels = self.predict(X)
         n, ones = len(labels), np.ones(len(labels), dtype=self._node_centres.dtype)
         return sp.csr_array((ones, labels, np.arange(n + 1)), shape=(n, len(self.leaves_)))
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> sp.csr_array:
-        """Fit and return the leaves of X, as `transform` does."""
+        """Fit and return the leaves of X, as `transform` does.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit_transform(X).shape
+        (5, 3)
+        """
         self.fit(X, sample_weight=sample_weight)
         n, ones = len(self.labels_), np.ones(len(self.labels_), dtype=self._node_centres.dtype)
         return sp.csr_array((ones, self.labels_, np.arange(n + 1)), shape=(n, len(self.leaves_)))

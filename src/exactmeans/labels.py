@@ -27,11 +27,28 @@ __all__ = ["Representations", "build_tree", "load_svmlight", "representations"]
 
 
 class Representations(NamedTuple):
-    """Labels as unit rows, and which labels they are."""
+    """Labels as unit rows, and which labels they are.
 
-    X: Any  # CSR, labels that are kept by features
-    kept: NDArray[np.intp]  # which label each row is
-    dropped: NDArray[np.intp]  # labels that no row carries, or only rows without features
+    Attributes
+    ----------
+    X : CSR array of shape (labels kept, n_features)
+    kept : ndarray
+        Which label each row is.
+    dropped : ndarray
+        Labels that no row carries, or only rows without features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans.labels import representations
+    >>> found = representations(np.array([[1, 0], [1, 0]]), np.eye(2))
+    >>> found.kept.tolist(), found.dropped.tolist()
+    ([0], [1])
+    """
+
+    X: Any
+    kept: NDArray[np.intp]
+    dropped: NDArray[np.intp]
 
 
 def representations(Y: Any, Z: Any, *, n_jobs: int | None = None) -> Representations:

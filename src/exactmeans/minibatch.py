@@ -46,11 +46,13 @@ class MiniBatchKMeans(BaseKMeans):
 
     `method='sgd'` draws batches and moves each centre towards the rows it is nearest to, the less
     the more rows it has seen: a good clustering after a fraction of a pass. It draws the rows that
-    scikit-learn draws for the same `random_state`, and stops when scikit-learn does.
-    `method='memoized'`
-    visits the batches in turn and exchanges what each contributes to the centres' exact sums. It
-    refreshes the centres after every batch, never raises the inertia, and ends where Lloyd's
-    algorithm would not move either. Where one batch holds all rows, both are Lloyd's algorithm.
+    scikit-learn 1.9 draws for the same `random_state`, and stops when scikit-learn does.
+
+    `method='memoized'` visits the batches in turn and exchanges what each contributes to the exact
+    sums of the centres. It refreshes the centres after every batch, never raises the inertia, and
+    ends where Lloyd's algorithm would not move either.
+
+    Where one batch holds all rows, both are Lloyd's algorithm.
 
     Parameters
     ----------
@@ -183,6 +185,16 @@ class MiniBatchKMeans(BaseKMeans):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from exactmeans import MiniBatchKMeans
+        >>> model = MiniBatchKMeans(2, random_state=0)
+        >>> for batch in np.array_split(np.arange(100.0)[:, None], 4):
+        ...     model = model.partial_fit(batch)
+        >>> model.predict([[0.0], [99.0]]).tolist() in ([0, 1], [1, 0])
+        True
         """
         with RestoredOnError(self):
             self._partial_fit(X, sample_weight)

@@ -40,11 +40,27 @@ _NAMED = 10  # documents that a warning names
 
 
 class Rows(NamedTuple):
-    """Documents as rows, what the columns stand for, and how to weigh further documents."""
+    """Documents as rows, what the columns stand for, and how to weigh further documents.
 
-    X: Any  # CSR, documents by terms
+    Attributes
+    ----------
+    X : csr_matrix of shape (n_documents, n_terms)
+    terms : ndarray of shape (n_terms,)
+        The term of each column.
+    vectorizer : sklearn.pipeline.Pipeline
+        Its steps are "counts", unless counts were given, and "tfidf".
+
+    Examples
+    --------
+    >>> from exactmeans.text import tfidf
+    >>> rows = tfidf(["red fish", "blue fish"])
+    >>> rows.X.shape, rows.terms.tolist()
+    ((2, 3), ['blue', 'fish', 'red'])
+    """
+
+    X: Any
     terms: NDArray[Any]
-    vectorizer: Pipeline  # scikit-learn's: "counts", unless counts were given, then "tfidf"
+    vectorizer: Pipeline
 
     def transform(self, source: Any) -> Any:
         """Further documents as rows, with the terms and weights of these.
@@ -59,6 +75,13 @@ class Rows(NamedTuple):
         csr_matrix of shape (n_documents, n_terms)
             Documents without known terms are rows of zeros, of which a warning says which they
             are, and `without_terms` as well.
+
+        Examples
+        --------
+        >>> from exactmeans.text import tfidf
+        >>> rows = tfidf(["red fish", "blue fish"])
+        >>> rows.transform(["red soup"]).nnz  # "soup" is not among the terms
+        1
         """
         if "counts" in self.vectorizer.named_steps:
             given: Any = documents(source)
@@ -208,7 +231,8 @@ def _rows(weigh: Any, given: Any, dtype: Any) -> Any:
     X.eliminate_zeros()  # terms that all documents have
     empty = without_terms(X)
     if len(empty):
-        some = ", ".join(map(str, empty[:_NAMED])) + (" ..." if len(empty) > _NAMED else "")
+        some = ", ".join(map(str, empty[:_NAMED]))
+        some += f" and {len(empty) - _NAMED} more" if len(empty) > _NAMED else ""
         warnings.warn(
             f"{len(empty)} of {X.shape[0]} documents have no known term and are rows of zeros: "
             f"{some}.",

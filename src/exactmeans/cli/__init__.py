@@ -1,4 +1,4 @@
-"""The command line: `exactmeans fit`, `predict`, `select-k`, `report`, `info`, `version`."""
+"""The command line, `exactmeans`: fit, predict, select-k, tree, report, info and version."""
 
 from __future__ import annotations
 

@@ -202,5 +202,7 @@ def _aside() -> Iterator[None]:
     except ValueError:  # not in a task
         yield
         return
-    with distributed.worker_client():
+    with contextlib.ExitStack() as aside:
+        with contextlib.suppress(KeyError):  # it left its thread before: distributed < 2025.5
+            aside.enter_context(distributed.worker_client())
         yield

@@ -10,6 +10,7 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+import scipy.sparse as sp
 from dask.base import tokenize
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
@@ -118,7 +119,8 @@ class LazyKMeans(FittedKMeans):
     def _lazily(self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: Any) -> Any:
         check_is_fitted(self)
         blocks, model = DaskBlocks.of(self, X, reset=False), self._on_workers()
-        if blocks.array is None:
+        # map_blocks would concatenate columns; Dask before 2025.3 cannot do that to sparse arrays.
+        if blocks.array is None or sp.issparse(blocks.array._meta):
             each = dask.delayed(work, pure=True)
             pieces = [each(piece, model) for piece in blocks.pieces]
             return joined(pieces, blocks.lengths, beside, dtype)

@@ -71,7 +71,7 @@ def open_blocks(
         Whether the first row of a .csv or .tsv file has the names of the columns. 'auto' takes a
         row of text alone for names and a row of numbers alone for data, and refuses a file whose
         first row could be either: text beside numbers, empty cells, or numbers that look like
-        names (see docs/larger_than_memory.md).
+        names (see the guide "Larger than memory").
     zero_based : True, False or 'auto', default='auto'
         Whether indices of an svmlight file begin at 0. 'auto' takes them to begin at 1 unless the
         file has an index 0 or the header of the extreme classification data sets. Where `columns`

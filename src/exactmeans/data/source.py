@@ -20,7 +20,21 @@ BLOCK_BYTES = 2**23
 
 @runtime_checkable
 class BlockSource(Protocol):
-    """Ordered blocks of rows of one width: what estimators read from."""
+    """Ordered blocks of rows of one width: what estimators read from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from exactmeans import KMeans
+    >>> class Squares:
+    ...     shape = (6, 1)
+    ...     def __len__(self):
+    ...         return 2
+    ...     def read(self, block):
+    ...         return np.arange(3.0 * block, 3.0 * block + 3)[:, None] ** 2
+    >>> KMeans(2, init=[[0.0], [25.0]]).fit(Squares()).labels_
+    array([0, 0, 0, 0, 1, 1], dtype=int32)
+    """
 
     @property
     def shape(self) -> tuple[int, int]:

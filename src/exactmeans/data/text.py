@@ -120,6 +120,7 @@ class CsvRows(CutRows):
                 ndmin=2,
                 usecols=None if self._chosen is None else self._chosen.tolist(),
                 converters=_number_or_nan if self._missing else None,
+                encoding=None,  # converters of NumPy 1 would get bytes
             )
         except ValueError as error:
             raise ValueError(self._wrong(text, begin) or f"{self.name}: {error}.") from None

@@ -53,7 +53,7 @@ class AdbcDatabase(Database):
             self._cursor = cursor
             try:
                 cursor.execute(query, parameters)
-                yield from cursor.fetch_record_batch()
+                yield from map(_with_uuids, cursor.fetch_record_batch())
             finally:
                 self._cursor = None
 
@@ -111,3 +111,16 @@ class AdbcDatabase(Database):
     def _restore(self) -> None:
         if self._autocommit:
             self.connection.adbc_connection.set_autocommit(True)
+
+
+def _with_uuids(batch: Any) -> Any:
+    """The batch with its UUIDs as such: PostgreSQL's driver before 1.13 hands over opaque bytes."""
+    import pyarrow as pa
+
+    for i, field in enumerate(batch.schema):
+        opaque = getattr(field.type, "extension_name", "") == "arrow.opaque"
+        if opaque and field.type.type_name == "uuid":
+            raw = batch.column(i).storage.cast(pa.binary(16))
+            column = pa.ExtensionArray.from_storage(pa.uuid(), raw)
+            batch = batch.set_column(i, pa.field(field.name, column.type), column)
+    return batch

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+import uuid
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
@@ -171,8 +172,22 @@ def _batch(description: Any, rows: list[Any], *, single: Any) -> Any:
             if len(kinds) > 1:
                 shown = " and ".join(sorted(kind.__name__ for kind in kinds))
                 raise ValueError(f"column {name!r} has values of several types: {shown}") from None
-            columns.append(pa.array([None if v is None else str(v) for v in values]))  # UUIDs
+            columns.append(_uuids(values) if kinds == {uuid.UUID} else _texts(values))
     return pa.record_batch(columns, names=names)
+
+
+def _uuids(values: Sequence[Any]) -> Any:
+    """UUIDs, which pyarrow before version 21 does not convert by itself."""
+    import pyarrow as pa
+
+    raw = pa.array([None if value is None else value.bytes for value in values], pa.binary(16))
+    return pa.ExtensionArray.from_storage(pa.uuid(), raw)
+
+
+def _texts(values: Sequence[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.array([None if value is None else str(value) for value in values])
 
 
 def _python_rows(reader: Any) -> Iterator[tuple[Any, ...]]:

@@ -10,7 +10,19 @@ __all__ = ["DatabaseError", "one_sentence", "secrets_of"]
 
 
 class DatabaseError(RuntimeError):
-    """A database refused a statement, or went away."""
+    """A database refused a statement, or went away.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> from exactmeans import open_sql
+    >>> from exactmeans.sql import DatabaseError
+    >>> try:
+    ...     open_sql("SELECT * FROM nowhere", duckdb.connect(), key="id")
+    ... except DatabaseError as error:
+    ...     print("refused")
+    refused
+    """
 
 
 _LONGEST = 300  # characters of what a driver says; some repeat the whole statement

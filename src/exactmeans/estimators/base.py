@@ -99,6 +99,13 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from exactmeans import KMeans
+        >>> kmeans = KMeans(2, random_state=0).fit([[0.0], [1.0], [9.0]], sample_weight=[3, 1, 1])
+        >>> sorted(kmeans.cluster_centers_.tolist())
+        [[0.25], [9.0]]
         """
         with RestoredOnError(self), Progress(self.verbose) as progress:
             if Tasks.wanted(self):
@@ -108,11 +115,27 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
-        """Fit and return `labels_`."""
+        """Fit and return `labels_`.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeans
+        >>> KMeans(2, init=[[0.0], [9.0]]).fit_predict([[0.0], [1.0], [9.0]])
+        array([0, 0, 1], dtype=int32)
+        """
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[Any]:
-        """Fit and return the distances of X to the centres."""
+        """Fit and return the distances of X to the centres.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeans
+        >>> KMeans(2, init=[[0.0], [9.0]]).fit_transform([[0.0], [2.0], [9.0]])
+        array([[1., 9.],
+               [1., 7.],
+               [8., 0.]])
+        """
         distances: NDArray[Any] = self.fit(X, sample_weight=sample_weight).transform(X)
         return distances
 

@@ -96,6 +96,15 @@ class FittedKMeans(
         Returns
         -------
         labels : ndarray of shape (n_samples,)
+
+        Examples
+        --------
+        >>> from exactmeans import KMeans
+        >>> kmeans = KMeans(2, init=[[0.0], [9.0]]).fit([[0.0], [1.0], [9.0]])
+        >>> kmeans.predict([[2.0], [8.0], [7.0]])
+        array([0, 1, 1], dtype=int32)
+        >>> kmeans.predict([[2.0], [8.0], [7.0], [1.0]], size_max=2)
+        array([0, 1, 1, 0], dtype=int32)
         """
         if size_min is None and size_max is None:
             return self._assigned(X).final_labels()
@@ -118,6 +127,14 @@ class FittedKMeans(
         Returns
         -------
         distances : ndarray of shape (n_samples, n_clusters)
+
+        Examples
+        --------
+        >>> from exactmeans import KMeans
+        >>> kmeans = KMeans(2, init=[[0.0], [9.0]]).fit([[0.0], [9.0]])
+        >>> kmeans.transform([[2.0], [8.0]])
+        array([[2., 7.],
+               [8., 1.]])
         """
         check_is_fitted(self)
         engine, centres = self._engine(X), self._centres()
@@ -185,6 +202,13 @@ class FittedKMeans(
         Returns
         -------
         score : float
+
+        Examples
+        --------
+        >>> from exactmeans import KMeans
+        >>> kmeans = KMeans(2, init=[[0.0], [9.0]]).fit([[0.0], [9.0]])
+        >>> kmeans.score([[2.0], [8.0]])
+        -5.0
         """
         check_is_fitted(self)
         engine, centres = self._engine(X, weights_of(X, sample_weight)), self._centres()
@@ -212,6 +236,17 @@ class FittedKMeans(
         Returns
         -------
         str or dict
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from exactmeans import KMeans
+        >>> X = np.random.default_rng(0).normal(size=(1000, 4))
+        >>> kmeans = KMeans(5, random_state=0).fit(X)
+        >>> print(kmeans.explain().splitlines()[1])
+        data: 1000 x 4, float64, used as given
+        >>> kmeans.explain(as_dict=True)["iterations"] == kmeans.n_iter_
+        True
         """
         check_is_fitted(self)
         check_is_fitted(self, "history_", msg="explain() needs a fitted model: call fit first.")
@@ -230,6 +265,18 @@ class FittedKMeans(
         """Write key, cluster and distance of the rows of `open_sql` to a table, or write nothing.
 
         See `exactmeans.sql.labels_to_sql`.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> from exactmeans import KMeans, open_sql
+        >>> connection = duckdb.connect()
+        >>> query = "SELECT i AS id, i * i AS x FROM range(4) r(i)"
+        >>> rows = open_sql(query, connection, key="id")
+        >>> KMeans(2, random_state=0).fit(rows).to_sql(connection, "clusters", rows)
+        4
+        >>> connection.sql("SELECT count(*) FROM clusters WHERE cluster = 1").fetchall()
+        [(1,)]
         """
         return labels_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
 
@@ -245,6 +292,16 @@ class FittedKMeans(
         """Write the centres to a table that `exactmeans.from_sql` reads, or write nothing.
 
         See `exactmeans.sql.centers_to_sql`.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> from exactmeans import KMeans, from_sql
+        >>> connection = duckdb.connect()
+        >>> kmeans = KMeans(2, init=[[0.0], [9.0]]).fit([[0.0], [9.0]])
+        >>> kmeans.centers_to_sql(connection, "centres")
+        >>> from_sql(connection, "centres").predict([[8.0]])
+        array([1], dtype=int32)
         """
         centers_to_sql(self, connection, table, source, if_exists=if_exists, schema=schema)
 
@@ -258,6 +315,15 @@ class FittedKMeans(
         ----------
         path : str or path
             Replaced at once, or not at all.
+
+        Examples
+        --------
+        >>> import exactmeans
+        >>> from exactmeans import KMeans
+        >>> kmeans = KMeans(2, init=[[0.0], [9.0]]).fit([[0.0], [9.0]])
+        >>> kmeans.save("model.safetensors")
+        >>> exactmeans.load("model.safetensors").predict([[8.0]])
+        array([1], dtype=int32)
         """
         check_is_fitted(self)
         model_file.save(self, path)

@@ -39,6 +39,14 @@ class Silhouette:
     rows : ndarray of shape (n_rows,)
         Which rows of X these are, ascending; all of them unless `sample_size` was given.
     kind : 'simplified' or 'exact'
+
+    Examples
+    --------
+    >>> from exactmeans import KMeans, silhouette
+    >>> X = [[0.0], [1.0], [9.0], [10.0]]
+    >>> found = silhouette(X, KMeans(2, init=[[0.0], [9.0]]).fit(X))
+    >>> found.labels.tolist(), round(found.mean, 3)
+    ([0, 0, 1, 1], 0.944)
     """
 
     mean: float

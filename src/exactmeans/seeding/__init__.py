@@ -1,6 +1,6 @@
 """Initial centres: each method as a function that returns centres and row numbers.
 
-Which to use when, and what each costs, is in docs/seeding.md.
+Which to use when, and what each costs, is in the guide "Initial centres".
 """
 
 from exactmeans.seeding.functions import (

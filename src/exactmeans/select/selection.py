@@ -42,6 +42,14 @@ class KSelection:
         One record for each k, ascending.
     models : dict of int to KMeans
         Fitted models by k: of `best_k`, of all, or of none, as `keep_models` says.
+
+    Examples
+    --------
+    >>> from exactmeans import select_k
+    >>> X = [[0.0], [1.0], [0.5], [9.0], [10.0], [9.5]]
+    >>> found = select_k(X, [2, 3], criterion="silhouette", random_state=0)
+    >>> found.best_k, [record.k for record in found.table]
+    (2, [2, 3])
     """
 
     best_k: int
@@ -53,13 +61,31 @@ class KSelection:
 
     @property
     def model(self) -> KMeans:
-        """The model of `best_k`."""
+        """The model of `best_k`.
+
+        Examples
+        --------
+        >>> from exactmeans import select_k
+        >>> X = [[0.0], [1.0], [0.5], [9.0], [10.0], [9.5]]
+        >>> found = select_k(X, [2, 3], criterion="silhouette", random_state=0)
+        >>> found.model.n_clusters
+        2
+        """
         if self.best_k not in self.models:
             raise AttributeError("model is missing, because keep_models='none' kept no model.")
         return self.models[self.best_k]
 
     def to_pandas(self) -> Any:
-        """The table as a pandas frame with k as its index."""
+        """The table as a pandas frame with k as its index.
+
+        Examples
+        --------
+        >>> from exactmeans import select_k
+        >>> X = [[0.0], [1.0], [0.5], [9.0], [10.0], [9.5]]
+        >>> found = select_k(X, [2, 3], criterion="silhouette", random_state=0)
+        >>> found.to_pandas().index.tolist()
+        [2, 3]
+        """
         import pandas as pd
 
         return pd.DataFrame(self.table).set_index("k")

@@ -145,6 +145,15 @@ class FittedTree(
         ----------
         path : str or path
             Replaced at once, or not at all.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree, load
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> tree.save("tree.safetensors")
+        >>> bool((load("tree.safetensors").predict(X) == tree.labels_).all())
+        True
         """
         check_is_fitted(self)
         model_file.save(self, path)
@@ -191,6 +200,14 @@ class FittedTree(
         -------
         path : CSR array of shape (n_samples, n_nodes)
             1 where a row visits a node.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> tree.decision_path([[29.0]]).toarray()
+        array([[1., 0., 1., 0., 0.]])
         """
         return self._nodes().paths(self._leaves_of(X))
 
@@ -207,6 +224,14 @@ class FittedTree(
         Returns
         -------
         str
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> tree.to_newick()
+        '((0,1),2);'
         """
         check_is_fitted(self)
         if names is not None and len(names) != len(self.leaves_):
@@ -225,6 +250,15 @@ class FittedTree(
         Returns
         -------
         networkx.DiGraph
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> graph = tree.to_networkx()
+        >>> sorted(graph.successors(0))
+        [1, 2]
         """
         check_is_fitted(self)
         return export.networkx(self._nodes())
@@ -240,6 +274,14 @@ class FittedTree(
             Each has one row per node of a level and one column per node of the level before; the
             last one has one row per row of fit. `ClusterChain` of `pecos.utils.cluster_util` takes
             it.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> [level.shape for level in tree.to_pecos()]
+        [(2, 1), (3, 2), (5, 3)]
         """
         check_is_fitted(self)
         return export.cluster_chain(self._nodes(), self.leaf_of_row_)
@@ -253,6 +295,15 @@ class FittedTree(
             `id` and `parent` (-1 for the root; NULL in a database) of shape (n_nodes,), `vector` of
             shape (n_nodes, n_features), float32, and `depth`. `vector[depth == level]` are the
             centroids of one level as FAISS takes them.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> tree = KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit(X)
+        >>> table = tree.to_vectors()
+        >>> table["parent"].tolist(), table["vector"][0].tolist()
+        ([-1, 0, 0, 1, 1], [10.399999618530273])
         """
         check_is_fitted(self)
         return {
@@ -263,7 +314,15 @@ class FittedTree(
         }
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
-        """Fit and return `labels_`."""
+        """Fit and return `labels_`.
+
+        Examples
+        --------
+        >>> from exactmeans import KMeansTree
+        >>> X = [[0.0], [1.0], [10.0], [11.0], [30.0]]
+        >>> KMeansTree(branching=2, max_leaf_size=2, random_state=0).fit_predict(X)
+        array([0, 0, 1, 1, 2], dtype=int32)
+        """
         labels: NDArray[np.int32] = self.fit(X, sample_weight=sample_weight).labels_
         return labels
 
