@@ -38,7 +38,6 @@ class SplitParameters:
     memory_limit: int | None
     relative: bool = True  # `tol` is relative to the variance of the rows
     balanced: bool = False  # children of equal size
-    algorithm: str = "auto"  # of large nodes
 
 
 @dataclass
@@ -54,6 +53,30 @@ class Splits:
     exponent: NDArray[np.int32]
     shift_of: Ids
     shifts: NDArray[Any]
+
+    @classmethod
+    def of_one(
+        cls,
+        frame: Frame,
+        engine: LocalEngine,
+        labels: Labels,
+        centres: Matrix,
+        inertia: Double,
+        n_iter: int,
+    ) -> Splits:
+        """The children of one node, which all have rows."""
+        shift = frame.shift_of(engine)
+        return cls(
+            np.array([len(inertia)]),
+            labels,
+            centres,
+            inertia,
+            np.zeros(len(inertia)),
+            np.array([n_iter], dtype=np.int32),
+            np.array([frame.exponent + frame.packing], dtype=np.int32),  # one of them is 0
+            np.array([-1 if shift is None else 0]),
+            np.empty((0, engine.d), dtype=engine.dtype) if shift is None else shift[np.newaxis],
+        )
 
 
 @dataclass(frozen=True)
@@ -170,7 +193,7 @@ class Splitter:
 def run_loop(problem: Problem, centres: Matrix, parameters: SplitParameters) -> Run:
     """Lloyd's loop from these centres, by the algorithm that the policy chooses."""
     k, max_iter = centres.shape[0], parameters.max_iter
-    plan = plan_fit(problem.engine, k, parameters.algorithm, parameters.memory_limit)
+    plan = plan_fit(problem.engine, k, "auto", parameters.memory_limit)
     policy = Policy(plan.choice, plan.work, max_iter)
     return lloyd_loop(problem, centres, policy=policy, max_iter=max_iter, reports=Reports())
 
@@ -188,18 +211,8 @@ def split_of(engine: LocalEngine, frame: Frame, run: Run) -> Splits:
         costs *= counted
     by_child = np.split(costs[by_label(labels, len(size))], np.cumsum(size)[:-1])
     inertia = [math.ldexp(math.fsum(by_child[j]), -2 * frame.cost_exponent) for j in kept]
-    shift = frame.shift_of(engine)
-    return Splits(
-        np.array([len(kept)]),
-        numbers[labels],
-        run.centres[kept],
-        np.array(inertia),
-        np.zeros(len(kept)),
-        np.array([len(run.history)], dtype=np.int32),
-        np.array([frame.exponent + frame.packing], dtype=np.int32),  # one of them is 0
-        np.array([-1 if shift is None else 0]),
-        np.empty((0, engine.d), dtype=engine.dtype) if shift is None else shift[np.newaxis],
-    )
+    own, n_iter = numbers[labels], len(run.history)
+    return Splits.of_one(frame, engine, own, run.centres[kept], np.array(inertia), n_iter)
 
 
 def _pairs(nodes: Nodeset) -> list[tuple[int, int]]:

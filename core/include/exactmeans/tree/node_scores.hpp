@@ -36,6 +36,9 @@ public:
     // The k scores of row t of the tile.
     const R* row(Size t) const { return scores_.data() + t * k_; }
 
+    // The values of dense row t of the tile, shifted.
+    const R* values(Size t) const { return tile_.rows()[t]; }
+
     // |x|^2 of row i, row t of the tile, on the frame's scale; of the shifted row where rows are
     // shifted.
     double norm2(const Rows& x, Size i, Size t, double scale) const {
