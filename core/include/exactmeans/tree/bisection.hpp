@@ -86,7 +86,8 @@ public:
     std::array<double, 2> inertia{};
 
 private:
-    static constexpr Size range_rows = 3840;  // whole tiles, and enough ranges to balance threads
+    static constexpr Size tile_rows = NodeScores<DenseRows<R>>::tile_rows;
+    static constexpr Size range_rows = 40 * tile_rows;  // enough ranges to balance threads
 
     // A point amid the rows; any point is valid.
     void set_reference() {
@@ -154,9 +155,12 @@ private:
                 const float least = radius_[std::size_t(i)] * slope + level[labels[i] == 1];
                 count += !(gap_[std::size_t(i)] > least);
             }
-            for (Size t = 0; t < count; t += NodeScores<DenseRows<R>>::tile_rows)
-                score(own, panels, own.open.data() + t,
-                      std::min(NodeScores<DenseRows<R>>::tile_rows, count - t), labels);
+            for (Size t = 0; t < count; t += tile_rows) {
+                const Size past = std::min(t + tile_rows, count);
+                for (Size next = past; next < std::min(past + tile_rows, count); ++next)
+                    x_.prefetch(own.open[std::size_t(next)]);
+                score(own, panels, own.open.data() + t, past - t, labels);
+            }
         });
         Size changed = 0;
         for (Worker& own : workers_) {
@@ -185,10 +189,8 @@ private:
                std::int32_t* labels) {
         const double scale = shared_.centres.frame().scale();
         own.picks.resize(std::size_t(count));
-        for (Size t = 0; t < count; ++t) {
+        for (Size t = 0; t < count; ++t)
             own.picks[std::size_t(t)] = x_.picks ? x_.picks[rows[t]] : std::int32_t(rows[t]);
-            x_.prefetch(rows[t]);
-        }
         DenseRows<R> tile = x_;
         tile.picks = own.picks.data();
         own.scores.run(tile, shared_.centres, panels, 0, count);
