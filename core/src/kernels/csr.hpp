@@ -180,43 +180,6 @@ void csr_scores(const PackedCsrRow<typename V::Real>& row, const Panels<typename
     }
 }
 
-// Rows that csr_scores_together takes at a time. A panel of one vector has one chain of dependent
-// additions per row, so a single row waits for their latency, about four cycles per nonzero.
-inline constexpr int rows_together = 4;
-
-// csr_scores of `rows_together` rows without hits and with short chains, for a panel of one vector.
-// The scores of row r begin at scores + r * V::lanes.
-template <class V, int Units, class Term>
-void csr_scores_together(const PackedCsrRow<typename V::Real>* rows,
-                         const Panels<typename V::Real>& centres, Size first,
-                         typename V::Real* scores) {
-    using R = typename V::Real;
-    using Own = PanelVectors<V, Units>;
-    static_assert(Own::vectors == 1);
-    const R* const values = centres.values + first * centres.d;
-    V sum[rows_together];
-    Size common = rows[0].nonzeros;
-#pragma GCC unroll 8
-    for (int r = 0; r < rows_together; ++r) {
-        sum[r] = V::splat(0);
-        if (rows[r].nonzeros < common) common = rows[r].nonzeros;
-    }
-    const auto add = [&](int r, Size t) {
-        const R* const centre = values + Size(rows[r].index[t]) * Own::width;
-        sum[r] = Term::add(V::splat(rows[r].value[t]), Own::load(centre, 0), sum[r]);
-    };
-    for (Size t = 0; t < common; ++t) {
-#pragma GCC unroll 8
-        for (int r = 0; r < rows_together; ++r) add(r, t);
-    }
-    const V score_offset = Own::load_score_offset(centres.score_offset + first, 0);
-#pragma GCC unroll 8
-    for (int r = 0; r < rows_together; ++r) {
-        for (Size t = common; t < rows[r].nonzeros; ++t) add(r, t);
-        V::add(sum[r], score_offset).store(scores + r * V::lanes);
-    }
-}
-
 // csr_scores of one panel, for whatever number of units it has.
 template <class V, class Term>
 class CsrPanel {
@@ -228,31 +191,7 @@ public:
         [&]<int... Less>(std::integer_sequence<int, Less...>) {
             constexpr Run of_units[] = {&csr_scores<V, Less + 1, Term>...};
             run_ = of_units[panel_.units - 1];
-            constexpr Together together[] = {together_of<Less + 1>()...};
-            together_ = together[panel_.units - 1];
         }(std::make_integer_sequence<int, int(csr_units)>());
-    }
-
-    // Calls visit(i, scores of row i) for all rows.
-    template <class Visit>
-    void for_scores(const PackedCsrRow<R>* rows, Size n, Visit visit) {
-        const auto is_plain = [&](Size i) {
-            return rows[i].hits == rows[i].hits_end &&
-                   (sizeof(R) == sizeof(double) || rows[i].nonzeros <= longest_chain);
-        };
-        for (Size i = 0; i < n;) {
-            bool joint = together_ && i + rows_together <= n;
-            for (Size r = 0; joint && r < rows_together; ++r) joint = is_plain(i + r);
-            if (joint) {
-                alignas(64) R joint_scores[rows_together * V::lanes];
-                together_(rows + i, centres_, panel_.first, joint_scores);
-                for (Size r = 0; r < rows_together; ++r, ++i)
-                    visit(i, joint_scores + r * V::lanes);
-            } else {
-                visit(i, scores(rows[i]));
-                ++i;
-            }
-        }
     }
 
     Size first() const { return panel_.first; }
@@ -275,20 +214,10 @@ public:
 
 private:
     using Run = void (*)(const PackedCsrRow<R>&, const Panels<R>&, Size, HitBuffer<V>&, R*);
-    using Together = void (*)(const PackedCsrRow<R>*, const Panels<R>&, Size, R*);
-
-    template <int Units>
-    static constexpr Together together_of() {
-        if constexpr (PanelVectors<V, Units>::vectors == 1)
-            return &csr_scores_together<V, Units, Term>;
-        else
-            return nullptr;
-    }
 
     const Panels<R>& centres_;
     typename Panels<R>::Panel panel_;
     Run run_;
-    Together together_;  // null for panels of several vectors
     HitBuffer<V> buffer_;
     alignas(64) R scores_[csr_score_lanes<V>];
 };
@@ -365,9 +294,10 @@ void scores_csr(const PackedCsrRow<typename V::Real>* rows, Size n,
         CsrPanel<V, Term> panel(centres, p);
         const Size first = panel.first(), left = centres.k - first;
         const Size width = panel.width() < left ? panel.width() : left;
-        panel.for_scores(rows, n, [&](Size i, const typename V::Real* scores) {
+        for (Size i = 0; i < n; ++i) {
+            const typename V::Real* scores = panel.scores(rows[i]);
             for (Size j = 0; j < width; ++j) out[i * centres.k + first + j] = scores[j];
-        });
+        }
     }
 }
 
