@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans.callbacks import Reports
 from exactmeans.data.arrays import Double, Labels, Matrix
-from exactmeans.data.centres import from_core
+from exactmeans.data.centres import from_core, like_rows
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.generator import FitGenerator
@@ -117,7 +117,7 @@ class Splitter:
         large = np.diff(nodes.offsets) > LARGE_ROWS
         if self._parameters.balanced:
             large[:] = False
-        elif self._parameters.init not in CORE_INITS:
+        elif self._parameters.init not in CORE_INITS or not self._engine.metric.summed:
             large[:] = True
         if not large.any():
             return self._split_small(nodes)
@@ -212,7 +212,9 @@ def split_of(engine: LocalEngine, frame: Frame, run: Run) -> Splits:
     by_child = np.split(costs[by_label(labels, len(size))], np.cumsum(size)[:-1])
     inertia = [math.ldexp(math.fsum(by_child[j]), -2 * frame.cost_exponent) for j in kept]
     own, n_iter = numbers[labels], len(run.history)
-    return Splits.of_one(frame, engine, own, run.centres[kept], np.array(inertia), n_iter)
+    # Centres that are no sums are dense after a fit of CSR rows.
+    centres: Matrix = like_rows(run.centres[kept], sparse=engine.sparse)
+    return Splits.of_one(frame, engine, own, centres, np.array(inertia), n_iter)
 
 
 def _pairs(nodes: Nodeset) -> list[tuple[int, int]]:
