@@ -88,7 +88,7 @@ def assert_whole(tree: KMeansTree, n: int) -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "angular", "manhattan"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_node_is_the_kmeans_of_its_rows(kind: str, metric: Any, weighted: bool) -> None:
     X = data(kind)
@@ -364,7 +364,7 @@ def test_beam_search(kind: str) -> None:
     assert hits[3] > 0.9
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "angular", "manhattan"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nearest_leaves(kind: str, metric: Any) -> None:
     """A beam over all leaves, against all distances."""
@@ -375,8 +375,11 @@ def test_nearest_leaves(kind: str, metric: Any) -> None:
     full = [a if isinstance(a, np.ndarray) else a.toarray() for a in (X, tree._node_centres)]
     rows, centres = (np.asarray(a, dtype=np.float64) for a in full)
     centres = centres[tree.leaves_]
-    if metric == "cosine":
-        expected = 1 - rows @ centres.T / np.linalg.norm(rows, axis=1, keepdims=True)
+    if metric in ("cosine", "angular"):
+        cosine = rows @ centres.T / np.linalg.norm(rows, axis=1, keepdims=True)
+        expected = 1 - cosine if metric == "cosine" else np.arccos(np.clip(cosine, -1, 1))
+    elif metric == "manhattan":
+        expected = np.abs(rows[:, None] - centres).sum(-1)
     else:
         expected = np.sqrt(((rows[:, None] - centres) ** 2).sum(-1))
     atol = 1e-2 if kind in ("float32", "far") else 1e-6
@@ -555,11 +558,16 @@ def test_libmultilabel() -> None:
         ({"branching": 2, "max_depth": 3, "n_leaves": 9}, "n_leaves must be at most 8, which"),
         ({"n_leaves": 51}, "n_leaves must be at most 50, the number of rows"),
         ({"n_leaves": 5, "max_leaf_size": 9}, "contradict each other: that many leaves hold 45"),
-        ({"metric": "manhattan"}, "metric must be one of 'euclidean', 'cosine'"),
+        ({"metric": "hamming"}, "metric must be one of 'euclidean', 'cosine', 'angular', 'manh"),
+        ({"metric": "angular", "balanced": True}, "metric must be 'euclidean' or 'cosine' if bal"),
         ({"balanced": 1}, "balanced must be True or False"),
         ({"balanced": True, "init": "furthest"}, "init must be 'k-means\\+\\+' or 'random' if"),
         ({"init": np.zeros((2, 2))}, "init must be one of"),
         ({"memory_limit": 100}, "memory_limit must be at least .* leaves or more, but it is 100"),
+        (
+            {"balanced": True, "branching": 9, "max_leaf_size": 2, "memory_limit": 9_000},
+            "memory_limit must be at least .* bytes for a balanced tree of 50 rows",
+        ),
         ({"tol": -1}, "tol must be"),
         ({"max_iter": 0}, "max_iter must be"),
     ],
@@ -575,6 +583,8 @@ def test_bad_rows() -> None:
     zero[:5] = 1
     with pytest.raises(ValueError, match="X must not have rows of zeros for metric='cosine'"):
         KMeansTree(3, metric="cosine").fit(zero)
+    with pytest.raises(ValueError, match="X must not come in blocks for metric='manhattan'"):
+        KMeansTree(3, metric="manhattan").fit([dense_rows(50), dense_rows(50)])
     with pytest.warns(ConvergenceWarning, match="X has only one distinct row, so the tree is a"):
         assert len(KMeansTree(3).fit(np.ones((20, 3))).leaves_) == 1
     bad = dense_rows(50)
@@ -636,14 +646,43 @@ def test_bisecting_follows_scikit_learn(kind: str, init: Any, strategy: Any, n_i
 
 def test_bisecting_by_both_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     bisect = importlib.import_module("exactmeans.tree.bisect")
-    for X in (dense_rows(), sparse_rows()):
-        ours = BisectingKMeans(12, random_state=7).fit(X)
-        monkeypatch.setattr(bisect, "LARGE_ROWS", 100)
-        again = BisectingKMeans(12, random_state=7, n_jobs=1).fit(X)
-        assert np.array_equal(ours.labels_, again.labels_)
-        assert abs(ours.cluster_centers_ - again.cluster_centers_).max() == 0
-        assert (again.predict(X) == again.labels_).all()
-        monkeypatch.undo()
+    X = sparse_rows()
+    ours = BisectingKMeans(12, random_state=7).fit(X)
+    monkeypatch.setattr(bisect, "LARGE_ROWS", 100)
+    assert np.array_equal(ours.labels_, BisectingKMeans(12, random_state=7).fit(X).labels_)
+
+
+def grid_rows(n: int) -> NDArray[np.float64]:
+    """Small integers: rows at the same distance from two centres, and many equal rows."""
+    return np.random.default_rng(n).integers(0, 4, (n, 3)).astype(np.float64)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(
+    "X",
+    [
+        dense_rows(9000, 5),
+        dense_rows(9000, 5, 1e4).astype(np.float32),  # far: scores are off by much
+        np.asfortranarray(dense_rows(9000, 40)),
+        grid_rows(9000),
+        dense_rows(9000, 3) * 1e-150,
+        dense_rows(9000, 3) * 1e150,
+    ],
+    ids=["float64", "far", "fortran", "grid", "tiny", "huge"],
+)
+def test_bisections_by_gaps_have_the_bits_of_the_general_loop(
+    X: Any, jobs: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounds of gaps against every algorithm's loop, which the fit uses where they do not hold."""
+    weights = np.random.default_rng(0).integers(0, 4, len(X)) if weighted else None
+    bisect = importlib.import_module("exactmeans.tree.bisect")
+    ours = BisectingKMeans(25, random_state=3, n_jobs=jobs).fit(X, sample_weight=weights)
+    monkeypatch.setattr(bisect.Bisector, "_run_dense", lambda *_: None)
+    general = BisectingKMeans(25, random_state=3, n_jobs=2).fit(X, sample_weight=weights)
+    assert_same_tree(ours, general)
+    assert np.array_equal(ours.node_n_iter_, general.node_n_iter_)
+    assert (ours.predict(X) == ours.labels_).all()
 
 
 def test_bisecting_leaves_equal_rows_together() -> None:

@@ -1,5 +1,7 @@
 #include <nanobind/stl/string.h>
 
+#include <limits>
+
 #include "bindings.hpp"
 #include "exactmeans/tree/route.hpp"
 #include "exactmeans/tree/split.hpp"
@@ -124,6 +126,44 @@ nb::object split(const Block& block, const Integers& rows, const Integers& offse
                                  : split_as<double>(block, tasks, own_labels, options, n_jobs);
 }
 
+// Iterations and the inertia of both children; None if the general loop must do it. The centres end
+// in `centroids`.
+nb::object bisect(const Block& block, const Integers& rows, AnyCentres& centroids, Sums& sums,
+                  const Array<const double, 1>& origin, double tolerance, Size max_iter,
+                  const Labels& labels, int n_jobs) {
+    const Size n = row_count(block.rows), d = column_count(block.rows);
+    require(block.metric == Metric::euclidean, "bisections are euclidean");
+    require(rows.shape(0) == labels.shape(0), "there must be one label per row");
+    require(sums.k() == 2 && sums.d() == d && !sums.sparse(), "sums must be of two clusters");
+    require(Size(origin.shape(0)) == d, "the origin must have a value per column");
+    if (n > std::numeric_limits<std::int32_t>::max()) return nb::none();
+    std::vector<std::int32_t> picks;
+    for (std::size_t t = 0; t < rows.shape(0); ++t) {
+        const Size i = rows.data()[t];
+        require(i >= 0 && i < n, "there is no such row");
+        picks.push_back(std::int32_t(i));
+    }
+    return std::visit(
+        [&]<class Rows>(const Rows& x) -> nb::object {
+            using R = typename Rows::Real;
+            SharedCentres<R>* const shared = centroids.shared<R>();
+            require(shared && shared->centres.k() == 2 && shared->centres.d() == d,
+                    "there must be two centres in the dtype of the rows");
+            if constexpr (is_dense<Rows>) {
+                if (x.picks) return nb::none();
+                const BisectResult found = unlocked(n_jobs, [&](const Threads& threads) {
+                    return bisect_rows(x, picks, *shared, sums, origin.data(), tolerance, max_iter,
+                                       labels.data(), threads);
+                });
+                if (!found.done) return nb::none();
+                return nb::make_tuple(found.iterations, found.inertia[0], found.inertia[1]);
+            } else {
+                throw std::invalid_argument("rows must be dense");
+            }
+        },
+        block.rows);
+}
+
 template <class R>
 struct RouteInput {
     const Integers &rows, &offsets, &first, &past;
@@ -222,6 +262,9 @@ void bind_tree(nb::module_& m) {
           nb::arg("seeds"), nb::arg("seed_rows").none(), nb::arg("labels"), nb::arg("seeding"),
           nb::arg("max_iter"), nb::arg("tol"), nb::arg("relative"), nb::arg("balanced"),
           nb::arg("n_jobs"));
+    m.def("bisect_rows", &bisect, nb::arg("rows"), nb::arg("ids"), nb::arg("centroids"),
+          nb::arg("sums"), nb::arg("origin"), nb::arg("tolerance"), nb::arg("max_iter"),
+          nb::arg("labels"), nb::arg("n_jobs"));
     const auto route = [&](auto function) {
         m.def("route_rows", function, nb::arg("rows"), nb::arg("centres"), nb::arg("ids"),
               nb::arg("offsets"), nb::arg("first"), nb::arg("past"), nb::arg("exponents"),

@@ -226,6 +226,17 @@ def move_to_medians(rows: Rows, labels: Labels, centres: Real, n_jobs: int) -> N
 def move_to_karcher(
     rows: Rows, labels: Labels, centres: Real, most_steps: int, tolerance: float, n_jobs: int
 ) -> float: ...
+def bisect_rows(
+    rows: Rows,
+    ids: NDArray[np.int64],
+    centroids: Centroids,
+    sums: Sums,
+    origin: Double,
+    tolerance: float,
+    max_iter: int,
+    labels: Labels,
+    n_jobs: int,
+) -> tuple[int, float, float] | None: ...
 def split_nodes(
     rows: Rows,
     ids: NDArray[np.int64],

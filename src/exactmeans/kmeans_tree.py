@@ -17,7 +17,7 @@ from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.estimators.base import RestoredOnError
 from exactmeans.io import model_file
 from exactmeans.memory import check_memory_limit
-from exactmeans.metrics import MetricName
+from exactmeans.metrics import METRIC_NAMES, METRICS, MetricName
 from exactmeans.parameters import (
     check_choice,
     check_dtype,
@@ -30,12 +30,11 @@ from exactmeans.parameters import (
 from exactmeans.seeding.init import InitName, check_init
 from exactmeans.tree.fitted import FittedTree
 from exactmeans.tree.growth import Growth
+from exactmeans.tree.route import distances_of
 from exactmeans.tree.split import CORE_INITS, SplitParameters, Splitter
 from exactmeans.tree.stops import Stops
 
 __all__ = ["KMeansTree"]
-
-_METRICS = ("euclidean", "cosine")
 
 
 @model_file.loadable
@@ -68,8 +67,9 @@ class KMeansTree(
         `max_leaf_size` rows need. Rows that are equal stay together. `predict`
         applies the prices that balance the children of each node, so it gives `labels_` for the
         rows of fit; new rows are not balanced.
-    metric : {'euclidean', 'cosine'}, default='euclidean'
-        As in `KMeans`.
+    metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
+        As in `KMeans`. The last two have no fast path for small nodes, and take neither blocks nor
+        `balanced=True`.
     init : {'k-means++', 'random', 'k-means||', 'furthest'} or ('d', alpha), default='k-means++'
         Initial centres of each node, as in `KMeans`. The first two are drawn inside the core,
         which is faster where nodes are small.
@@ -195,12 +195,19 @@ class KMeansTree(
         with RestoredOnError(self):
             stops = Stops.check(self)
             parameters = self._check_parameters()
-            metric = check_choice("metric", self.metric, _METRICS)
+            metric = check_choice("metric", self.metric, METRIC_NAMES)
+            if self.balanced and not METRICS[metric].summed:
+                raise ValueError(
+                    f"metric must be 'euclidean' or 'cosine' if balanced=True, but it is "
+                    f"{metric!r}."
+                )
             dtype = check_dtype(self.dtype)
             with closing(self._open_rows(X, sample_weight, metric, dtype)) as engine:
                 stops.refuse_rows(engine.n)
+                if engine.streamed or len(engine.spans) > 1:
+                    engine.metric.refuse_blocks()
                 engine.examine()
-                self._refuse_over_limit(engine, stops, parameters.memory_limit)
+                self._refuse_over_limit(engine, stops, parameters)
                 growth = Growth(engine, Splitter(engine, parameters), stops, self._seed())
                 grown = growth.grow()
                 if len(grown.nodes) == 1 and engine.n > max(1, stops.max_leaf_size):
@@ -236,18 +243,24 @@ class KMeansTree(
         return int(check_random_state(seed).randint(2**31))
 
     @staticmethod
-    def _refuse_over_limit(engine: LocalEngine, stops: Stops, limit: int | None) -> None:
-        """Refuse trees whose dense centres cannot fit; those of sparse rows are sparse."""
+    def _refuse_over_limit(engine: LocalEngine, stops: Stops, parameters: SplitParameters) -> None:
+        """Refuse trees whose dense centres, or whose balanced root, cannot fit."""
+        limit = parameters.memory_limit
         if limit is None:
             return
         leaves = stops.fewest_leaves(engine.n)
         needed = 8 * 3 * engine.n
         if not engine.sparse:
             needed += leaves * engine.d * engine.dtype.itemsize
+        if parameters.balanced:
+            # A balanced node is split in one piece: a copy of its rows and balance.hpp.
+            k = stops.most_children(engine.n, balanced=True)
+            needed += int(engine.bytes_of_rows()) + engine.n * k * (8 if k == 2 else 56)
         if needed > limit:
+            kind = "balanced tree" if parameters.balanced else "tree"
             raise ValueError(
-                f"memory_limit must be at least {needed:,} bytes for a tree of {engine.n:,} rows, "
-                f"{engine.d:,} columns and {leaves:,} leaves or more, but it is {limit:,}."
+                f"memory_limit must be at least {needed:,} bytes for a {kind} of {engine.n:,} "
+                f"rows, {engine.d:,} columns and {leaves:,} leaves or more, but it is {limit:,}."
             )
 
     # -- the fitted tree -----------------------------------------------------------------------
@@ -323,7 +336,7 @@ class KMeansTree(
             Numbers of leaves, nearest first; the first column is what `predict` gives for the same
             `beam`. -1 where the tree has fewer leaves.
         distances : ndarray of shape (n_samples, m)
-            To the centres of the leaves; 1 - cos for 'cosine'.
+            To the centres of the leaves; 1 - cos for 'cosine', the angle for 'angular'.
 
         Examples
         --------
@@ -341,7 +354,7 @@ class KMeansTree(
         engine = self._rows(X)
         nodes, distances = self._router().beam(engine, beam, m)
         labels = np.where(nodes >= 0, self._nodes().leaf_number[nodes], -1).astype(np.int32)
-        return labels, distances if engine.metric.directed else np.sqrt(distances)
+        return labels, distances_of(engine.metric, distances)
 
     def transform(self, X: Any) -> sp.csr_array:
         """One column per leaf: 1 in that of the row's leaf.

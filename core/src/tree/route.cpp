@@ -7,6 +7,7 @@
 
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/evaluate/nearest_centres.hpp"
+#include "exactmeans/numerics/compensated.hpp"
 #include "exactmeans/tree/node_rows.hpp"
 #include "exactmeans/tree/node_scores.hpp"
 
@@ -45,16 +46,22 @@ private:
             for (Size j = task.first; j < task.first + task.k; ++j) {
                 const SparseVector<R>& whole = (*all.sparse)[std::size_t(j)];
                 own.push_back(rows_.restricted(whole));
-                norms2.push_back(vector_kernels<R>()
-                                     .sparse_square_sum(whole.feature.data(), whole.value.data(),
-                                                        whole.size(), task.frame.scale())
-                                     .value());
+                norms2.push_back(offset_norm(whole, task.frame));
             }
             const Size d = std::max<Size>(1, Size(rows_.features().size()));
             Centres<R> centres(std::move(own), d, task.frame, one_);
-            if (task.frame.metric == Metric::euclidean) centres.set_norms(norms2.data(), 1);
+            if (!is_spherical(task.frame.metric)) centres.set_norms(norms2.data(), 1);
             return centres;
         }
+    }
+    // Twice the score offset of a centre: its squared norm, or twice its L1 norm.
+    static double offset_norm(const SparseVector<R>& centre, const Frame<R>& frame) {
+        if (frame.metric == Metric::manhattan)
+            return 2 * norm1(centre.value.data(), centre.size()).value();
+        return vector_kernels<R>()
+            .sparse_square_sum(centre.feature.data(), centre.value.data(), centre.size(),
+                               frame.scale())
+            .value();
     }
 
     // Writes the nearest children of row i, row t of the tile.
@@ -75,8 +82,10 @@ private:
             task.distance[i * task.m + r] =
                 distance(x, i, norm2, task.frame, double(scores_.row(t)[child[r]]));
     }
+    // Squared, 1 - cos, or the L1 distance.
     static double distance(const Gathered& x, Size i, double norm2, const Frame<R>& frame,
                            double score) {
+        if (frame.metric == Metric::manhattan) return std::max(0.0, score);
         if (x.norms) return x.norms[i] > 0 ? 1 + std::ldexp(score, -frame.packing) / x.norms[i] : 1;
         return std::ldexp(std::max(0.0, norm2 + 2 * score), -2 * frame.exponent);
     }

@@ -133,13 +133,9 @@ class Growth:
         return wanted
 
     def _k(self, nodes: Ids) -> Ids:
-        """How many children to look for: rows without weight cannot become centres.
-
-        Balanced nodes have no more children than leaves of the largest size need.
-        """
-        rows, most = self._size[nodes], np.full(len(nodes), self._stops.branching)
-        if self._splitter.balanced:
-            most = np.minimum(most, -(-rows // self._stops.max_leaf_size))
+        """How many children to look for: rows without weight cannot become centres."""
+        rows = self._size[nodes]
+        most = self._stops.most_children(rows, balanced=self._splitter.balanced)
         if self._weights is not None and len(nodes):
             has_weight = np.concatenate([[0], np.cumsum(self._weights[self._rows_of(nodes)] > 0)])
             ends = np.cumsum(rows)

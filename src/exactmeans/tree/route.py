@@ -8,9 +8,18 @@ from exactmeans import _core
 from exactmeans.data.arrays import Double
 from exactmeans.data.centres import for_core
 from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.metrics import Metric
 from exactmeans.tree.nodes import Ids, Nodes
 
 _BEAM_PAIRS = 2**21  # pairs of a row and a child that beam search keeps at once
+
+
+def distances_of(metric: Metric, found: Double) -> Double:
+    """Distances from what a beam search compares: squares, 1 - cos, or L1 distances."""
+    if metric.name == "angular":
+        angle = 2 * np.arcsin(np.sqrt(np.clip(found / 2, 0, 1)))
+        return np.where(np.isfinite(found), angle, found)
+    return found if metric.directed or metric.l1 else np.sqrt(found)
 
 
 class Router:
@@ -38,7 +47,7 @@ class Router:
 
         At each level the nearest `width` nodes are kept; leaves compete with the nodes that are
         still to be expanded, by the distances to their centres. Ties: the lowest node. Where there
-        are fewer leaves, -1 and infinity. Distances are squared, or 1 - cos.
+        are fewer leaves, -1 and infinity. Distances are as `distances_of` takes them.
         """
         node = np.full((engine.n, m), -1, dtype=np.int64)
         distance = np.full((engine.n, m), np.inf)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans.callbacks import Reports
 from exactmeans.data.arrays import Double, Labels, Matrix, stacked
-from exactmeans.data.centres import from_core
+from exactmeans.data.centres import from_core, like_rows
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.generator import FitGenerator
@@ -37,7 +37,6 @@ class SplitParameters:
     memory_limit: int | None
     relative: bool = True  # `tol` is relative to the variance of the rows
     balanced: bool = False  # children of equal size
-    algorithm: str = "auto"  # of large nodes
 
 
 @dataclass
@@ -53,6 +52,30 @@ class Splits:
     exponent: NDArray[np.int32]
     shift_of: Ids
     shifts: NDArray[Any]
+
+    @classmethod
+    def of_one(
+        cls,
+        frame: Frame,
+        engine: LocalEngine,
+        labels: Labels,
+        centres: Matrix,
+        inertia: Double,
+        n_iter: int,
+    ) -> Splits:
+        """The children of one node, which all have rows."""
+        shift = frame.shift_of(engine)
+        return cls(
+            np.array([len(inertia)]),
+            labels,
+            centres,
+            inertia,
+            np.zeros(len(inertia)),
+            np.array([n_iter], dtype=np.int32),
+            np.array([frame.exponent + frame.packing], dtype=np.int32),  # one of them is 0
+            np.array([-1 if shift is None else 0]),
+            np.empty((0, engine.d), dtype=engine.dtype) if shift is None else shift[np.newaxis],
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +116,7 @@ class Splitter:
         large = np.diff(nodes.offsets) > LARGE_ROWS
         if self._parameters.balanced:
             large[:] = False
-        elif self._parameters.init not in CORE_INITS:
+        elif self._parameters.init not in CORE_INITS or not self._engine.metric.summed:
             large[:] = True
         if not large.any():
             return self._split_small(nodes)
@@ -169,7 +192,7 @@ class Splitter:
 def run_loop(problem: Problem, centres: Matrix, parameters: SplitParameters) -> Run:
     """Lloyd's loop from these centres, by the algorithm that the policy chooses."""
     k, max_iter = centres.shape[0], parameters.max_iter
-    plan = plan_fit(problem.engine, k, parameters.algorithm, parameters.memory_limit)
+    plan = plan_fit(problem.engine, k, "auto", parameters.memory_limit)
     policy = Policy(plan.choice, plan.work, max_iter)
     return lloyd_loop(problem, centres, policy=policy, max_iter=max_iter, reports=Reports())
 
@@ -187,18 +210,10 @@ def split_of(engine: LocalEngine, frame: Frame, run: Run) -> Splits:
         costs *= counted
     by_child = np.split(costs[by_label(labels, len(size))], np.cumsum(size)[:-1])
     inertia = [math.ldexp(math.fsum(by_child[j]), -2 * frame.cost_exponent) for j in kept]
-    shift = frame.shift_of(engine)
-    return Splits(
-        np.array([len(kept)]),
-        numbers[labels],
-        run.centres[kept],
-        np.array(inertia),
-        np.zeros(len(kept)),
-        np.array([len(run.history)], dtype=np.int32),
-        np.array([frame.exponent + frame.packing], dtype=np.int32),  # one of them is 0
-        np.array([-1 if shift is None else 0]),
-        np.empty((0, engine.d), dtype=engine.dtype) if shift is None else shift[np.newaxis],
-    )
+    own, n_iter = numbers[labels], len(run.history)
+    # Centres that are no sums are dense after a fit of CSR rows.
+    centres: Matrix = like_rows(run.centres[kept], sparse=engine.sparse)
+    return Splits.of_one(frame, engine, own, centres, np.array(inertia), n_iter)
 
 
 def _pairs(nodes: Nodeset) -> list[tuple[int, int]]:

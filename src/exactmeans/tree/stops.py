@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from exactmeans.parameters import check_int
 
 
@@ -52,6 +54,15 @@ class Stops:
                 f"other: that many leaves hold {self.n_leaves * self.max_leaf_size} rows, but X "
                 f"has {n}."
             )
+
+    def most_children(self, rows: Any, *, balanced: bool) -> Any:
+        """The most children of nodes with so many rows (a number, or an array of them).
+
+        Balanced nodes have no more children than leaves of the largest size need.
+        """
+        if not balanced:
+            return np.minimum(rows, self.branching)
+        return np.minimum(self.branching, -(-rows // self.max_leaf_size))
 
     def fewest_leaves(self, n: int) -> int:
         """At least so many leaves come of n distinct rows."""

@@ -89,23 +89,36 @@ private:
         for (Size t = 0; t < n_; ++t) labels[rise[std::size_t(t)].second] = t >= first;
     }
 
+    // A child that costs a row more than its cheapest one by over `reach` is left out, because no
+    // row goes there unless prices change by more than that; then a wider reach follows. Prices
+    // change little after the first assignments.
     void transport(std::int32_t* labels) {
-        Transport solver(std::vector<Size>(std::size_t(k_), n_ / k_),
-                         std::vector<Size>(std::size_t(k_), (n_ + k_ - 1) / k_), price_);
-        std::vector<TransportOption> options(static_cast<std::size_t>(k_));
-        for (Size i = 0; i < n_; ++i) {
-            for (Size j = 0; j < k_; ++j)
-                options[std::size_t(j)] = {std::int32_t(j), costs(i)[j] + price_[std::size_t(j)]};
-            std::iter_swap(options.begin(),
-                           std::min_element(options.begin(), options.end(),
-                                            [](const TransportOption& a, const TransportOption& b) {
-                                                return a.cost < b.cost;
-                                            }));
-            solver.add(options.data(), k_);
+        for (double reach = reach_;; reach = reach > 0 ? 8 * reach : infinite) {
+            Transport solver(std::vector<Size>(std::size_t(k_), n_ / k_),
+                             std::vector<Size>(std::size_t(k_), (n_ + k_ - 1) / k_), price_);
+            add_options(solver, reach);
+            if (!solver.solve(reach, [] {})) continue;
+            for (Size i = 0; i < n_; ++i) labels[i] = solver.label(i);
+            for (Size j = 0; j < k_; ++j) price_[std::size_t(j)] = solver.price(j);
+            reach_ = 2 * solver.price_range();
+            return;
         }
-        solver.solve();
-        for (Size i = 0; i < n_; ++i) labels[i] = solver.label(i);
-        for (Size j = 0; j < k_; ++j) price_[std::size_t(j)] = solver.price(j);
+    }
+    void add_options(Transport& solver, double reach) const {
+        std::vector<TransportOption> options(static_cast<std::size_t>(k_));
+        std::vector<double> cost(static_cast<std::size_t>(k_));
+        for (Size i = 0; i < n_; ++i) {
+            Size best = 0, count = 1;
+            for (Size j = 0; j < k_; ++j) {
+                cost[std::size_t(j)] = costs(i)[j] + price_[std::size_t(j)];
+                if (cost[std::size_t(j)] < cost[std::size_t(best)]) best = j;
+            }
+            options[0] = {std::int32_t(best), cost[std::size_t(best)]};
+            for (Size j = 0; j < k_; ++j)
+                if (j != best && cost[std::size_t(j)] - options[0].cost <= reach)
+                    options[std::size_t(count++)] = {std::int32_t(j), cost[std::size_t(j)]};
+            solver.add(options.data(), count);
+        }
     }
 
     // Rows of child a stay there if price[a] - price[b] is below the least rise of their cost from
@@ -160,6 +173,7 @@ private:
     Size n_, k_;
     std::vector<double> cost_;  // n x k
     std::vector<double> price_;
+    double reach_ = infinite;  // of the next transport
 };
 
 }  // namespace exactmeans

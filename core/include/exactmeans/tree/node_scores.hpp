@@ -25,16 +25,21 @@ public:
         k_ = centres.k();
         scores_.resize(std::size_t(count * k_));
         const ScoreKernels<R>& by = score_kernels<R>();
+        const bool l1 = centres.frame().metric == Metric::manhattan;
         if constexpr (is_dense<Rows>) {
             tile_.load(x, centres.frame().shift_or_null(), begin, nullptr, count);
-            by.scores_dense(tile_.rows(), count, panels, scores_.data());
+            (l1 ? by.scores_dense_l1 : by.scores_dense)(tile_.rows(), count, panels,
+                                                        scores_.data());
         } else {
-            by.scores_csr(packed_.load(x, panels, begin, nullptr, count), count, panels,
-                          scores_.data());
+            (l1 ? by.scores_csr_l1 : by.scores_csr)(packed_.load(x, panels, begin, nullptr, count),
+                                                    count, panels, scores_.data());
         }
     }
     // The k scores of row t of the tile.
     const R* row(Size t) const { return scores_.data() + t * k_; }
+
+    // The values of dense row t of the tile, shifted.
+    const R* values(Size t) const { return tile_.rows()[t]; }
 
     // |x|^2 of row i, row t of the tile, on the frame's scale; of the shifted row where rows are
     // shifted.

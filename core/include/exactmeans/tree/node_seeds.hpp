@@ -18,15 +18,20 @@ namespace exactmeans {
 
 namespace detail {
 
+// From so many seeds on, transposing the rows pays: it costs about as much as three candidates that
+// are compared with every row.
+inline constexpr Size transpose_seeds = 4;
+
 template <class R>
-DenseSeedBlock<R> seed_block(const DenseRows<R>& x, SeedBlock::Measure measure, double,
+DenseSeedBlock<R> seed_block(const DenseRows<R>& x, SeedBlock::Measure measure, double, Size,
                              const Threads&) {
     return DenseSeedBlock<R>(x, measure, false);
 }
+// k: how many seeds are wanted.
 template <class R, class I>
 CsrSeedBlock<R, I> seed_block(const CsrRows<R, I>& x, SeedBlock::Measure measure, double scale,
-                              const Threads& threads) {
-    return CsrSeedBlock<R, I>(x, measure, scale, threads, false);
+                              Size k, const Threads& threads) {
+    return CsrSeedBlock<R, I>(x, measure, scale, threads, k < transpose_seeds);
 }
 
 inline double total_weight(const double* weights, Size n) {
@@ -44,7 +49,7 @@ std::vector<Size> plus_plus_rows(const Rows& x, Metric metric, Size k, int expon
         row_at(random.sample(), x.n, x.weights, total_weight(x.weights, x.n), threads);
     std::vector<double> shares(static_cast<std::size_t>((k - 1) * candidates));
     for (double& share : shares) share = random.sample();
-    auto block = seed_block(x, {2.0, metric}, std::ldexp(1.0, exponent), threads);
+    auto block = seed_block(x, {2.0, metric}, std::ldexp(1.0, exponent), k, threads);
     SeedPoints points(x.d, exponent, !is_dense<Rows>, is_spherical(metric));
     points.stage(x, first);
     block.accept_all(points, threads);

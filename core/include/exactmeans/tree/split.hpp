@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "exactmeans/base/parallel.hpp"
+#include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/data/sparse_vector.hpp"
 #include "exactmeans/numerics/frame.hpp"
 #include "exactmeans/numerics/metric.hpp"
+#include "exactmeans/update/cluster_sums.hpp"
 
 namespace exactmeans {
 
@@ -61,5 +63,20 @@ template <class R>
 std::vector<NodeSplit<R>> split_nodes(const AnyRows& rows, const std::vector<NodeTask>& tasks,
                                       const std::vector<std::int32_t*>& labels,
                                       const SplitOptions& options, const Threads& threads);
+
+// What a bisection returns beside labels and centres.
+struct BisectResult {
+    bool done = false;  // false: the general loop must do it (tree/bisection.hpp)
+    Size iterations = 0;
+    double inertia[2] = {0, 0};
+};
+
+// Lloyd's loop of two centres on some rows of a dense matrix, ascending, on all threads. The sums
+// must be empty; their grids hold for the rows.
+template <class R>
+BisectResult bisect_rows(const DenseRows<R>& x, const std::vector<std::int32_t>& rows,
+                         SharedCentres<R>& shared, Sums& sums, const double* origin,
+                         double tolerance, Size max_iter, std::int32_t* labels,
+                         const Threads& threads);
 
 }  // namespace exactmeans
