@@ -54,6 +54,11 @@ def put(connection: Any, table: str, columns: Any) -> None:
     data = columns if isinstance(columns, pa.Table) else pa.table(columns)
     with connect(connection, existing=False) as database, database.transaction():
         write_table(database, table, data.to_reader(), "replace", None)
+    keep(connection)
+
+
+def keep(connection: Any) -> None:
+    """Commit what was written, where the driver leaves that to the user."""
     if always_in_transaction(connection):
         connection.commit()
 

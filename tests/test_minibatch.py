@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn.cluster
-import sklearn.utils
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -104,9 +103,7 @@ DRAWS: dict[str, dict[str, Any]] = {
 
 
 # Since then batches are drawn by weight, which takes other random numbers without weights as well.
-DRAWS_BY_WEIGHT = sklearn.utils.parse_version(sklearn.__version__) >= sklearn.utils.parse_version(
-    "1.9"
-)
+DRAWS_BY_WEIGHT = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 9)
 
 
 @pytest.mark.skipif(not DRAWS_BY_WEIGHT, reason="scikit-learn before 1.9 draws other batches")

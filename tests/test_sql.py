@@ -19,7 +19,17 @@ import scipy.sparse as sp
 import exactmeans.data.spool
 import exactmeans.database.dbapi
 import exactmeans.database.duckdb
-from databases import EMBEDDED, KINDS, SERVED, always_in_transaction, opened, put, rows_of, run
+from databases import (
+    EMBEDDED,
+    KINDS,
+    SERVED,
+    always_in_transaction,
+    keep,
+    opened,
+    put,
+    rows_of,
+    run,
+)
 from exactmeans import KMeans, MiniBatchKMeans, from_sql, open_blocks, open_sql
 from exactmeans.data.key_ranks import ranks
 from exactmeans.database.errors import one_sentence, secrets_of
@@ -488,6 +498,7 @@ def test_if_exists(connection: Any) -> None:
     rows = open_sql("SELECT * FROM t", connection, key="id")
     model = _fitted(rows)
     model.to_sql(connection, "out", rows)
+    keep(connection)
     with pytest.raises(ValueError, match="table must not exist, but 'out' does"):
         model.to_sql(connection, "out", rows)
     model.to_sql(connection, "out", rows, if_exists="append")
@@ -785,6 +796,7 @@ def test_predict_table_gives_the_labels_of_predict(connection: Any) -> None:
     assert [row[1] for row in found] == model.labels_.tolist()
     own = model.transform(X)[np.arange(N), model.labels_]
     assert np.allclose([row[2] for row in found], own, rtol=1e-12)
+    keep(connection)
     with pytest.raises(ValueError, match="table must not exist, but 'out' does"):
         predict_table(connection, "SELECT * FROM t", model, into="out", key="id")
     assert rows_of(connection, "SELECT count(*) FROM out") == [(N,)]

@@ -156,7 +156,7 @@ def test_documents_without_known_terms_are_named() -> None:
     first, fifth = model.labels_[[0, 4]]
     assert model.predict(X).tolist() == [first, -1, fifth, -1]
     assert model.labels_[5] == -1
-    with pytest.warns(UserWarning, match=r"0, 1, 2, 3, 4, 5, 6, 7, 8, 9 \.\.\.\.$"):
+    with pytest.warns(UserWarning, match=r"0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 1 more\.$"):
         rows.transform(["x"] * 11)
 
 

@@ -318,8 +318,8 @@ class MiniBatchKMeans(BaseKMeans):
         k, first = parameters.k, not hasattr(self, "cluster_centers_")
         if not first and k != self._n_features_out:
             raise ValueError(
-                f"n_clusters must stay {self._n_features_out}, since partial_fit goes on with the "
-                f"centres there are, but it is {k}."
+                f"n_clusters must stay {self._n_features_out}, because partial_fit continues with "
+                f"the centres that it has, but it is {k}."
             )
         if first:
             engine = self._open_engine(X, sample_weight, parameters)
@@ -363,7 +363,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Result:
-    """The run, and what `partial_fit` goes on with."""
+    """The run, and what `partial_fit` continues with."""
 
     run: Run
     frame: Frame

@@ -34,10 +34,10 @@ def row_name(table: Table, i: int) -> str:
     return f"row {at}" if table.ids is None else str(table.ids[at])
 
 
-def show(summary: Summary, table: Table, told: dict[str, Any] | None, max_iter: int) -> None:
+def show(summary: Summary, table: Table, explained: dict[str, Any] | None, max_iter: int) -> None:
     """Sentences and a table, the largest clusters first."""
     dense = not is_sparse(summary.picked.values)
-    for sentence in words.story(summary, told, dense=dense, max_iter=max_iter):
+    for sentence in words.story(summary, explained, dense=dense, max_iter=max_iter):
         screen.say(sentence)
     screen.say()
     names = names_of(summary, table)

@@ -175,9 +175,9 @@ class _Page:
 
     def render(self, model: Any, selection: Any, title: str) -> str:
         summary, dense = self._summary, self._dense
-        told = explanation(model) if getattr(model, "history_", None) else None
+        explained = explanation(model) if getattr(model, "history_", None) else None
         notes = words.notes(summary, dense=dense, standardised=self._units.given)
-        sentences = words.story(summary, told, dense=dense, max_iter=model.max_iter)
+        sentences = words.story(summary, explained, dense=dense, max_iter=model.max_iter)
         data = self._data(model, selection)
         parameters = {
             name: value
@@ -203,7 +203,7 @@ class _Page:
                 ),
                 "facts": "".join(
                     f"<dt>{safe(name)}</dt><dd>{safe(str(value))}</dd>"
-                    for name, value in words.facts(told)
+                    for name, value in words.facts(explained)
                 ),
                 "parameters": safe(
                     f"{type(model).__name__}(\n"
@@ -212,7 +212,7 @@ class _Page:
                 ),
                 "footer": safe(f"Made by exactmeans {package} on {today}. Rows count from 0."),
                 "data": _json(data),
-                "run_note": safe(_run_note(told)),
+                "run_note": safe(_run_note(explained)),
                 "selection_note": safe(getattr(selection, "reason", "") or ""),
                 **{f"{name}_note": safe(said) for name, said in notes.items()},
             },
@@ -337,18 +337,18 @@ class _Page:
         ]
 
 
-def _run_note(told: dict[str, Any] | None) -> str:
-    if told is None:
+def _run_note(explained: dict[str, Any] | None) -> str:
+    if explained is None:
         return "The model has no record of its fit."
-    share = told["distances_share"]
+    share = explained["distances_share"]
     saved = (
         f" It computed {share:.1%} of the distances that plain Lloyd computes, for the same result."
         if share is not None and share < 0.995
         else ""
     )
     return (
-        f"{told['iterations']} iterations in {words.time_of(told['seconds'])}; the fit stopped "
-        f"because {told['stopped']}.{saved}"
+        f"{explained['iterations']} iterations in {words.time_of(explained['seconds'])}; the fit stopped "
+        f"because {explained['stopped']}.{saved}"
     )
 
 

@@ -29,7 +29,7 @@ def cluster_name(top: list[Contrast], names: Any, *, dense: bool) -> str:
 
 
 def story(
-    summary: Summary, told: dict[str, Any] | None, *, dense: bool, max_iter: int
+    summary: Summary, explained: dict[str, Any] | None, *, dense: bool, max_iter: int
 ) -> list[str]:
     """The answer in a few sentences: how many groups, how clear, which rows do not fit."""
     sizes = summary.size[summary.size > 0]
@@ -45,7 +45,7 @@ def story(
     if summary.silhouette is not None:
         said.append(_separation(_mean_silhouette(summary), dense=dense))
     said.append(_oddness(summary))
-    if told is not None and told["iterations"] >= max_iter:
+    if explained is not None and explained["iterations"] >= max_iter:
         said.append(
             f"The fit stopped at max_iter={max_iter} before it converged: more iterations may "
             "improve it."
@@ -162,30 +162,32 @@ def tiles(summary: Summary, model: Any) -> list[tuple[str, str, str]]:
     return found
 
 
-def facts(told: dict[str, Any] | None) -> list[tuple[str, str]]:
+def facts(explained: dict[str, Any] | None) -> list[tuple[str, str]]:
     """What ran and why, for the list at the end."""
-    if told is None:
+    if explained is None:
         return []
-    several = len(told["stages"]) > 1
+    several = len(explained["stages"]) > 1
     stages = "; ".join(
         (f"from iteration {s['from_iteration']} " if several else "")
         + f"{s['algorithm']} ({s['reason']})"
-        for s in told["stages"]
+        for s in explained["stages"]
     )
     found = [
         ("Algorithm", stages),
-        ("Data at fit", f"{told['rows']:,} × {told['features']:,}, {told['dtype']}"),
-        ("Metric", told["metric"]),
-        ("Stopped because", told["stopped"]),
-        ("Threads", f"{told['threads']}, {told['instruction_set']} instructions"),
-        ("Distances", f"{told['distances']:,}"),
-        ("Memory beside the data", f"about {told['bytes_needed'] / 1e6:.1f} MB"),
+        ("Data at fit", f"{explained['rows']:,} × {explained['features']:,}, {explained['dtype']}"),
+        ("Metric", explained["metric"]),
+        ("Stopped because", explained["stopped"]),
+        ("Threads", f"{explained['threads']}, {explained['instruction_set']} instructions"),
+        ("Distances", f"{explained['distances']:,}"),
+        ("Memory beside the data", f"about {explained['bytes_needed'] / 1e6:.1f} MB"),
     ]
-    if told["distances_share"] is not None:
-        computed = f"{told['distances']:,}, {told['distances_share']:.1%} of plain Lloyd's"
+    if explained["distances_share"] is not None:
+        computed = (
+            f"{explained['distances']:,}, {explained['distances_share']:.1%} of plain Lloyd's"
+        )
         found[5] = ("Distances", computed)
-    if told["passes"]:
-        found.append(("Passes over files", f"{told['passes']:.3g}"))
+    if explained["passes"]:
+        found.append(("Passes over files", f"{explained['passes']:.3g}"))
     return found
 
 

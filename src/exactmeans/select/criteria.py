@@ -60,15 +60,15 @@ def _by_reference(known: Sequence[Measures]) -> Choice:
         return row.silhouette - (0.0 if math.isnan(row.reference) else row.reference)
 
     best = max(known, key=excess)
-    told = f"mean silhouette {best.silhouette:.2f}, and {best.reference:.2f} without clusters"
+    shown = f"mean silhouette {best.silhouette:.2f}, and {best.reference:.2f} without clusters"
     if excess(best) < _CLEAR:
         return Choice(
             best.k,
             f"There is no clear structure: even the best separated, {best.k} clusters, are hardly "
-            f"better than those of rows without clusters ({told}).",
+            f"better than those of rows without clusters ({shown}).",
             clear=False,
         )
-    reason = f"{best.k} clusters stand out most from rows without clusters ({told})"
+    reason = f"{best.k} clusters stand out most from rows without clusters ({shown})"
     if best.stability < 0.5:
         reason += f", but runs disagree (adjusted Rand index {best.stability:.2f})"
     return Choice(best.k, reason + ".")
