@@ -668,13 +668,15 @@ def grid_rows(n: int) -> NDArray[np.float64]:
     "X",
     [
         dense_rows(9000, 5),
-        dense_rows(9000, 5, 1e4).astype(np.float32),  # far: scores are off by much
+        dense_rows(9000, 5, 1e4).astype(np.float32),
+        # Two groups about 0, so no shift helps: errors of scores exceed the gaps within a group.
+        (dense_rows(9000, 5) + 3e3 * np.where(np.arange(9000) % 2, 1, -1)[:, None]).astype("f"),
         np.asfortranarray(dense_rows(9000, 40)),
         grid_rows(9000),
         dense_rows(9000, 3) * 1e-150,
         dense_rows(9000, 3) * 1e150,
     ],
-    ids=["float64", "far", "fortran", "grid", "tiny", "huge"],
+    ids=["float64", "far", "apart", "fortran", "grid", "tiny", "huge"],
 )
 def test_bisections_by_gaps_have_the_bits_of_the_general_loop(
     X: Any, jobs: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
