@@ -584,9 +584,15 @@ def test_bad_rows() -> None:
     with pytest.raises(ValueError, match="X must not have rows of zeros for metric='cosine'"):
         KMeansTree(3, metric="cosine").fit(zero)
     with pytest.raises(ValueError, match="X must not come in blocks for metric='manhattan'"):
-        KMeansTree(3, metric="manhattan").fit([dense_rows(50), dense_rows(50)])
+        KMeansTree(3, metric="manhattan").fit(open_blocks([dense_rows(50), dense_rows(50)]))
     with pytest.warns(ConvergenceWarning, match="X has only one distinct row, so the tree is a"):
         assert len(KMeansTree(3).fit(np.ones((20, 3))).leaves_) == 1
+    alone = np.arange(50) == 7
+    with pytest.warns(ConvergenceWarning, match="one distinct row with a positive weight, so the"):
+        assert len(KMeansTree(3, n_leaves=4).fit(dense_rows(50), sample_weight=alone).leaves_) == 1
+    few = np.repeat(np.eye(3), 9, axis=0)
+    with pytest.warns(ConvergenceWarning, match="than n_leaves=4, so the tree has 3 leaves"):
+        assert len(KMeansTree(2, n_leaves=4).fit(few).leaves_) == 3
     bad = dense_rows(50)
     bad[3, 1] = np.nan
     with pytest.raises(ValueError, match="X must be finite"):
@@ -663,13 +669,15 @@ def grid_rows(n: int) -> NDArray[np.float64]:
     "X",
     [
         dense_rows(9000, 5),
-        dense_rows(9000, 5, 1e4).astype(np.float32),  # far: scores are off by much
+        dense_rows(9000, 5, 1e4).astype(np.float32),
+        # Two groups about 0, so no shift helps: errors of scores exceed the gaps within a group.
+        (dense_rows(9000, 5) + 3e3 * np.where(np.arange(9000) % 2, 1, -1)[:, None]).astype("f"),
         np.asfortranarray(dense_rows(9000, 40)),
         grid_rows(9000),
         dense_rows(9000, 3) * 1e-150,
         dense_rows(9000, 3) * 1e150,
     ],
-    ids=["float64", "far", "fortran", "grid", "tiny", "huge"],
+    ids=["float64", "far", "apart", "fortran", "grid", "tiny", "huge"],
 )
 def test_bisections_by_gaps_have_the_bits_of_the_general_loop(
     X: Any, jobs: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
@@ -677,12 +685,15 @@ def test_bisections_by_gaps_have_the_bits_of_the_general_loop(
     """Bounds of gaps against every algorithm's loop, which the fit uses where they do not hold."""
     weights = np.random.default_rng(0).integers(0, 4, len(X)) if weighted else None
     bisect = importlib.import_module("exactmeans.tree.bisect")
-    ours = BisectingKMeans(25, random_state=3, n_jobs=jobs).fit(X, sample_weight=weights)
-    monkeypatch.setattr(bisect.Bisector, "_run_dense", lambda *_: None)
-    general = BisectingKMeans(25, random_state=3, n_jobs=2).fit(X, sample_weight=weights)
-    assert_same_tree(ours, general)
-    assert np.array_equal(ours.node_n_iter_, general.node_n_iter_)
-    assert (ours.predict(X) == ours.labels_).all()
+    for max_iter in (1, 300):
+        model = BisectingKMeans(25, random_state=3, max_iter=max_iter, n_jobs=jobs)
+        ours = clone(model).fit(X, sample_weight=weights)
+        with monkeypatch.context() as patch:
+            patch.setattr(bisect.Bisector, "_run_dense", lambda *_: None)
+            general = clone(model).fit(X, sample_weight=weights)
+        assert_same_tree(ours, general)
+        assert np.array_equal(ours.node_n_iter_, general.node_n_iter_)
+        assert (ours.predict(X) == ours.labels_).all()
 
 
 def test_bisecting_leaves_equal_rows_together() -> None:
@@ -711,6 +722,7 @@ def test_bisecting_saves(tmp_path: Path) -> None:
         ({"init": "furthest"}, "init must be 'k-means\\+\\+', 'random' or a callable"),
         ({"bisecting_strategy": "x"}, "bisecting_strategy must be one of"),
         ({"algorithm": "yinyang"}, "algorithm must be one of 'lloyd', 'elkan'"),
+        ({"memory_limit": 900}, "memory_limit must be at least .* bytes for 8 clusters of 50 rows"),
     ],
 )
 def test_bad_parameters_of_bisecting(given: dict[str, Any], message: str) -> None:

@@ -17,13 +17,14 @@ from exactmeans.data.centres import for_users
 from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import is_source
 from exactmeans.engine.frame import Frame
+from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.estimators.base import RestoredOnError
 from exactmeans.fit.problem import unscaled
 from exactmeans.io import model_file
 from exactmeans.memory import check_memory_limit
 from exactmeans.parameters import check_choice, check_int, check_random_state, check_real, warn
 from exactmeans.tree.bisect import BisectingGrowth, Bisector
-from exactmeans.tree.fitted import FittedTree
+from exactmeans.tree.fitted import FittedTree, refuse_over_limit
 from exactmeans.tree.split import SplitParameters
 
 __all__ = ["BisectingKMeans"]
@@ -166,6 +167,7 @@ class BisectingKMeans(
                 )
             with closing(self._open_rows(X, sample_weight, "euclidean", None)) as engine:
                 refuse_few_rows(engine.n, k)
+                self._refuse_over_limit(engine, k, parameters.memory_limit)
                 rng = check_random_state(self.random_state)
                 bisector = Bisector(engine, parameters, self.init, n_init, rng)
                 growth = BisectingGrowth(bisector, k, by_inertia=strategy == "biggest_inertia")
@@ -182,6 +184,17 @@ class BisectingKMeans(
         self.inertia_ = math.fsum(self.node_inertia_[self.leaves_])
         self._n_features_out = found
         return self
+
+    @staticmethod
+    def _refuse_over_limit(engine: LocalEngine, k: int, limit: int | None) -> None:
+        # Numbers of rows at two levels, labels and bounds; centres of all nodes; copies of rows.
+        needed = 28 * engine.n
+        if engine.sparse:
+            needed += int(engine.bytes_of_rows())
+        else:
+            needed += (2 * k - 1) * engine.d * engine.dtype.itemsize
+        what = f"{k:,} clusters of {engine.n:,} rows and {engine.d:,} columns"
+        refuse_over_limit(needed, what, limit)
 
     def _check_parameters(self) -> SplitParameters:
         check_choice("algorithm", self.algorithm, ("lloyd", "elkan"))

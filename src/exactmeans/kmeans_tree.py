@@ -28,7 +28,7 @@ from exactmeans.parameters import (
     warn,
 )
 from exactmeans.seeding.init import InitName, check_init
-from exactmeans.tree.fitted import FittedTree
+from exactmeans.tree.fitted import FittedTree, refuse_over_limit
 from exactmeans.tree.growth import Growth
 from exactmeans.tree.route import distances_of
 from exactmeans.tree.split import CORE_INITS, SplitParameters, Splitter
@@ -210,12 +210,9 @@ class KMeansTree(
                 self._refuse_over_limit(engine, stops, parameters)
                 growth = Growth(engine, Splitter(engine, parameters), stops, self._seed())
                 grown = growth.grow()
-                if len(grown.nodes) == 1 and engine.n > max(1, stops.max_leaf_size):
-                    warn(
-                        "X has only one distinct row, so the tree is a single leaf.",
-                        ConvergenceWarning,
-                    )
                 self._keep(grown, metric)
+                weighted = engine.counted() is not None
+        self._warn_of_equal_rows(stops, weighted=weighted)
         return self
 
     def _check_parameters(self) -> SplitParameters:
@@ -245,23 +242,27 @@ class KMeansTree(
     @staticmethod
     def _refuse_over_limit(engine: LocalEngine, stops: Stops, parameters: SplitParameters) -> None:
         """Refuse trees whose dense centres, or whose balanced root, cannot fit."""
-        limit = parameters.memory_limit
-        if limit is None:
-            return
         leaves = stops.fewest_leaves(engine.n)
         needed = 8 * 3 * engine.n
         if not engine.sparse:
             needed += leaves * engine.d * engine.dtype.itemsize
         if parameters.balanced:
             # A balanced node is split in one piece: a copy of its rows and balance.hpp.
-            k = stops.most_children(engine.n, balanced=True)
+            k = int(stops.most_children(engine.n, balanced=True))
             needed += int(engine.bytes_of_rows()) + engine.n * k * (8 if k == 2 else 56)
-        if needed > limit:
-            kind = "balanced tree" if parameters.balanced else "tree"
-            raise ValueError(
-                f"memory_limit must be at least {needed:,} bytes for a {kind} of {engine.n:,} "
-                f"rows, {engine.d:,} columns and {leaves:,} leaves or more, but it is {limit:,}."
-            )
+        kind = "balanced tree" if parameters.balanced else "tree"
+        what = f"a {kind} of {engine.n:,} rows, {engine.d:,} columns and {leaves:,} leaves or more"
+        refuse_over_limit(needed, what, parameters.memory_limit)
+
+    def _warn_of_equal_rows(self, stops: Stops, *, weighted: bool) -> None:
+        found, n = len(self.leaves_), len(self.labels_)
+        counted = " with a positive weight" if weighted else ""
+        if found == 1 and n > stops.max_leaf_size:
+            said = f"X has only one distinct row{counted}, so the tree is a single leaf."
+            warn(said, ConvergenceWarning)
+        elif found < (stops.n_leaves or 0) and stops.max_depth is None and stops.max_leaf_size == 1:
+            said = f"X has fewer distinct rows{counted} than n_leaves={stops.n_leaves}, so the tree"
+            warn(f"{said} has {found} leaves.", ConvergenceWarning)
 
     # -- the fitted tree -----------------------------------------------------------------------
 

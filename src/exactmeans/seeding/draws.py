@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,17 @@ from exactmeans import _core
 from exactmeans.data.arrays import Double
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.protocol import Engine, Seeding
+from exactmeans.metrics import Metric
+
+
+class CountedRows(Protocol):
+    """Rows of which only number and weights are needed."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def metric(self) -> Metric: ...
+    def counted(self) -> Double | None: ...
 
 
 def plus_plus(
@@ -161,7 +173,7 @@ def filled_up(engine: Engine, chosen: list[int], k: int) -> NDArray[np.intp]:
     return np.concatenate([rows, again])
 
 
-def random_rows(engine: Engine, k: int, rng: np.random.RandomState) -> NDArray[np.intp]:
+def random_rows(engine: CountedRows, k: int, rng: np.random.RandomState) -> NDArray[np.intp]:
     """Row numbers of k distinct rows, drawn by weight as scikit-learn draws them."""
     weights = engine.counted()
     if weights is not None and (found := np.count_nonzero(weights)) < k:
@@ -185,7 +197,7 @@ def one_row(engine: Engine, rng: np.random.RandomState) -> int:
     return _core.row_at(rng.random_sample(), engine.n, weights, total)
 
 
-def probabilities(engine: Engine) -> NDArray[np.float64]:
+def probabilities(engine: CountedRows) -> NDArray[np.float64]:
     """Probabilities of the rows by weight; scikit-learn always passes weights."""
     counted = engine.counted()
     weights = np.ones(engine.n) if counted is None else counted

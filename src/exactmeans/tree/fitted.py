@@ -26,6 +26,14 @@ from exactmeans.tree.nodes import Frames, Ids, Nodes
 from exactmeans.tree.route import Router
 
 
+def refuse_over_limit(needed: int, what: str, limit: int | None) -> None:
+    """Refuse a fit of `what` that needs more bytes than memory_limit."""
+    if limit is not None and needed > limit:
+        raise ValueError(
+            f"memory_limit must be at least {needed:,} bytes for {what}, but it is {limit:,}."
+        )
+
+
 class FittedTree(
     ClusterMixin,  # type: ignore[misc, unused-ignore]
     BaseEstimator,  # type: ignore[misc, unused-ignore]

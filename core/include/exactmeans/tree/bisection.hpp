@@ -102,10 +102,10 @@ private:
             reference_[std::size_t(f)] = shift ? mean - shift[f] : mean;
         }
         const double scale = shared_.centres.frame().scale();
-        reference_length_ = std::sqrt(vector_kernels<R>()
-                                          .square_sum(reference_.data(), nullptr, x_.d, scale)
-                                          .value()) *
-                            up;
+        reference_length_ =
+            std::sqrt(
+                vector_kernels<R>().square_sum(reference_.data(), nullptr, x_.d, scale).value()) *
+            up;
     }
 
     // Updates w, C and the slack after the centres moved. Returns false if bounds would not hold.
@@ -125,8 +125,9 @@ private:
             w_[std::size_t(f)] = w;
         }
         const double length = (std::sqrt(first) + std::sqrt(second)) * up;
-        if (iterations == 1) unit_ = std::ldexp(1.0, length > 0 ? -std::ilogb(length) : 0);
-        way_ += ((iterations > 1 ? std::sqrt(step2) : 0.0) + length * 0x1p-48) * up;
+        if (!started_) unit_ = std::ldexp(1.0, length > 0 ? -std::ilogb(length) : 0);
+        way_ += ((started_ ? std::sqrt(step2) : 0.0) + length * 0x1p-48) * up;
+        started_ = true;
         at_m_ = product - 0.5 * (first - second);
         // By how much computed gaps are off: per_radius_ * |x - m| + constant_.
         const double rounding = 2 * slack.gamma() + double(x_.d + 16) * 0x1p-50;
@@ -173,14 +174,15 @@ private:
 
     struct alignas(64) Worker {
         NodeScores<DenseRows<R>> scores;
-        std::vector<Size> open;            // rows to score
-        std::vector<std::int32_t> picks;   // where a tile of them is in the data
-        std::unique_ptr<Sums> sums;        // what changed rows add and remove
+        std::vector<Size> open;           // rows to score
+        std::vector<std::int32_t> picks;  // where a tile of them is in the data
+        std::unique_ptr<Sums> sums;       // what changed rows add and remove
         Size changed = 0;
     };
     Worker& worker_of(int worker) {
         Worker& own = workers_[std::size_t(worker)];
-        if (!own.sums) own.sums = std::make_unique<Sums>(2, x_.d, sums_.grid(), sums_.weight_grid());
+        if (!own.sums)
+            own.sums = std::make_unique<Sums>(2, x_.d, sums_.grid(), sums_.weight_grid());
         return own;
     }
 
@@ -205,10 +207,10 @@ private:
                 radius = round_up(std::sqrt(step2) * unit_ * widen) + tiny;
             }
             const double at = double(radius) / unit_;
-            const double least = std::abs(gap) - at * per_radius_ - constant_,
-                         moved = at * way_, offset = label ? -at_m_ : at_m_;
-            const double bound = least + moved - offset -
-                                 0x1p-48 * (std::abs(gap) + moved + std::abs(at_m_));
+            const double least = std::abs(gap) - at * per_radius_ - constant_, moved = at * way_,
+                         offset = label ? -at_m_ : at_m_;
+            const double bound =
+                least + moved - offset - 0x1p-48 * (std::abs(gap) + moved + std::abs(at_m_));
             gap_[std::size_t(i)] = round_down(bound * unit_ * unit_) - tiny;
             if (label == before) continue;
             if (before >= 0) own.sums->move(x_, i, before, -1.0);
@@ -222,12 +224,12 @@ private:
         const Centres<R>& centres = shared_.centres;
         const int exponent = centres.frame().exponent;
         std::vector<std::array<ExactSum, 2>> cost(workers_.size());
-        for_own_distances(x_, Points<R>(centres.master(), 2, x_.d, exponent), labels, threads_,
-                          [&](Size i, double d2, int worker) {
-                              if (x_.weight(i) > 0)
-                                  cost[std::size_t(worker)][std::size_t(labels[i])].add(
-                                      x_.weight(i) * d2);
-                          });
+        for_own_distances(
+            x_, Points<R>(centres.master(), 2, x_.d, exponent), labels, threads_,
+            [&](Size i, double d2, int worker) {
+                if (x_.weight(i) > 0)
+                    cost[std::size_t(worker)][std::size_t(labels[i])].add(x_.weight(i) * d2);
+            });
         for (std::size_t j = 0; j < 2; ++j) {
             for (std::size_t w = 1; w < cost.size(); ++w) cost[0][j].add(cost[w][j]);
             inertia[j] = std::ldexp(cost[0][j].value(), -2 * exponent);
@@ -248,6 +250,7 @@ private:
     double reference_length_ = 0;
     std::vector<float> radius_, gap_;  // times unit_, and its square
     std::vector<double> w_;
+    bool started_ = false;  // w_ is known
     double unit_ = 1, way_ = 0, at_m_ = 0;
     double per_radius_ = 0, constant_ = 0;
     std::vector<Worker> workers_;
