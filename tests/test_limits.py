@@ -189,6 +189,20 @@ def test_many_rows_come_by_samples_and_in_blocks() -> None:
     assert bits(again) == bits(model)
 
 
+@pytest.mark.parametrize("size_min", [None, 0.5])
+def test_prices_certify_the_optimum_of_many_rows(size_min: float | None) -> None:
+    """Only full clusters have prices above 0, only those of least size have prices below 0."""
+    X = np.concatenate([datasets.blobs(20_000, 5, 10, spread=s, seed=1) for s in (1.0, 6.0)])
+    options: dict[str, Any] = {"size_min": size_min, "size_max": 1.3, "init": X[:25], "n_init": 1}
+    for max_iter in (1, 2, 8):
+        model = KMeans(25, **options, max_iter=max_iter).fit(X)
+        sizes = np.bincount(model.labels_, minlength=25)
+        assert (sizes[model.prices_ > 1e-9] == 2080).all()
+        assert (sizes[model.prices_ < -1e-9] == (0 if size_min is None else 800)).all()
+        priced = squared(X, model.cluster_centers_) + model.prices_
+        assert (priced[np.arange(len(X)), model.labels_] <= priced.min(axis=1) + 1e-9).all()
+
+
 def test_the_filter_of_sparse_rows_changes_nothing() -> None:
     """With 32 centres or more the int8 filter certifies gaps; dense rows never use it."""
     rng = np.random.default_rng(4)

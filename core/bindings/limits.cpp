@@ -74,12 +74,18 @@ void bind_limits(nb::module_& m) {
     nb::class_<LimitedAssignment>(m, "LimitedAssignment")
         .def(
             "__init__",
-            [](LimitedAssignment* self, Size n, Size k, Size least, Size most, bool weighted) {
-                require(n > 0 && k > 0 && 0 <= least && least <= most,
+            [](LimitedAssignment* self, Size n, Size total, Size k, Size least, Size most,
+               bool weighted, double mass_scale, Size most_options) {
+                require(n > 0 && total > 0 && k > 0 && 0 <= least && least <= most,
                         "limits must leave room for rows");
-                new (self) LimitedAssignment(n, k, {least, std::min(most, n)}, weighted);
+                new (self) LimitedAssignment(LimitedProblem{
+                    n, total, k, {least, std::min(most, total)}, weighted, mass_scale,
+                    std::min<Size>(most_options, cost::most_options)});
             },
-            nb::arg("n"), nb::arg("k"), nb::arg("least"), nb::arg("most"), nb::arg("weighted"))
+            nb::arg("n"), nb::arg("total"), nb::arg("k"), nb::arg("least"), nb::arg("most"),
+            nb::arg("weighted"), nb::arg("mass_scale"), nb::arg("most_options"))
+        .def_ro_static("most_options", &cost::most_options)
+        .def_ro_static("option_bytes", &cost::option_bytes)
         .def("moved", &LimitedAssignment::moved, nb::arg("movement"))
         .def("start", &LimitedAssignment::start, nb::arg("many"))
         .def("begin", &LimitedAssignment::begin)

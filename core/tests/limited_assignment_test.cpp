@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "samples.hpp"
 
 using namespace exactmeans;
 
@@ -77,18 +78,24 @@ struct Sample {
 template <class R>
 void check_optimal(bool ties) {
     std::mt19937 rng(7);
-    for (int trial = 0; trial < 12; ++trial) {
-        // The last ones are too large for one problem with all options, so that samples come first.
-        const Size n = trial < 9 ? 50 + trial * 37 : 40000, k = trial < 9 ? 1 + trial % 5 : 40;
+    for (int trial = 0; trial < 14; ++trial) {
+        // The last ones are too large for one problem with all options, so that samples come first;
+        // prices of samples below 0 are wrong if fixed rows exceed the least size.
+        const Size n = trial < 9 ? 50 + trial * 37 : 6000, k = trial < 9 ? 1 + trial % 5 : 20;
         const Sample<R> sample(rng, n, 3, k, ties);
         SharedCentres<R> shared = sample.shared();
-        const SizeLimits limits{n / k - trial % 3 * n / (8 * k), (n + k - 1) / k + trial % 4};
-        LimitedAssignment state(n, k, limits, false);
+        const Size least = trial > 9 ? 0 : n / k - trial % 3 * n / (8 * k);
+        const SizeLimits limits{least, (n + k - 1) / k + trial % 4 + (trial > 9 ? n / k : 0)};
+        LimitedAssignment state(n, k, limits);
         std::vector<std::int32_t> labels(static_cast<std::size_t>(n)), again(labels);
         assign_within_limits(sample.rows(), shared, state, labels.data(), Threads{2});
         std::vector<Size> size(static_cast<std::size_t>(k));
         for (const std::int32_t own : labels) ++size[std::size_t(own)];
-        for (const Size own : size) CHECK(limits.least <= own && own <= limits.most);
+        for (std::size_t j = 0; j < size.size(); ++j) {
+            CHECK(limits.least <= size[j] && size[j] <= limits.most);
+            if (state.prices()[j] > 1e-12) CHECK_EQ(size[j], limits.most);
+            if (state.prices()[j] < -1e-12) CHECK_EQ(size[j], limits.least);
+        }
         const std::vector<double> costs = costs_of(sample.rows(), shared);
         if (n < 1000) {
             const double best = least_cost(costs, n, k, limits);
@@ -105,6 +112,13 @@ void check_optimal(bool ties) {
         assign_within_limits(sample.rows(), shared, state, again.data(), Threads{1});
         const double first = cost_of(costs, labels, k), second = cost_of(costs, again, k);
         CHECK(std::abs(first - second) <= 1e-9 * std::abs(first) + 1e-12);
+        // So does one that starts from prices that are far from right.
+        std::vector<double> wrong(static_cast<std::size_t>(k));
+        for (double& own : wrong) own = double(rng() % 5) / 4 - 0.5;
+        LimitedAssignment other(n, k, limits);
+        other.set_state(wrong, 0.01);
+        assign_within_limits(sample.rows(), shared, other, again.data(), Threads{1});
+        CHECK(std::abs(first - cost_of(costs, again, k)) <= 1e-9 * std::abs(first) + 1e-12);
     }
 }
 
@@ -122,13 +136,13 @@ TEST(assignments_of_ties_are_optimal) {
 
 TEST(threads_and_blocks_do_not_change_labels) {
     std::mt19937 rng(8);
-    const Size n = 30000, k = 50;
+    const Size n = 6000, k = 20;
     const Sample<double> sample(rng, n, 4, k, true);
     SharedCentres<double> shared = sample.shared();
     std::vector<std::int32_t> expected;
     std::vector<double> prices;
     for (const Size blocks : {1, 2, 7}) {
-        LimitedAssignment state(n, k, {590, 610}, false);
+        LimitedAssignment state(n, k, {295, 305});
         std::vector<std::int32_t> labels(static_cast<std::size_t>(n));
         const auto block = [&](Size b, auto fn) {
             const Size begin = n * b / blocks, end = n * (b + 1) / blocks;
@@ -153,4 +167,53 @@ TEST(threads_and_blocks_do_not_change_labels) {
         CHECK(labels == expected);
         CHECK(prices == state.prices());
     }
+}
+
+namespace {
+
+// Centres that move less and less, and the same assignments by a state that knows no bounds.
+template <class R>
+void check_bounds_change_nothing(bool signs) {
+    const Size n = 3000, d = 80, k = 48;
+    const Threads threads{2};
+    samples::Random random(signs ? 11 : 12);
+    const auto value = [&] {
+        const double size = random.below(6) ? 0.0 : random.uniform(0.1, 1.0);
+        return signs && random.coin() ? -size : size;
+    };
+    const samples::Matrix<R> x(n, d, value);
+    samples::Matrix<R> centres(k, d, value);
+    const samples::Csr<R, std::int32_t> csr(x);
+    const auto made = [&] {
+        return SharedCentres<R>(Centres<R>(centres.values.data(), k, d, Frame<R>{}, threads));
+    };
+    SharedCentres<R> shared = made();
+    const SizeLimits limits{n / k - 8, n / k + 8};
+    LimitedAssignment kept(n, k, limits);
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(n)), expected(labels);
+    Size without = 0;
+    for (int iteration = 0; iteration < 24; ++iteration) {
+        LimitedAssignment fresh(n, k, limits);
+        fresh.set_state(kept.prices(), kept.reach());
+        SharedCentres<R> other = made();
+        assign_within_limits(csr.rows(), shared, kept, labels.data(), threads);
+        assign_within_limits(csr.rows(), other, fresh, expected.data(), threads);
+        CHECK(labels == expected);
+        CHECK(kept.prices() == fresh.prices());
+        without += fresh.rows_scored();
+        // Some centres do not move, as in a fit that converges.
+        for (Size j = 0; j < k; ++j)
+            for (Size f = 0; f < d && (iteration + j) % 3; ++f)
+                if (centres(j, f) != 0)
+                    centres(j, f) += R(0.1 * std::pow(0.6, iteration) * random.uniform(-1.0, 1.0));
+        kept.moved(shared.centres.move(centres.values.data(), threads));
+    }
+    CHECK(2 * kept.rows_scored() < without);
+}
+
+}  // namespace
+
+TEST(bounds_of_csr_rows_change_nothing) {
+    check_bounds_change_nothing<float>(true);
+    check_bounds_change_nothing<double>(false);
 }

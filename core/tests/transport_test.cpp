@@ -157,3 +157,86 @@ TEST(dear_options_may_be_left_out) {
     }
     CHECK(shortened > 0);
 }
+
+// Masses split rows in the linear program. Prices certify its optimum, and rounding moves sizes by
+// less than the largest mass.
+TEST(masses_are_kept_up_to_one_row) {
+    std::mt19937 rng(5);
+    for (int trial = 0; trial < 400; ++trial) {
+        const Size n = 1 + Size(rng() % 40), k = 1 + Size(rng() % 6);
+        const bool ties = trial % 2;
+        std::vector<Size> mass;
+        Size total = 0, largest = 0;
+        for (Size i = 0; i < n; ++i) {
+            mass.push_back(Size(rng() % 4 ? rng() % 10 : rng() % 200));
+            total += mass.back();
+            largest = std::max(largest, mass.back());
+        }
+        const Size least = total / k - Size(rng() % 3),
+                   most = (total + k - 1) / k + Size(rng() % 9);
+        Transport solved(std::vector<Size>(std::size_t(k), std::max<Size>(0, least)),
+                         std::vector<Size>(std::size_t(k), most),
+                         std::vector<double>(std::size_t(k)));
+        std::vector<double> costs;
+        for (Size i = 0; i < n; ++i) {
+            std::vector<TransportOption> options;
+            for (Size j = 0; j < k; ++j) {
+                costs.push_back(ties ? double(rng() % 3) : std::uniform_real_distribution()(rng));
+                options.push_back({std::int32_t(j), costs.back()});
+            }
+            std::iter_swap(options.begin(),
+                           std::min_element(options.begin(), options.end(),
+                                            [](const TransportOption& a, const TransportOption& b) {
+                                                return a.cost < b.cost;
+                                            }));
+            solved.add(options.data(), k, mass[std::size_t(i)]);
+        }
+        CHECK(solved.solve());
+        solved.round_split_rows();
+        std::vector<Size> size(static_cast<std::size_t>(k));
+        for (Size i = 0; i < n; ++i) {
+            const Size own = solved.label(i);
+            CHECK(own >= 0);
+            size[std::size_t(own)] += mass[std::size_t(i)];
+            for (Size j = 0; j < k && mass[std::size_t(i)] > 0; ++j)
+                CHECK(costs[std::size_t(i * k + own)] + solved.price(own) <=
+                      costs[std::size_t(i * k + j)] + solved.price(j) + 1e-12);
+        }
+        for (Size j = 0; j < k; ++j) {
+            const Size own = size[std::size_t(j)];
+            CHECK(largest == 0 || (own > least - largest && own < most + largest));
+            if (solved.price(j) > 1e-12) CHECK(own > most - largest);
+            if (solved.price(j) < -1e-12) CHECK(own < std::max<Size>(0, least) + largest);
+        }
+    }
+}
+
+// Parts that form cycles, as those of equal rows do.
+TEST(split_rows_are_rounded_within_one_row) {
+    std::mt19937 rng(6);
+    for (int trial = 0; trial < 300; ++trial) {
+        const Size k = 2 + Size(rng() % 7);
+        std::vector<SplitRow> rows(rng() % 30);
+        std::vector<Size> before(static_cast<std::size_t>(k)), after(before);
+        Size largest = 0;
+        for (SplitRow& row : rows) {
+            for (Size j = 0; j < k; ++j)
+                if (rng() % 2) row.parts.push_back({std::int32_t(j), 1 + Size(rng() % 50)});
+            if (row.parts.empty()) row.parts.push_back({0, 7});
+            row.mass = 0;
+            for (const RowPart& part : row.parts) {
+                row.mass += part.mass;
+                before[std::size_t(part.cluster)] += part.mass;
+            }
+            largest = std::max(largest, row.mass);
+        }
+        const std::vector<std::int32_t> chosen = rounded_clusters(rows, k);
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+            after[std::size_t(chosen[r])] += rows[r].mass;
+            CHECK(std::any_of(rows[r].parts.begin(), rows[r].parts.end(),
+                              [&](const RowPart& part) { return part.cluster == chosen[r]; }));
+        }
+        for (std::size_t j = 0; j < before.size(); ++j)
+            CHECK(rows.empty() || std::abs(after[j] - before[j]) < largest);
+    }
+}

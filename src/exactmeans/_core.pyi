@@ -1,6 +1,6 @@
 """The C++ core. Not public: names and signatures may change at any time."""
 
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -349,7 +349,19 @@ def usable_isas() -> list[str]: ...
 def active_isa() -> str: ...
 
 class LimitedAssignment:
-    def __init__(self, n: int, k: int, least: int, most: int, weighted: bool) -> None: ...
+    most_options: ClassVar[int]
+    option_bytes: ClassVar[int]
+    def __init__(
+        self,
+        n: int,
+        total: int,
+        k: int,
+        least: int,
+        most: int,
+        weighted: bool,
+        mass_scale: float,
+        most_options: int,
+    ) -> None: ...
     def moved(self, movement: Movement) -> None: ...
     def start(self, many: bool) -> None: ...
     def begin(self) -> None: ...

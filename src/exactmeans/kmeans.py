@@ -116,6 +116,11 @@ class KMeans(BaseKMeans):
         size n_samples / n_clusters, so that 1.1 is ten per cent above it, rounded to let rows in.
         Every assignment has the least inertia that the limits allow. For 'euclidean' and 'cosine';
         see the guide "Size limits".
+    size_of : {'rows', 'weight'}, default='rows'
+        What the limits count. With 'weight', ints are sums of `sample_weight` and floats shares of
+        the total weight / n_clusters. To meet such limits exactly is NP-hard: the weight of a
+        cluster may exceed them, or fall short, by less than the largest weight of a row. No
+        assignment with the same weights of clusters has a lower inertia.
 
     Attributes
     ----------
@@ -183,6 +188,7 @@ class KMeans(BaseKMeans):
         dtype: Any = None,
         size_min: int | float | None = None,
         size_max: int | float | None = None,
+        size_of: Literal["rows", "weight"] = "rows",
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -204,13 +210,14 @@ class KMeans(BaseKMeans):
         self.dtype = dtype
         self.size_min = size_min
         self.size_max = size_max
+        self.size_of = size_of
 
     # -- parts of fit --------------------------------------------------------------------------
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         parameters = self._check_parameters()
         k, max_iter = parameters.k, parameters.max_iter
-        wanted = SizeLimits.check(self.size_min, self.size_max, parameters.metric)
+        wanted = SizeLimits.check(self.size_min, self.size_max, parameters.metric, self.size_of)
         algorithm = self._check_algorithm(k, limited=wanted is not None)
         with closing(self._open_engine(X, sample_weight, parameters)) as engine:
             plan = plan_fit(engine, k, algorithm, parameters.memory_limit)
@@ -227,7 +234,7 @@ class KMeans(BaseKMeans):
             reports = Reports([*progress.callbacks, *parameters.callbacks], tasks)
             problem = analyse(engine, parameters.tol)
             if wanted is not None:
-                engine.limit(wanted.rows(engine.directions(), k))
+                engine.limit(wanted.of(engine, k))
             runs = Runs(problem, k, plan, max_iter, reports)
             best = self._best_run(runs, init, rng, checkpoint)
             if checkpoint is not None:

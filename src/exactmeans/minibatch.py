@@ -89,6 +89,8 @@ class MiniBatchKMeans(BaseKMeans):
     init_options, dtype : as for `KMeans`
     size_min, size_max : None
         Batches cannot hold size limits: use `KMeans`.
+    size_of : {'rows', 'weight'}, default='rows'
+        As for `KMeans`; without limits it does nothing.
 
     Attributes
     ----------
@@ -147,6 +149,7 @@ class MiniBatchKMeans(BaseKMeans):
         dtype: Any = None,
         size_min: int | float | None = None,
         size_max: int | float | None = None,
+        size_of: Literal["rows", "weight"] = "rows",
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -171,6 +174,7 @@ class MiniBatchKMeans(BaseKMeans):
         self.dtype = dtype
         self.size_min = size_min
         self.size_max = size_max
+        self.size_of = size_of
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """One step with the rows of X, whatever `method` is: they are not seen again.

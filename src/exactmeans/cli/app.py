@@ -59,6 +59,7 @@ _OPTIONS = {
     "random_state": "--seed",
     "max_iter": "--max-iter",
     "n_init": "--starts",
+    "size_of": "--size-of",
     "sample_weight": "--weights",
     "feature_names": "--feature-names",
     "tol": "--tol",

@@ -24,6 +24,7 @@ def fit(
     k: options.Clusters,
     size_min: options.SizeMin = None,
     size_max: options.SizeMax = None,
+    size_of: options.SizeOf = "rows",
     starts: options.Starts = None,
     tol: options.Tol = 1e-4,
     max_iter: options.MaxIter = 300,
@@ -58,6 +59,7 @@ def fit(
         limits = {
             "size_min": options.size("--size-min", size_min),
             "size_max": options.size("--size-max", size_max),
+            "size_of": size_of,
         }
         count, selection = chosen_k(k, table, params)
         free = checkpoint is None and starts is None and size_min is None and size_max is None

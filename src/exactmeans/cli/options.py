@@ -251,6 +251,16 @@ SizeMax = Annotated[
         help="The most rows of a cluster: 50, or 1.1 for a share of the mean size.",
     ),
 ]
+SizeOf = Annotated[
+    str,
+    _option(
+        "--size-of",
+        metavar="rows|weight",
+        panel=_FIT,
+        help="What --size-min and --size-max count.",
+        autocompletion=_words(("rows", "weight")),
+    ),
+]
 Starts = Annotated[
     int | None,
     _option(

@@ -23,10 +23,21 @@ Hashes = NDArray[np.uint64]  # two words per row
 
 @dataclass(frozen=True)
 class Limits:
-    """The fewest and the most rows of a cluster."""
+    """The least and the largest size of a cluster, and the total of all.
+
+    Sizes count rows, or units of weight, of which there are `scale` in a weight of 1: a row counts
+    as its weight times `scale`, rounded to an integer, so that sums are exact. `scale` is 0 if rows
+    are counted.
+    """
 
     least: int
     most: int
+    total: int
+    scale: float = 0.0
+
+    def size(self, units: int) -> int | float:
+        """A number of rows as it is, units as a weight."""
+        return units / self.scale if self.scale else units
 
 
 @dataclass(frozen=True)

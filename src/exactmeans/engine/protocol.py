@@ -162,6 +162,9 @@ class Engine(Protocol):
     def deduplicate(self) -> int | None:
         """Compare one row for all its duplicates; returns the rows compared, or None if all are."""
 
+    def mass(self, scale: float) -> int:
+        """The weights of all rows that have a direction, times `scale`, each rounded to an int."""
+
     def limit(self, limits: Limits) -> None:
         """From the next start on, keep sizes of clusters within these limits."""
 

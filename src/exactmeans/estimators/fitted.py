@@ -91,7 +91,7 @@ class FittedKMeans(
         X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
         size_min, size_max : int, float or None, default=None
             If given, the sizes of the clusters of X stay within these limits, as those of `fit` do,
-            at the least inertia. Prices of the fit do not count then.
+            at the least inertia. They count rows. Prices of the fit do not count then.
 
         Returns
         -------
@@ -112,7 +112,7 @@ class FittedKMeans(
         wanted = SizeLimits.check(size_min, size_max, METRICS[self._frame.metric])
         engine, k = self._engine(X), self._given_centres().shape[0]
         assert wanted is not None
-        engine.limit(wanted.rows(engine.directions(), k))
+        engine.limit(wanted.of(engine, k))
         engine.start("lloyd", k)
         engine.assign(self._centroids(engine))
         return engine.final_labels()

@@ -50,12 +50,20 @@ def _limits(model: Any) -> dict[str, Any] | None:
     if limited is None:
         return None
     return {
-        "size_min": limited.limits.least,
-        "size_max": limited.limits.most,
+        "size_of": "weight" if limited.limits.scale else "rows",
+        "size_min": limited.limits.size(limited.limits.least),
+        "size_max": limited.limits.size(limited.limits.most),
         "inertia_without_limits": unscaled(limited.free_inertia, model._frame.cost_exponent),
         "rows_not_nearest": limited.moved,
         "rows_on_borders": len(limited.border.labels),
     }
+
+
+def _sizes(limits: dict[str, Any]) -> str:
+    least, most = limits["size_min"], limits["size_max"]
+    if limits["size_of"] == "rows":
+        return f"{least} to {most} rows"
+    return f"weights of {least:g} to {most:g}, up to the weight of a row"
 
 
 def _filter_facts(history: Any, n: int, distinct: int | None) -> dict[str, Any] | None:
@@ -115,7 +123,7 @@ def as_text(told: dict[str, Any]) -> str:
         limits, inertia = told["limits"], told["inertia"]
         free = limits["inertia_without_limits"]
         lines.append(
-            f"size limits: {limits['size_min']} to {limits['size_max']} rows; at these centres "
+            f"size limits: {_sizes(limits)}; at these centres "
             f"inertia is {inertia:.6g}, without limits {free:.6g}; "
             f"{limits['rows_not_nearest']} rows are not with their nearest centre"
         )

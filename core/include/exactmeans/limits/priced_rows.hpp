@@ -42,8 +42,10 @@ public:
     HeldPanels<R> panels;  // unless the filter is used
 
     // `weighted`: costs are multiplied by the weights of the rows.
+    // `codes`: the centres as the filter reads them, if the caller has them.
     PricedRows(const Rows& rows, SharedCentres<R>& shared, const std::vector<double>& prices,
-               double wanted_gap, bool weighted, const Threads& threads)
+               double wanted_gap, bool weighted, const Threads& threads,
+               std::shared_ptr<const QuantizedCentres<R>> codes = nullptr)
         : x(rows),
           centroids(shared.centres),
           price(prices),
@@ -51,11 +53,17 @@ public:
           weighted_(weighted && rows.weights),
           unpack_(std::ldexp(1.0, -centroids.frame().packing)) {
         if constexpr (!is_dense<Rows>)
-            if (!weighted_ && !x.norms && centroids.in_range() &&
-                wanted < std::numeric_limits<double>::infinity() &&
-                FilterProbe<R>::fits(centroids, shared.layouts.settings()))
-                start_filter(shared, threads);
+            if (may_filter(x, shared, wanted, weighted))
+                start_filter(shared, std::move(codes), threads);
         if (!filters()) panels = shared.layouts.panels(centroids, is_dense<Rows>, threads);
+    }
+
+    // May the filter be used for these rows and a finite gap?
+    static bool may_filter(const Rows& x, const SharedCentres<R>& shared, double wanted_gap,
+                           bool weighted) {
+        return !is_dense<Rows> && !(weighted && x.weights) && !x.norms &&
+               shared.centres.in_range() && wanted_gap < std::numeric_limits<double>::infinity() &&
+               FilterProbe<R>::fits(shared.centres, shared.layouts.settings());
     }
 
     double factor(Size i) const {
@@ -84,8 +92,11 @@ public:
 
 private:
     // Score offsets with prices, all raised by the same amount so that none is negative.
-    void start_filter(SharedCentres<R>& shared, const Threads& threads) {
-        filter_ = shared.layouts.template get<QuantizedCentres<R>>(centroids, false, threads);
+    void start_filter(SharedCentres<R>& shared, std::shared_ptr<const QuantizedCentres<R>> codes,
+                      const Threads& threads) {
+        filter_ = std::move(codes);
+        if (!filter_)
+            filter_ = shared.layouts.template get<QuantizedCentres<R>>(centroids, false, threads);
         const Size k = centroids.k(), places = filter_->panels().places();
         lowest_price_ = *std::min_element(price.begin(), price.end());
         offset_.assign(std::size_t(places), std::numeric_limits<float>::infinity());
@@ -128,6 +139,10 @@ public:
     std::vector<std::int32_t> label;
     // A lower bound of what every other cluster costs more; exact if it is at most `wanted`.
     std::vector<double> gap;
+    // If the filter was used: an upper bound of the label's cost, and per group a lower bound of
+    // the costs of all others. Both hold for exact scores, too. Of no use for open rows.
+    std::vector<double> high;
+    std::vector<typename QuantizedFilter<R>::GroupLows> lows;
 
     // Labels rows ids[0, count). on_open(t, costs) sees the costs, within the wanted gap at least,
     // of the rows that have another cluster within it.
@@ -152,15 +167,23 @@ private:
         filter_.load_some(rows.x, count, [&](Size t) { return ids[t]; });
         filter_.quantize(rows.quantization());
         filter_.score(panels);
-        typename QuantizedFilter<R>::GroupLows others;
+        high.resize(std::size_t(count));
+        lows.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t) {
+            auto& others = lows[std::size_t(t)];
             const auto best = filter_.best(panels, t, others);
             const double certain = others.lowest() - best.high - rows.filter_margin();
+            const double by = rows.lowest_price() - rows.filter_margin();
+            high[std::size_t(t)] = best.high + rows.lowest_price() + rows.filter_margin();
             label[std::size_t(t)] = std::int32_t(rows.filter().centre(best.place));
             gap[std::size_t(t)] = certain;
-            if (certain > rows.wanted) continue;
+            if (certain > rows.wanted) {
+                for (double& low : others.of) low += by;
+                continue;
+            }
             const double limit = best.high + rows.wanted + rows.filter_margin();
-            list_candidates(rows, panels, t, limit);
+            others = list_candidates(rows, panels, t, limit);
+            for (double& low : others.of) low += by;
             scores_.resize(candidates_.size());
             const PackedCsrRow<R>* const row = packed_.load(rows.x, by_feature, 0, ids + t, 1);
             for (std::size_t c = 0; c < candidates_.size(); ++c)
@@ -169,14 +192,32 @@ private:
                                               &scores_[c]);
             decide(rows, ids[t], t, candidates_.data(), scores_.data(), Size(candidates_.size()),
                    limit + rows.lowest_price(), on_open);
+            bound_candidates(rows, t);
         }
     }
-    // The centres whose scores with prices may be as low as the limit.
-    void list_candidates(const PricedRows<Rows>& rows, const QuantizedPanels& panels, Size t,
+    // Includes the costs of the candidates of row t in its bounds. A canonical score is off by less
+    // than a refined one may be.
+    void bound_candidates(const PricedRows<Rows>& rows, Size t) {
+        const double error = 2 * filter_.error(t).refined + rows.filter_margin();
+        for (std::size_t c = 0; c < candidates_.size(); ++c) {
+            if (candidates_[c] == label[std::size_t(t)]) {
+                high[std::size_t(t)] = costs_[c] + error;
+                continue;
+            }
+            const Size group = rows.filter().group(rows.filter().place(candidates_[c]));
+            double& low = lows[std::size_t(t)].of[group];
+            low = std::min(low, costs_[c] - error);
+        }
+    }
+    // Lists the centres whose scores with prices may be as low as the limit. Returns lower bounds
+    // of the scores of all others.
+    auto list_candidates(const PricedRows<Rows>& rows, const QuantizedPanels& panels, Size t,
                          double limit) {
-        const float most = filter_.score_limit(t, limit);
+        const float most = filter_.score_limit(t, limit),
+                    infinity = std::numeric_limits<float>::infinity();
         listed_.resize(std::size_t(panels.places()));
-        float others[QuantizedPanels::most_groups] = {};
+        float others[QuantizedPanels::most_groups];
+        std::fill(std::begin(others), std::end(others), infinity);
         candidates_.clear();
         for (Size p = 0; p < panels.count(); ++p) {
             const Size found = quantized_kernels().places_below(filter_.quantized(t), panels, p,
@@ -186,6 +227,10 @@ private:
                     j != QuantizedCentres<R>::none)
                     candidates_.push_back(std::int32_t(j));
         }
+        typename QuantizedFilter<R>::GroupLows rest;
+        for (std::size_t g = 0; g < std::size(others); ++g)
+            rest.of[g] = double(others[g]) + filter_.error(t).offset;
+        return rest;
     }
 
     template <class OnOpen>
@@ -201,9 +246,20 @@ private:
             by.scores_csr(packed_.load(rows.x, rows.panels, 0, ids + begin, count), count,
                           rows.panels, scores_.data());
         }
+        costs_.resize(std::size_t(count * k));
+        at_.resize(std::size_t(count));
+        low_.resize(std::size_t(count));
+        second_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t)
-            decide(rows, ids[begin + t], begin + t, nullptr, scores_.data() + t * k, k,
-                   std::numeric_limits<double>::infinity(), on_open);
+            set_costs(rows, ids[begin + t], nullptr, scores_.data() + t * k, k,
+                      costs_.data() + t * k);
+        score_kernels<double>().lowest_two(costs_.data(), count, k,
+                                           {at_.data(), low_.data(), second_.data()});
+        for (Size t = 0; t < count; ++t) {
+            const std::size_t r = std::size_t(t);
+            keep(rows, begin + t, {at_[r], low_[r], second_[r], second_[r]},
+                 {nullptr, costs_.data() + t * k, k}, on_open);
+        }
     }
 
     // Label and gap of row i from canonical scores; centres that have none cost at least `others`.
@@ -211,34 +267,50 @@ private:
     void decide(const PricedRows<Rows>& rows, Size i, Size t, const std::int32_t* centres,
                 const R* scores, Size count, double others, OnOpen on_open) {
         costs_.resize(std::size_t(count));
-        const double factor = rows.factor(i);
-        for (Size c = 0; c < count; ++c) {
-            const Size j = centres ? Size(centres[c]) : c;
-            const double cost = factor * double(scores[c]) + rows.price[std::size_t(j)];
-            costs_[std::size_t(c)] = cost < highest_cost ? cost : highest_cost;
-        }
+        set_costs(rows, i, centres, scores, count, costs_.data());
         double low, second;
         std::int32_t at;
         score_kernels<double>().lowest_two(costs_.data(), 1, count, {&at, &low, &second});
         // Of equal costs, the lowest number wins.
-        std::int32_t best = centres ? centres[at] : at;
-        for (Size c = 0; centres && second == low && c < count; ++c)
+        std::int32_t best = centres[at];
+        for (Size c = 0; second == low && c < count; ++c)
             if (costs_[std::size_t(c)] == low) best = std::min(best, centres[c]);
-        label[std::size_t(t)] = best;
-        const bool open = second - low <= rows.wanted;
+        keep(rows, t, {best, low, second, std::min(second, others)},
+             {centres, costs_.data(), count}, on_open);
+    }
+    static void set_costs(const PricedRows<Rows>& rows, Size i, const std::int32_t* centres,
+                          const R* scores, Size count, double* costs) {
+        const double factor = rows.factor(i);
+        const double* const price = rows.price.data();
+        for (Size c = 0; c < count; ++c) {
+            const double cost = factor * double(scores[c]) + price[centres ? centres[c] : c];
+            costs[c] = cost < highest_cost ? cost : highest_cost;
+        }
+    }
+    // The cheapest centre of a row, its cost, the next that is known, and a bound of all others.
+    struct Best {
+        std::int32_t centre;
+        double cost, second, others;
+    };
+    template <class OnOpen>
+    void keep(const PricedRows<Rows>& rows, Size t, const Best& best, const RowCosts& costs,
+              OnOpen on_open) {
+        label[std::size_t(t)] = best.centre;
+        const bool open = best.second - best.cost <= rows.wanted;
         constexpr double infinity = std::numeric_limits<double>::infinity();
         // A row that is not open has a larger gap than wanted, whatever rounding says.
         gap[std::size_t(t)] =
-            open ? second - low
-                 : std::max(std::min(second, others) - low, std::nextafter(rows.wanted, infinity));
-        if (open) on_open(t, RowCosts{centres, costs_.data(), count});
+            open ? best.second - best.cost
+                 : std::max(best.others - best.cost, std::nextafter(rows.wanted, infinity));
+        if (open) on_open(t, costs);
     }
 
     QuantizedFilter<R> filter_;
     DenseTile<R> tile_;
     PackedCsrRows<R> packed_;
     std::vector<R> scores_;
-    std::vector<double> costs_;
+    std::vector<double> costs_, low_, second_;
+    std::vector<std::int32_t> at_;
     std::vector<std::int32_t> listed_, candidates_;
 };
 

@@ -9,6 +9,11 @@
 //
 // A sink, node k, takes the rows of all clusters: cluster j sends it between least[j] and most[j].
 // Ties are broken by the number of the row, so the result depends on the input alone.
+//
+// A row may count as several: its mass, an integer. A path then moves the least mass that an arc of
+// it allows, which may split a row between clusters: the optimum of the linear program. All parts
+// of a split row cost the same with prices; limits/split_rows.hpp gives it to one of them.
+//
 // Memory: 32 bytes per option of a row, or more where rows move often.
 #pragma once
 
@@ -16,11 +21,13 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "exactmeans/data/rows.hpp"
+#include "exactmeans/limits/split_rows.hpp"
 
 namespace exactmeans {
 
@@ -32,7 +39,7 @@ struct TransportOption {
 
 class Transport {
 public:
-    // Sizes must end in [least[j], most[j]]. `price`: the starting prices.
+    // Sizes, in units of mass, must end in [least[j], most[j]]. `price`: the starting prices.
     Transport(std::vector<Size> least, std::vector<Size> most, std::vector<double> price)
         : k_(Size(least.size())),
           least_(std::move(least)),
@@ -45,12 +52,13 @@ public:
     }
 
     // Adds a row, which is in the cluster of its first option. No option may be cheaper than that.
-    void add(const TransportOption* options, Size count) {
+    void add(const TransportOption* options, Size count, Size mass = 1) {
         if (count < 1) throw std::invalid_argument("a row needs a cluster");
         if (label_.size() >= std::size_t(std::numeric_limits<std::int32_t>::max()))
             throw std::invalid_argument("a transport takes fewer than 2^31 rows");
         label_.push_back(options[0].cluster);
-        ++size_[std::size_t(options[0].cluster)];
+        mass_.push_back(mass);
+        size_[std::size_t(options[0].cluster)] += mass;
         options_.insert(options_.end(), options, options + count);
         past_.push_back(Size(options_.size()));
     }
@@ -78,7 +86,17 @@ public:
 
     Size rows() const { return Size(label_.size()); }
     Size options() const { return Size(options_.size()); }
+    // The cluster of a row; negative if the row is split, which rows of mass 1 never are.
     std::int32_t label(Size row) const { return label_[std::size_t(row)]; }
+    // Gives every split row to one of its clusters; sizes change by less than the mass of a row.
+    void round_split_rows() {
+        std::vector<SplitRow> split;
+        for (const auto& [row, parts] : split_) split.push_back({mass_[std::size_t(row)], parts});
+        const std::vector<std::int32_t> chosen = rounded_clusters(std::move(split), k_);
+        std::size_t at = 0;
+        for (const auto& entry : split_) label_[std::size_t(entry.first)] = chosen[at++];
+        split_.clear();
+    }
     // The price of cluster j.
     double price(Size j) const { return absolute(j) - absolute(k_); }
     // By how much it rose, up to an amount that is the same for all clusters.
@@ -131,11 +149,22 @@ private:
     }
     Movers& movers_of(const Arc& a) { return movers_[std::size_t(a.movers)]; }
 
+    // How much of a row is in a cluster.
+    Size mass_in(Size row, Size cluster) const {
+        const std::int32_t own = label(row);
+        if (own == cluster) return mass_[std::size_t(row)];
+        if (own >= 0) return 0;
+        for (const RowPart& part : split_.at(row))
+            if (part.cluster == cluster) return part.mass;
+        return 0;
+    }
+
     void build_arcs() {
         for (Size row = 0; row < rows(); ++row)
             for (const TransportOption* o = first_option(row) + 1; o != past_option(row); ++o)
-                movers_of(arc(label(row), o->cluster))
-                    .push_back({o->cost - first_option(row)->cost, std::int32_t(row)});
+                if (mass_[std::size_t(row)] > 0)
+                    movers_of(arc(label(row), o->cluster))
+                        .push_back({o->cost - first_option(row)->cost, std::int32_t(row)});
         for (std::vector<Arc>& own : arcs_)
             for (Arc& a : own) {
                 Movers& movers = movers_of(a);
@@ -146,7 +175,7 @@ private:
     // Drops movers at the top that are elsewhere by now.
     void refresh(Arc& a, Size from) {
         Movers& movers = movers_of(a);
-        while (!movers.empty() && label(movers.front().row) != from) {
+        while (!movers.empty() && mass_in(movers.front().row, from) == 0) {
             std::pop_heap(movers.begin(), movers.end());
             movers.pop_back();
         }
@@ -165,9 +194,9 @@ private:
             surplus_[j] = size_[j] - target_[j];
             surplus_[std::size_t(k_)] -= surplus_[j];
         }
-        const Size total = rows();
-        Size least = 0, most = 0;
+        Size total = 0, least = 0, most = 0;
         for (std::size_t j = 0; j < std::size_t(k_); ++j) {
+            total += size_[j];
             least += least_[j];
             most += most_[j];
         }
@@ -239,35 +268,74 @@ private:
             if (finished_[u]) change_[u] += distance - distance_[u];
         return true;
     }
-    // Moves a row along each arc of the path that ends here, the last arc first.
+    // The most that the path which ends here can carry.
+    Size path_mass(Size end) {
+        Size least = -surplus_[std::size_t(end)], to = end;
+        for (Size from; (from = previous_[std::size_t(to)]) >= 0; to = from) {
+            if (to == k_)
+                least = std::min(least, most_[std::size_t(from)] - target_[std::size_t(from)]);
+            else if (from == k_)
+                least = std::min(least, target_[std::size_t(to)] - least_[std::size_t(to)]);
+            else
+                least = std::min(least, mass_in(movers_of(arc(from, to)).front().row, from));
+        }
+        return std::min(least, surplus_[std::size_t(to)]);
+    }
+    // Moves that much along each arc of the path, the last arc first.
     void move_along(Size end) {
-        ++surplus_[std::size_t(end)];
+        const Size mass = path_mass(end);
+        surplus_[std::size_t(end)] += mass;
         Size to = end;
         for (Size from; (from = previous_[std::size_t(to)]) >= 0; to = from) {
             if (to == k_)
-                ++target_[std::size_t(from)];
+                target_[std::size_t(from)] += mass;
             else if (from == k_)
-                --target_[std::size_t(to)];
+                target_[std::size_t(to)] -= mass;
             else
-                move_row(movers_of(arc(from, to)).front().row, from, to);
+                move_row(movers_of(arc(from, to)).front().row, from, to, mass);
         }
-        --surplus_[std::size_t(to)];
+        surplus_[std::size_t(to)] -= mass;
     }
-    void move_row(Size row, Size from, Size to) {
+    void move_row(Size row, Size from, Size to, Size mass) {
         ++moves_;
-        label_[std::size_t(row)] = std::int32_t(to);
+        const bool arrives = mass_in(row, to) == 0;
+        move_part(row, from, to, mass);
+        const bool left = mass_in(row, from) == 0;
         double own = 0;
         for (const TransportOption* o = first_option(row); o != past_option(row); ++o)
             if (o->cluster == to) own = o->cost;
         for (const TransportOption* o = first_option(row); o != past_option(row); ++o) {
-            if (o->cluster != from) refresh(arc(from, o->cluster), from);
-            if (o->cluster == to) continue;
+            if (left && o->cluster != from) refresh(arc(from, o->cluster), from);
+            if (!arrives || o->cluster == to) continue;
             Arc& a = arc(to, o->cluster);
             Movers& movers = movers_of(a);
             movers.push_back({o->cost - own, std::int32_t(row)});
             std::push_heap(movers.begin(), movers.end());
             a.rise = movers.front().rise;
         }
+    }
+    void move_part(Size row, Size from, Size to, Size mass) {
+        std::int32_t& own = label_[std::size_t(row)];
+        if (own == from && mass == mass_[std::size_t(row)]) {
+            own = std::int32_t(to);
+            return;
+        }
+        std::vector<RowPart>& parts = split_[row];
+        if (own >= 0) parts = {{own, mass_[std::size_t(row)]}};
+        own = -1;
+        const auto part_in = [&](Size cluster) {
+            return std::find_if(parts.begin(), parts.end(),
+                                [&](const RowPart& part) { return part.cluster == cluster; });
+        };
+        if (const auto at = part_in(to); at != parts.end())
+            at->mass += mass;
+        else
+            parts.push_back({std::int32_t(to), mass});
+        const auto at = part_in(from);
+        if ((at->mass -= mass) == 0) parts.erase(at);
+        if (parts.size() > 1) return;
+        own = parts.front().cluster;
+        split_.erase(row);
     }
 
     Size k_;
@@ -277,6 +345,8 @@ private:
     std::vector<std::vector<Arc>> arcs_;  // per cluster, by their end
     std::vector<Movers> movers_;          // per arc
     std::vector<std::int32_t> label_;
+    std::vector<Size> mass_;
+    std::map<Size, std::vector<RowPart>> split_;  // rows in several clusters
     std::vector<TransportOption> options_;
     std::vector<Size> past_;  // behind the last option of each row
     double most_range_ = infinite;

@@ -305,6 +305,9 @@ class ClusterEngine:
 
     limited = None
 
+    def mass(self, scale: float) -> int:
+        raise NotImplementedError(_NO_LIMITS)
+
     def limit(self, limits: Limits) -> None:
         raise NotImplementedError(_NO_LIMITS)
 

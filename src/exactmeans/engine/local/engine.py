@@ -133,6 +133,13 @@ class LocalEngine(SurveyedRows):
         for block in self._blocks:  # streamed rows may be more than memory holds
             block.start(algorithm, k, single=single, codes=room and not self.streamed)
 
+    def mass(self, scale: float) -> int:
+        """The weights of all rows that have a direction, times `scale`, each rounded to an int."""
+        weights = self.counted()
+        if weights is None:
+            return self.n * round(scale)
+        return int(np.rint(weights * scale).astype(np.int64).sum())
+
     def limit(self, limits: Limits) -> None:
         """From the next start on, sizes of clusters stay within these limits."""
         self._limits = limits

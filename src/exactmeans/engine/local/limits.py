@@ -16,6 +16,9 @@ from exactmeans.engine.protocol import AssignStats
 if TYPE_CHECKING:
     from exactmeans.engine.local.engine import LocalEngine
 
+# With fewer pairs of a row and a cluster at a time, prices would be guesses.
+_LEAST_OPTIONS_PER_CLUSTER = 64
+
 
 class LocalLimitedAssign:
     """The assignment step within limits; the core gathers rows near borders and solves for them."""
@@ -23,8 +26,23 @@ class LocalLimitedAssign:
     def __init__(self, engine: LocalEngine, limits: Limits, k: int) -> None:
         self._engine, self._limits, self._k = engine, limits, k
         self._changed = 0  # rows, by the last assignment
-        self._core = _core.LimitedAssignment(
-            engine.directions(), k, limits.least, limits.most, engine.weighted
+        core, room = _core.LimitedAssignment, engine.scratch_limit
+        most_options = core.most_options if room is None else room // core.option_bytes
+        if most_options < (least := _LEAST_OPTIONS_PER_CLUSTER * k):
+            raise ValueError(
+                f"memory_limit must be at least {4 * core.option_bytes * least:,} bytes for {k} "
+                f"clusters with size limits, but it is {4 * (room or 0):,}."
+            )
+        # Limits on weights bound what a unit of weight costs, so weights cancel out of the costs.
+        self._core = core(
+            n=engine.directions(),
+            total=limits.total,
+            k=k,
+            least=limits.least,
+            most=limits.most,
+            weighted=engine.weighted and not limits.scale,
+            mass_scale=limits.scale,
+            most_options=most_options,
         )
 
     @property

@@ -1,0 +1,132 @@
+// Lower bounds of gaps of rows while prices change and centres move, as in Hamerly's algorithm.
+//
+// The gap of a row is what the cheapest other cluster costs more than its label. A gap is stored
+// with what rows of its label had lost when it was found; it has lost the difference since.
+// docs/proofs/size_limits.md derives the bounds. Memory: 8 bytes per row, kept by the caller.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "exactmeans/centres/centres.hpp"
+#include "exactmeans/centres/movement.hpp"
+#include "exactmeans/data/rows.hpp"
+#include "exactmeans/kernels/vectors.hpp"
+
+namespace exactmeans {
+
+class GapBounds {
+public:
+    // Of a row that has no bound.
+    static constexpr float unknown = -std::numeric_limits<float>::infinity();
+
+    explicit GapBounds(Size k) : fallen_(std::size_t(k)), drifted_(std::size_t(k)) {}
+
+    // What the gap of a row with this label and at most this length lost since the bounds began: by
+    // prices and score offsets, and by moving centres per length of the row.
+    double lost(float length, std::int32_t label) const {
+        return fallen_[std::size_t(label)] + double(length) * drifted_[std::size_t(label)];
+    }
+    // A gap as it is stored: what lost() gave is added, so that later losses can be taken from it.
+    float stored(double gap, float length, std::int32_t label) const {
+        const double kept = std::min(gap, 0x1p100) + lost(length, label);
+        return float(kept - std::abs(kept) * 0x1p-22);
+    }
+    // Is the gap of a row certainly larger than `reach`?
+    bool exceeds(float stored_gap, float length, std::int32_t label, double reach) const {
+        return stored_gap > unknown && double(stored_gap) - lost(length, label) > reach;
+    }
+
+    // Costs rose by these amounts: a gap falls by the rise of the label's cost relative to the
+    // least rise of all others.
+    void follow_rises(const std::vector<double>& rises) {
+        double low = infinite, second = infinite;
+        for (const double own : rises) {
+            second = std::min(second, std::max(low, own));
+            low = std::min(low, own);
+        }
+        for (std::size_t j = 0; rises.size() > 1 && j < fallen_.size(); ++j)
+            fallen_[j] += (rises[j] - (rises[j] == low ? second : low)) * (1 + 0x1p-40) +
+                          0x1p-50 * (std::abs(rises[j]) + std::abs(low));
+    }
+
+    // The centres moved since the last assignment, by these distances.
+    void moved(const Movement& movement) { steps_ = movement.distance; }
+    // Follows that movement. Returns false if it is not known: stored gaps are then worthless. A
+    // score changes by the change of the score offset, and by at most the length of the row times
+    // the movement; both scores were rounded.
+    template <class R>
+    bool follow_centres(const Centres<R>& centroids) {
+        const std::size_t k = fallen_.size();
+        const R* const offset = centroids.score_offset();
+        const bool known = steps_.size() == k && offsets_.size() == k && centroids.in_range();
+        if (!known) {
+            fallen_.assign(k, 0.0);
+            drifted_.assign(k, 0.0);
+        } else {
+            std::vector<double> rises;
+            double far = 0, second = 0, largest = 0;
+            for (std::size_t j = 0; j < k; ++j) {
+                rises.push_back(double(offset[j]) - offsets_[j]);
+                largest = std::max({largest, double(offset[j]), offsets_[j]});
+                second = std::max(second, std::min(far, steps_[j]));
+                far = std::max(far, steps_[j]);
+            }
+            follow_rises(rises);
+            const double longest = std::max(longest_, centroids.longest());
+            const double d = double(centroids.d()), u = 2 * std::numeric_limits<R>::epsilon();
+            const double rounding = u * (d + 8), tiny = 0x1p-120 * (d + 8);
+            for (std::size_t j = 0; j < k; ++j) {
+                const double own = steps_[j];
+                drifted_[j] += (own + (own == far ? second : far)) * (1 + 0x1p-40) +
+                               4 * rounding * longest + tiny;
+                fallen_[j] += 4 * rounding * largest + tiny;
+            }
+        }
+        steps_.clear();
+        longest_ = centroids.longest();
+        offsets_.assign(offset, offset + k);
+        return known;
+    }
+
+private:
+    static constexpr double infinite = std::numeric_limits<double>::infinity();
+
+    std::vector<double> fallen_, drifted_;  // per cluster; see lost()
+    std::vector<double> steps_, offsets_;   // of the centres since, and at, the last assignment
+    double longest_ = 0;                    // centre at the last assignment
+};
+
+// Upper bounds of the lengths of the rows, on the scale of costs: 1 for directions.
+template <class Rows>
+std::vector<float> row_lengths(const Rows& x, const Frame<typename Rows::Real>& frame,
+                               const Threads& threads) {
+    using R = typename Rows::Real;
+    std::vector<float> length(std::size_t(x.n), 1.0f + 0x1p-20f);
+    if (x.norms) return length;
+    threads.ranges(x.n, 256, [&](Size begin, Size end, int) {
+        DenseTile<R> tile;
+        if constexpr (is_dense<Rows>)
+            tile.load(x, frame.shift_or_null(), begin, nullptr, end - begin);
+        for (Size i = begin; i < end; ++i) {
+            const R* values;
+            Size count = x.d;
+            if constexpr (is_dense<Rows>) {
+                values = tile.rows()[i - begin];
+            } else {
+                values = x.row(i).value;
+                count = x.row(i).nonzeros;
+            }
+            const double norm2 =
+                vector_kernels<R>().square_sum(values, nullptr, count, frame.scale()).value();
+            length[std::size_t(i)] = float(std::sqrt(norm2) * (1 + 0x1p-20));
+        }
+    });
+    return length;
+}
+
+}  // namespace exactmeans
