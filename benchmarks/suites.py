@@ -169,8 +169,13 @@ RACES["integer_filter_predict"] = [
 RACES["integer_filter_fit"] = [
     *(
         lloyd(
-            *(data, k, "float32", ("exactmeans-float", "scikit-learn", "faiss")),
-            **{"exactmeans_float": own, "scikit_learn": sklearn, "faiss": faiss},
+            data,
+            k,
+            "float32",
+            ("exactmeans-float", "scikit-learn", "faiss"),
+            exactmeans_float=own,
+            scikit_learn=sklearn,
+            faiss=faiss,
         )
         for data in FILTERED
         for k, own, sklearn, faiss in ((100, 1.8, 3.0, 2.5), (1000, 3.0, 5.0, 3.5))
