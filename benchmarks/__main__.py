@@ -38,6 +38,7 @@ SUITES = (
     "operations",
     "predict_latency",
     "sparse_scale",
+    "sparse_growth",
     "size_limits",
 )
 #: What the README and the site show: cases of other suites, a few minutes of them.
@@ -65,6 +66,8 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield from predict_latency.latency(options.threads, options.rounds, options.quick, only)
     elif suite == "sparse_scale":
         yield from sparse_scale.scale(options.threads, options.quick)
+    elif suite == "sparse_growth":
+        yield from sparse_scale.growth(options.threads, options.quick)
     elif suite == "size_limits":
         yield from limits.limits(options.threads, options.quick, options.only or "")
     if suite == "small":

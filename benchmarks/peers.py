@@ -9,9 +9,13 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import multiprocessing
+import os
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +71,10 @@ class Peer:
         """A call that labels X by fixed centres (None: it does the arithmetic only)."""
         raise NotImplementedError("does not assign")
 
+    def passes(self, X: Any, work: Work) -> Callable[[], Any]:
+        """A call that labels X twice, as the last two iterations of a fit do; its last labels."""
+        raise NotImplementedError("has no passes of its own")
+
     def seeder(self, X: Any, work: Work) -> Callable[[], Any]:
         """A call that chooses centres by greedy k-means++ and says which rows they are."""
         raise NotImplementedError("does not seed")
@@ -108,11 +116,57 @@ class SklearnLike(Peer):
         return partial(self.module.kmeans_plusplus, X, work.k, random_state=work.seed)
 
 
+# Instruction sets with integer dot products, and the same without them: no 8-bit filter for dense
+# rows, all else the same.
+WITHOUT_FILTER = {
+    **{"amx": "avx512", "avx512vnni": "avx512", "avxvnni": "avx2"},
+    **{"neondot": "neon"},
+}
+
+
 class ExactMeans(SklearnLike):
     """Ours: scikit-learn's interface, threads by n_jobs."""
 
-    def __init__(self, threads: int, algorithm: str, **options: Any) -> None:
+    def __init__(
+        self, threads: int, algorithm: str, *, dense_filter: bool = True, **options: Any
+    ) -> None:
+        if not dense_filter:  # the module reads it when it first computes something
+            os.environ["EXACTMEANS_ISA"] = WITHOUT_FILTER.get(_best_isa(), _best_isa())
         super().__init__(threads, "exactmeans", "exactmeans", algorithm, n_jobs=threads, **options)
+
+    def passes(self, X: Any, work: Work) -> Callable[[], Any]:
+        local: Any = importlib.import_module("exactmeans.engine.local.engine")
+        problems: Any = importlib.import_module("exactmeans.fit.problem")
+        engine = local.LocalEngine([X], None, self.threads)
+        problem = problems.analyse(engine, 0.0)
+        last = [
+            problem.frame.centroids(
+                self.estimator(replace(work, max_iter=work.max_iter - back))
+                .fit(X)
+                .cluster_centers_,
+                engine,
+            )
+            for back in (1, 0)
+        ]
+        problem.start(self.options["algorithm"], work.k)
+
+        def run() -> Any:
+            for centroids in last:
+                engine.assign(centroids)
+            return engine.labels()
+
+        run()  # the second pass stores what later ones read
+        return run
+
+
+def _best_isa() -> str:
+    """What the CPU offers, asked in a process of its own, because the choice is made once."""
+    ask = "from exactmeans import _core; print(_core.active_isa())"
+    environment = {key: value for key, value in os.environ.items() if key != "EXACTMEANS_ISA"}
+    done = subprocess.run(
+        [sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
 
 
 class Intelex(SklearnLike):
@@ -132,13 +186,16 @@ class Intelex(SklearnLike):
 
 class Faiss(Peer):
     """Exact Lloyd by SGEMM. `max_points_per_centroid` is lifted because it would silently sample
-    256 rows per centre. It returns centres only and always runs `niter` iterations."""
+    256 rows per centre. It returns centres only and always runs `niter` iterations. Its OpenBLAS
+    takes new CPUs for old ones and is several times slower then, so the kind of CPU is set."""
 
     package = "faiss-cpu"
     sparse = float64 = seeds = False
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
+        if "avx512f" in _cpu_flags():
+            os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
         self.faiss: Any = importlib.import_module("faiss")
         self.faiss.omp_set_num_threads(threads)
 
@@ -152,6 +209,11 @@ class Faiss(Peer):
         )
         model.train(X, init_centroids=work.init)
         return Fitted(None, model.centroids, len(model.obj))
+
+
+def _cpu_flags() -> list[str]:
+    information = Path("/proc/cpuinfo")
+    return information.read_text().split() if information.is_file() else []
 
 
 class SuperKMeans(Peer):
@@ -294,6 +356,10 @@ PEERS: dict[str, Callable[[int], Peer]] = {
     **{
         name: partial(ExactMeans, algorithm=way, metric="cosine", zero_rows="keep")
         for name, way in (("exactmeans-cosine", "lloyd"), ("exactmeans-cosine-auto", "auto"))
+    },
+    **{
+        name: partial(ExactMeans, algorithm=way, dense_filter=False)
+        for name, way in (("exactmeans-float", "lloyd"), ("exactmeans-float-auto", "auto"))
     },
     "scikit-learn": partial(
         SklearnLike, package="scikit-learn", module="sklearn.cluster", algorithm="lloyd"

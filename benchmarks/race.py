@@ -114,7 +114,7 @@ def _row(
 
 def _value(case: Case, name: str, seconds: list[float]) -> Row:
     low, middle, high = min(seconds), statistics.median(seconds), max(seconds)
-    if case.op == "assign":
+    if case.op == "assign" and case.data.startswith("normal-"):
         n, d = map(int, case.data.removeprefix("normal-").split("x"))
         work = 2.0 * min(n, case.rows or n) * d * case.k / 1e9
         return Row(case.name, name, work / middle, "GFLOP/s", work / high, work / low)

@@ -27,6 +27,7 @@ DENSE = {
     "letter": "letter.npz",
     "minilm": "minilm384_stackoverflow_titles.npz",
     "mnist": "mnist_train.npz",
+    "sift": "sift128_photos.npz",
 }
 TEXT = {
     "20news": "20news.counts.npz",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,50 @@ def scale(threads: int, quick: bool) -> Iterator[list[Row]]:
     yield [_row("20news_bigram", 1000, "float64", 4, 1.5 * GB, threads, quick)]
     yield [_row("wiki", 500, "float32", 3, 24 * GB, threads, quick)]
     yield [_row("thin", 100_000, "float32", 2, 24 * GB, threads, quick)]
+
+
+GROWTH = (500, 1000, 2000, 4000, 8000, 16_000)
+GROWTH_ALLOWED = 2.2  # times the seconds with half as many clusters, from 4,000 on
+
+
+def growth(threads: int, quick: bool) -> Iterator[list[Row]]:
+    """Seconds per early iteration of text by k, the first pass included."""
+    before = None
+    for k in GROWTH[:2] if quick else GROWTH:
+        case = f"acl k={k} float32"
+        if reason := data.missing("acl"):
+            yield [Row(case, "-", None, "", note=f"skipped: {reason}")]
+            continue
+        child = Child(threads, _early, threads, k, quick)
+        try:
+            first, others = child.receive()
+        except ContenderError as failure:
+            yield [Row(case, "exactmeans", None, "", note=str(failure))]
+            continue
+        finally:
+            child.close()
+        mean = (first + sum(others)) / (1 + len(others))
+        row = Row(case, "exactmeans", mean, "s per iteration")
+        row.note = f"first {first:.2f} s, then " + ", ".join(f"{own:.2f}" for own in others)
+        if before is not None and k > 2000:
+            row.target = f"<= {GROWTH_ALLOWED}x"
+            row.note += f"; {mean / before:.2f} times the one before"
+            row.met = None if quick else mean <= GROWTH_ALLOWED * before
+        before = mean
+        yield [row]
+
+
+def _early(pipe: Connection, threads: int, k: int, quick: bool) -> None:
+    try:
+        from exactmeans import KMeans
+
+        X = data.load("acl", "float32", 3000 if quick else None)
+        init = X[data.shuffled(X.shape[0], 42)[:k]]
+        fit = KMeans(k, init=init, n_init=1, tol=0, max_iter=4, n_jobs=threads).fit(X)
+        ends = [record.seconds for record in fit.history_]
+        pipe.send((ends[0], [late - early for early, late in pairwise(ends)]))
+    except Exception as error:
+        pipe.send(ContenderError(f"{type(error).__name__}: {error}"))
 
 
 def _row(

@@ -49,10 +49,66 @@ def test_the_filter_gives_the_bits_of_algorithms_without_it(
     # Rows decided by codes, and far fewer distances than rows times centres.
     assert all(record.skipped > N / 4 for record in filtered.history_[1:])
     assert filtered.n_distances_ < 0.2 * N * K * filtered.n_iter_
-    assert_same_model(filtered, fit(X, "hamerly", **params))
+    assert_same_model(filtered, fit(X, "elkan", **params))
     assert_same_model(filtered, fit(X, n_jobs=2, **params))
     assert np.array_equal(filtered.predict(X), filtered.labels_)
     assert np.array_equal(filtered.predict(X[::-1]), filtered.labels_[::-1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("algorithm", ["hamerly", "yinyang"])
+def test_bounds_from_the_filter_give_the_same_bits(algorithm: str, dtype: Any) -> None:
+    X = rows(dtype, offset=3.0)
+    model = fit(X, algorithm)
+    # Canonical scores of all centres would be N * K of them.
+    assert model.history_[0].distances < 0.2 * N * K
+    assert_same_model(model, fit(X, "elkan"))
+    assert_same_model(model, fit(X, algorithm, n_jobs=2))
+
+
+@pytest.mark.parametrize("algorithm", ["hamerly", "yinyang"])
+def test_bounds_from_the_filter_for_directions(algorithm: str) -> None:
+    X = rows(np.float32)
+    model = fit(X, algorithm, metric="cosine", zero_rows="keep")
+    assert_same_model(model, fit(X, "elkan", metric="cosine", zero_rows="keep"))
+
+
+def wild(kind: str) -> Any:
+    random = np.random.default_rng(3)
+    X = rows(np.float32)
+    if kind == "magnitudes":
+        return (X * 10.0 ** random.uniform(-6, 6, (N, 1))).astype(np.float32)
+    if kind == "offset":
+        return X + np.float32(1e5)
+    if kind == "constant":
+        X[:] = 7
+        X[100 : 100 + K, 0] += np.arange(K)  # centres that differ
+    if kind == "duplicates":
+        X[200:] = X[200 + np.arange(N - 200) % 300]
+    return X
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "hamerly", "yinyang", "pca", "auto"])
+@pytest.mark.parametrize("kind", ["magnitudes", "offset", "constant", "duplicates"])
+def test_wild_data_has_the_bits_of_elkan(kind: str, algorithm: str) -> None:
+    X = wild(kind)
+    assert_same_model(fit(X, algorithm), fit(X, "elkan"))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("m", [1, 2, 9, 40])
+def test_nearest_is_the_same_without_the_filter(m: int, dtype: Any) -> None:
+    X = rows(dtype)
+    model = fit(X)
+    labels, distances = model.nearest(X, m)
+    # Few rows are compared with all centres.
+    pieces = [model.nearest(X[begin : begin + 1000], m) for begin in range(0, N, 1000)]
+    np.testing.assert_array_equal(labels, np.concatenate([own[0] for own in pieces]))
+    np.testing.assert_array_equal(distances, np.concatenate([own[1] for own in pieces]))
+    all_ = model.transform(X)
+    np.testing.assert_array_equal(distances, np.take_along_axis(all_, labels.astype(int), axis=1))
+    assert (np.diff(distances, axis=1) >= -1e-5 * distances[:, 1:]).all()
+    np.testing.assert_allclose(distances, np.sort(all_, axis=1)[:, :m], rtol=1e-5, atol=1e-5)
 
 
 def test_fortran_order_and_strides_do_without_the_filter() -> None:
@@ -94,7 +150,7 @@ def test_data_that_codes_cannot_decide_goes_without() -> None:
     X[:, 0] = 1e4 * random.normal(size=N)
     model = fit(X)
     assert model.history_[-1].distances > 0.5 * N * K
-    assert_same_model(model, fit(X, "hamerly"))
+    assert_same_model(model, fit(X, "elkan"))
 
 
 def test_values_that_are_not_finite_are_refused() -> None:

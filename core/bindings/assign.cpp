@@ -182,6 +182,16 @@ Size code_bytes(bool single, Size n, Size k, Size d) {
     return pays ? n * DenseCodes<float>::bytes_per_row(d) : 0;
 }
 
+// The first pass of an algorithm with bounds by the 8-bit filter, as a share of a plain pass
+// without it; 1: the filter is not used.
+double filtered_bounds_cost(bool single, Size d, Size k) {
+    const FilterStats one{.rows = 1, .decided = 0, .open = 0, .scores = 1};
+    const double share = single ? DenseBoundsPass<float>::share(d, k, false, one)
+                                : DenseBoundsPass<double>::share(d, k, false, one);
+    const bool used = integer_products().speed > 1 && share <= cost::dense_promised_share;
+    return used ? share : 1.0;
+}
+
 Size bytes_per_row(const std::string& name, bool single, bool dense, Size k, Size d) {
     return single ? find_algorithm<float>(name).bytes_per_row(k, d, dense)
                   : find_algorithm<double>(name).bytes_per_row(k, d, dense);
@@ -305,6 +315,8 @@ void bind_assign(nb::module_& m) {
     m.def("filtered_cost", &filtered_cost, nb::arg("rows"), nb::arg("n"), nb::arg("centroids"),
           nb::arg("n_jobs"));
     m.def("code_bytes", &code_bytes, nb::arg("single"), nb::arg("n"), nb::arg("k"), nb::arg("d"));
+    m.def("filtered_bounds_cost", &filtered_bounds_cost, nb::arg("single"), nb::arg("d"),
+          nb::arg("k"));
     m.def("bytes_per_row", &bytes_per_row, nb::arg("algorithm"), nb::arg("single"),
           nb::arg("dense"), nb::arg("k"), nb::arg("d"));
 }

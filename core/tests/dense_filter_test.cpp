@@ -9,6 +9,7 @@
 #include "../src/kernels/integer_products.hpp"
 #include "check.hpp"
 #include "exactmeans/assign/registry.hpp"
+#include "exactmeans/filter/dense_bounds.hpp"
 #include "isas.hpp"
 #include "samples.hpp"
 
@@ -125,6 +126,47 @@ template <class R>
 std::vector<CodedVector> stored_rows(Coded<R>& coded) {
     coded.codes.store(coded.rows, coded.centroids.frame(), Threads{});
     return {coded.codes.row(0), coded.codes.row(0) + coded.rows.n};
+}
+
+// The exact score of row i and centre j.
+template <class R>
+long double exact_score(const Coded<R>& coded, Size i, Size j) {
+    const R* const shift = coded.centroids.frame().shift_or_null();
+    const auto value = [&](R v, Size f) {
+        return static_cast<long double>(shift ? v - shift[f] : v);
+    };
+    long double score = coded.centroids.score_offset()[j];
+    for (Size f = 0; f < coded.c.d; ++f) score -= value(coded.x(i, f), f) * value(coded.c(j, f), f);
+    return score;
+}
+
+// Labels and bounds of scores by DenseBounds, with places in `order` if there is one. Returns the
+// rows that it decides.
+template <class R>
+Size expect_bounds(Coded<R>& coded, const std::vector<std::int32_t>* order) {
+    CHECK(coded.centres.update(coded.centroids, coded.codes, Threads{}, order));
+    const Labels wanted = canonical_labels(coded.rows, coded.shared);
+    const DenseCentreCodes<R>& centres = coded.centres;
+    std::vector<Size> ids;
+    for (Size i = 0; i < coded.rows.n; ++i) ids.push_back(coded.rows.n - 1 - i);
+    Size decided = 0;
+    DenseBounds<R> bounds;
+    bounds.run(coded.input(), ids.data(), Size(ids.size()), [&](Size t, const BoundedRow<R>& row) {
+        const Size i = ids[std::size_t(t)], label = centres.centre(row.place());
+        CHECK_EQ(label, wanted[std::size_t(i)]);
+        CHECK(row.upper() >= exact_score(coded, i, label));
+        const R all = row.lower(0, centres.padded_places());
+        for (Size first = 0; first < centres.padded_places(); first += 16) {
+            const R low = row.lower(first, 16);
+            CHECK(all <= low);
+            for (Size place = first; place < std::min(first + 16, centres.places()); ++place)
+                if (centres.centre(place) >= 0 && centres.centre(place) != label)
+                    CHECK(low <= exact_score(coded, i, centres.centre(place)));
+        }
+        ++decided;
+    });
+    CHECK_EQ(decided + Size(bounds.open.size()), coded.rows.n);
+    return decided;
 }
 
 // Codes, multiplied by a sign per feature, that add up to a little less than 0, and numbers that
@@ -410,6 +452,95 @@ TEST(directions_have_the_labels_of_canonical_scores) {
     }
 }
 
+TEST(bounds_hold_for_every_score) {
+    Random random(12);
+    const auto run = [&]<class R>(R) {
+        for (const Size d : {3, 40, 130})
+            for (const double offset : {0.0, 1e3}) {
+                const Size n = 150, k = 70;
+                Matrix<R> c = normal<R>(k, d, random), x(n, d);
+                for (Size i = 0; i < n; ++i) {
+                    const Size a = random.below(k);
+                    for (Size f = 0; f < d; ++f)
+                        x(i, f) = R(double(c(a, f)) + 0.6 * random.normal() + offset);
+                }
+                for (R& v : c.values) v = R(double(v) + offset);
+                Frame<R> frame;
+                if (d == 40) frame.shift.assign(std::size_t(d), R(offset / 2));
+                Coded<R> coded(std::move(x), std::move(c), frame);
+                expect_bounds(coded, nullptr);
+                // Groups of 20 centres in two units each, in any order, and one centre left out:
+                // no row has it for a label if it is a copy.
+                std::vector<std::int32_t> order;
+                for (std::int32_t g = 3; g >= 0; --g) {
+                    for (std::int32_t j = 20 * g; j < std::min(20 * g + 20, 70); ++j)
+                        order.push_back(j);
+                    order.resize((order.size() + 15) / 16 * 16, -1);
+                }
+                const Size decided = expect_bounds(coded, &order);
+                if (offset == 0 && d > 3) CHECK(decided > n / 3);
+            }
+    };
+    run(float());
+    run(double());
+}
+
+// Long chains of large terms: without the error of its sum, a bound by a float32 score would be on
+// the wrong side for about half of the rows.
+TEST(bounds_allow_for_the_rounding_of_their_own_scores) {
+    Random random(13);
+    constexpr Size n = 200, d = 900, k = 3;
+    Matrix<float> x(n, d, [&] { return 10 + random.normal(); }),
+        c(k, d, [&] { return 10 + random.normal(); });
+    Coded<float> coded(std::move(x), std::move(c));
+    const std::vector<CodedVector> rows = stored_rows(coded);
+    // The exact product of a row with the mean of the centres.
+    const auto with_mean = [&](Size i) {
+        long double product = 0;
+        const float* const minus_mean = coded.centres.packed(coded.centres.mean_place());
+        for (Size f = 0; f < d; ++f)
+            product += static_cast<long double>(coded.x(i, f)) * minus_mean[f];
+        return product;
+    };
+    DenseVerifier<float> verifier;
+    for (Size i = 0; i < n; ++i) {
+        verifier.load(coded.input(), i, rows[std::size_t(i)]);
+        CHECK(verifier.base(coded.input()) <= coded.centres.base() + with_mean(i));
+        for (Size j = 0; j < k; ++j)
+            CHECK(verifier.upper(coded.input(), std::int32_t(j)) >= exact_score(coded, i, j));
+    }
+}
+
+// Limits come from upper bounds of m centres at least: with fewer, one of the nearest would be
+// missing.
+TEST(the_nearest_centres_are_candidates) {
+    Random random(14);
+    constexpr Size n = 120, d = 48, k = 150;
+    Coded<float> coded(normal<float>(n, d, random), normal<float>(k, d, random));
+    DenseScoreBounds<float> bounds;
+    const Size step = DenseScoreBounds<float>::rows_per_call(coded.input());
+    Size fewest = k;
+    for (Size begin = 0; begin < n; begin += step) {
+        const Size count = std::min(step, n - begin);
+        bounds.compute(coded.input(), begin, nullptr, count);
+        for (Size t = 0; t < count; ++t)
+            for (const Size m : {1, 2, 5, 16}) {
+                std::vector<std::pair<long double, std::int32_t>> order;
+                for (Size j = 0; j < k; ++j)
+                    order.push_back({exact_score(coded, begin + t, j), std::int32_t(j)});
+                std::sort(order.begin(), order.end());
+                const auto& list = bounds.candidates(t, m, k);
+                for (Size p = 0; p < m; ++p)
+                    CHECK(std::any_of(list.begin(), list.end(), [&](const Candidate& own) {
+                        return own.centre == order[std::size_t(p)].second;
+                    }));
+                if (m == 5) fewest = std::min(fewest, Size(list.size()));
+                CHECK(bounds.candidates(t, m, m - 1).empty());
+            }
+    }
+    CHECK(fewest < 20);
+}
+
 TEST(wild_data_has_the_right_labels) {
     Random random(8);
     constexpr Size n = 250, d = 40, k = 30;
@@ -419,6 +550,7 @@ TEST(wild_data_has_the_right_labels) {
         change_centres(c);
         Coded<R> coded(std::move(x), std::move(c));
         expect_labels(coded);
+        expect_bounds(coded, nullptr);
     };
     const auto same = [](auto&) {};
     const auto all = [](double by, double plus) {

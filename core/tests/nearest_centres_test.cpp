@@ -114,6 +114,48 @@ TEST(nearest_centres_have_the_distances_of_transform) {
     check_metrics<double>();
 }
 
+// Rows in pieces that are too short for the 8-bit filter are compared with all centres.
+template <class R>
+void check_filtered(double spread, double offset) {
+    Random random(3);
+    constexpr Size n = 2100, d = 256, k = 512;
+    Matrix<R> c(k, d, [&] { return offset + spread * random.normal(); }), x(n, d);
+    for (Size i = 0; i < n; ++i) {
+        const Size a = random.below(k), b = random.below(k);
+        for (Size f = 0; f < d; ++f)
+            x(i, f) = i % 5 == 0 ? R((double(c(a, f)) + double(c(b, f))) / 2)
+                                 : R(double(c(a, f)) + (i % 5 == 1 ? 0 : random.normal()));
+    }
+    for (Size f = 0; f < d; ++f) c(k - 1, f) = c(2, f);
+    for (Size f = 0; f < d; ++f) x(9, f) = R(0);
+    SharedCentres<R> shared(Centres<R>(c.values.data(), k, d, {}, Threads{}));
+    const Points<R> points(c.values.data(), k, d, 0, Metric::euclidean);
+    for (const Size m : {1, 2, 7}) {
+        Labels labels(std::size_t(n * m)), wanted(labels.size());
+        std::vector<R> distances(labels.size()), same(labels.size());
+        const DenseRows<R> rows = x.rows();
+        const NearestQuery<DenseRows<R>> query(rows, shared, points, m, Threads{});
+        if (offset == 0) CHECK_EQ(query.filter.used(), integer_products().speed > 1);
+        nearest_centres(query, labels.data(), distances.data(), Threads{3});
+        for (Size begin = 0; begin < n; begin += 700) {
+            DenseRows<R> piece = rows;
+            piece.n = 700;
+            piece.data += begin * piece.row_stride;
+            const NearestQuery<DenseRows<R>> part(piece, shared, points, m, Threads{});
+            CHECK(!part.filter.used());
+            nearest_centres(part, wanted.data() + begin * m, same.data() + begin * m, Threads{});
+        }
+        CHECK(labels == wanted);
+        CHECK(distances == same);
+    }
+}
+
+TEST(the_filter_changes_no_nearest_centre) {
+    check_filtered<float>(1.5, 0);
+    check_filtered<double>(1.5, 0);
+    check_filtered<float>(1e-3, 50);
+}
+
 TEST(distance_sums_add_up_transform) {
     const Sample<double> s(Metric::euclidean, 0, true);
     const Points<double> points(s.centres.values.data(), 13, 11, 0);

@@ -48,12 +48,6 @@ void quantize(const float* values, Size d, float least, std::int8_t* codes, Code
     out = {1, 0, 0, std::numeric_limits<float>::infinity(), 0};
 }
 
-// Limits allow for the rounding of two canonical scores, and for that of their own arithmetic.
-inline float limit_above(float upper, float rounding) {
-    const float limit = upper + 2 * rounding;
-    return limit + std::fabs(limit) * 0x1p-21f;
-}
-
 template <class V>
 struct CentreBounds {
     V offset, minus_scale, length;
@@ -215,10 +209,71 @@ void limit_by(const std::int32_t* products, const std::int32_t* centre, Size n,
     }
 }
 
+template <class V, int Units>
+void bound_units(const std::int32_t* products, Size n, const CodedCentres& centres, Size first,
+                 const ScoreBounds& rows) {
+    constexpr int width = Units * int(CodedCentres::unit);
+    for (Size i = 0; i < n; ++i) {
+        const CodedVector& row = rows.rows[i];
+        const V inverse = V::splat(row.inverse), minus_residual = V::splat(-row.residual),
+                margin = V::splat(float(rows.margin[i]));
+        float* const lows = rows.lows + i * rows.pitch + first;
+        float* const highs = rows.highs + i * ScoreBounds::lanes;
+#pragma GCC unroll 16
+        for (int v = 0; v < width; v += V::lanes) {
+            const auto own = CentreBounds<V>::load(centres, first + v);
+            const V low = own.lows(V::load(products + i * width + v), inverse, minus_residual),
+                    high = own.highs(low, margin, inverse, minus_residual,
+                                     V::load(centres.width + first + v));
+            low.store(lows + v);
+            V::min(high, V::load(highs + v)).store(highs + v);
+        }
+    }
+}
+
+template <class V>
+void bound_scores(const std::int32_t* products, Size n, const CodedCentres& centres, Size unit,
+                  Size units, const ScoreBounds& rows) {
+    static_assert(CodedCentres::most_units == 4);
+    const Size first = unit * CodedCentres::unit;
+    switch (units) {
+        case 1:
+            return bound_units<V, 1>(products, n, centres, first, rows);
+        case 2:
+            return bound_units<V, 2>(products, n, centres, first, rows);
+        case 3:
+            return bound_units<V, 3>(products, n, centres, first, rows);
+        default:
+            return bound_units<V, 4>(products, n, centres, first, rows);
+    }
+}
+
+template <class V>
+Size places_below(const float* lows, Size n, float limit, std::int32_t* out) {
+    const V bound = V::splat(limit);
+    Size found = 0;
+    for (Size place = 0; place < n; place += V::lanes) {
+        unsigned below = ~V::bits(V::less(bound, V::load(lows + place))) & ((1u << V::lanes) - 1);
+        for (; below; below &= below - 1) out[found++] = std::int32_t(place) + __builtin_ctz(below);
+    }
+    return found;
+}
+
+template <class V>
+float lowest_value(const float* values, Size n) {
+    V least = V::splat(std::numeric_limits<float>::infinity());
+    for (Size t = 0; t < n; t += V::lanes) least = V::min(V::load(values + t), least);
+    return V::lowest(least);
+}
+
 template <class V>
 constexpr FilterKernels filter_table() {
-    return {
-        .quantize = &quantize<V>, .find_candidates = &find_candidates<V>, .limit_by = &limit_by<V>};
+    return {.quantize = &quantize<V>,
+            .find_candidates = &find_candidates<V>,
+            .limit_by = &limit_by<V>,
+            .bound_scores = &bound_scores<V>,
+            .places_below = &places_below<V>,
+            .lowest = &lowest_value<V>};
 }
 
 }  // namespace exactmeans

@@ -274,6 +274,8 @@ class Policy:
     def begin(self, engine: Engine, centroids: _core.Centroids) -> None:
         """Refine the first choice by probes with the initial centres."""
         work = self._work
+        if self._max_iter == 1 and self.algorithm == "lloyd":
+            return  # too short to win the cost of a probe back
         if self._choice.adaptive and self._bounds:
             self._filter_cost = cost_with_filter(engine, centroids, work)
             self._choose_first(1.0)
@@ -341,7 +343,10 @@ class Policy:
             return
         cost = self._work.cost(self.algorithm, stats) / self._plain_cost
         if self.stages[-1][0] == iteration:  # the first pass with bounds computes all distances
-            self._budget += 1 - (self._first_cost(stats.distances) if self._bounds else cost)
+            first = self._first_cost(stats.distances)
+            if math.isfinite(self._filtered_first_cost):  # which computes few distances
+                first = max(first, self._filtered_first_cost)
+            self._budget += 1 - (first if self._bounds else cost)
         else:
             self._budget += 1 - cost
             self._lost = max(0.0, self._lost + cost - 1)
@@ -359,10 +364,18 @@ class Policy:
         first = self._work.first_cost(self._choice.algorithm, distances)
         return first / self._plain_cost
 
+    @property
+    def _filtered_first_cost(self) -> float:
+        """The same if the 8-bit filter gives the first bounds; infinite if it does not."""
+        if self._filter_cost == 1 or self._choice.algorithm not in ("yinyang", "hamerly"):
+            return math.inf  # pca prunes by projections
+        return self._work.filtered_first_cost() / self._plain_cost
+
     def _affordable(self, iteration: int) -> bool:
         """Whether the budget covers the first pass, and the remaining passes can recover it."""
         all_ = self._work.compared * self._work.k
-        loss = self._first_cost(all_) - 1 if self._bounds else 0.0
+        first = min(self._first_cost(all_), self._filtered_first_cost)
+        loss = first - 1 if self._bounds else 0.0
         return loss <= min(self._budget, EXPECTED_SAVING * (self._max_iter - iteration))
 
     def _products_pay(self, changed: int, cost: float, filtered: bool) -> bool:

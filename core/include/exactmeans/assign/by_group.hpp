@@ -43,6 +43,9 @@ public:
                 projections_ = std::make_unique<Projections<R>>(work, unit_, threads);
             projections_->update(bounds_.groups(), work.centroids, threads);
         }
+        filters_ = false;
+        if constexpr (GroupFilter<R, Grouping>::possible && is_dense<Rows> && !Projected)
+            filters_ = bounds_.fresh() && filter_.start(work, bounds_, distances_pay_, threads);
     }
 
     // Reads bounds only, not the rows.
@@ -65,7 +68,8 @@ public:
             {bounds_, work.labels, work.slacks.margins(), scan.workspace},
             work,
             scan,
-            projections_.get()};
+            projections_.get(),
+            filters_ ? &filter_ : nullptr};
         const AssignStats stats = range.run(begin, end);
         compared_.fetch_add(stats.distances, std::memory_order_relaxed);
         return stats;
@@ -93,6 +97,8 @@ private:
     Size k_;
     GroupBounds<R, Grouping> bounds_;
     std::unique_ptr<Projections<R>> projections_;
+    GroupFilter<R, Grouping> filter_;
+    bool filters_ = false;            // the 8-bit filter gives the first bounds
     std::atomic<Size> compared_ = 0;  // distances of the current pass
     double unit_ = 1;
     bool dense_ = true, distances_pay_ = false;

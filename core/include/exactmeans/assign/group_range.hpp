@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "exactmeans/assign/assigner.hpp"
+#include "exactmeans/assign/group_filter.hpp"
 #include "exactmeans/assign/survivors.hpp"
 #include "exactmeans/project/projections.hpp"
 
@@ -25,6 +26,7 @@ struct GroupRange : Survivors<typename Rows::Real, Grouping> {
     const Work<Rows>& work;
     Scan<Rows>& scan;
     const Projections<R>* projections;
+    const GroupFilter<R, Grouping>* filter;  // null: canonical scores give the bounds
     ScoredRows<R> scored = work.slacks.scored();
     AssignStats stats{};
 
@@ -43,6 +45,8 @@ struct GroupRange : Survivors<typename Rows::Real, Grouping> {
     AssignStats run(Size begin, Size end) {
         this->find(begin, end);
         stats.skipped = end - begin - Size(id.size());
+        if constexpr (is_dense<Rows> && GroupFilter<R, Grouping>::possible)
+            if (filter) bound_by_filter();
         if (id.empty()) return stats;
         const std::size_t count = id.size();
         scan.load(work, groups().panels(), 0, id.data(), Size(count));
@@ -67,6 +71,50 @@ struct GroupRange : Survivors<typename Rows::Real, Grouping> {
 
 private:
     const Grouping& groups() const { return bounds.groups(); }
+
+    // Labels and bounds by the 8-bit filter; leaves in `id` the rows that it does not decide. Takes
+    // some rows at a time, whose bounds stay in L1.
+    void bound_by_filter() {
+        constexpr std::size_t step = 192;
+        const std::vector<Size> all = id;
+        std::vector<Size> rest;
+        for (std::size_t begin = 0; begin < all.size(); begin += step) {
+            id.assign(all.begin() + Size(begin),
+                      all.begin() + Size(std::min(all.size(), begin + step)));
+            bound_some_by_filter();
+            for (const Size t : scan.dense_bounds.open) rest.push_back(id[std::size_t(t)]);
+        }
+        id = rest;
+    }
+    void bound_some_by_filter() {
+        const std::size_t count = id.size(), all = std::size_t(groups().count());
+        label.assign(count, -1);
+        std::vector<R> best(count), lows(count * all);
+        const FilterStats filtered =
+            filter->run(work, scan.dense_bounds, id, [&](Size t, const BoundedRow<R>& row) {
+                const std::size_t at = std::size_t(t);
+                label[at] = filter->centre(row.place());
+                best[at] = row.upper();
+                for (std::size_t g = 0; g < all; ++g)
+                    lows[g * count + at] = filter->lower(row, Size(g));
+            });
+        stats.distances += filtered.scores;
+        near.resize(count);
+        bound.resize(count);
+        score_kernels<R>().upper_bounds(scored, id.data(), best.data(), Size(count), near.data());
+        for (std::size_t g = 0; g < all; ++g) {
+            score_kernels<R>().lower_bounds(scored, id.data(), lows.data() + g * count, Size(count),
+                                            bound.data());
+            for (std::size_t t = 0; t < count; ++t)
+                if (label[t] >= 0) bounds.set_lower(id[t], Size(g), bound[t]);
+        }
+        for (std::size_t t = 0; t < count; ++t) {
+            if (label[t] < 0) continue;
+            float least;
+            within(id[t], label[t], near[t], -2 * unreachable, least);
+            store(t, near[t], least);
+        }
+    }
 
     // Scores of the picked rows with group g, in `scan`.
     void score_group(Size g, const Picks& picked) {

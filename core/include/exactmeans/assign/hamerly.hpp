@@ -16,12 +16,14 @@
 // computed scores would give.
 #pragma once
 
+#include <atomic>
 #include <limits>
 #include <numeric>
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/drift.hpp"
+#include "exactmeans/filter/dense_bounds.hpp"
 #include "exactmeans/numerics/compensated.hpp"
 #include "exactmeans/numerics/unit_vectors.hpp"
 #include "exactmeans/scan/inter_centre_distances.hpp"
@@ -50,6 +52,10 @@ public:
         unit_ = work.slacks.unit();
         distances_pay_ = centre_distances_pay(work.x, Size(nearest_distance_.size()));
         update_centre_distances(work.shared, threads);
+        const Size before = compared_.exchange(0);
+        if constexpr (is_dense<Rows>)
+            filters_ = filter_.start(work.x, before < 0 ? work.x.n : before, work.centroids,
+                                     work.codes, nullptr, threads);
     }
 
     template <class Rows>
@@ -66,8 +72,7 @@ public:
         tighten(work, scored.margins, survivors, stats);
         const Size count = Size(survivors.size());
         if (count == 0) return stats;
-        scan.nearest(work, 0, survivors.data(), count, true);
-        stats.distances += count * work.centroids.k();
+        nearest_two(work, scan, survivors, stats);
         std::vector<float> near(survivors.size()), far(survivors.size());
         score_kernels<R>().upper_bounds(scored, survivors.data(), scan.score.data(), count,
                                         near.data());
@@ -113,6 +118,47 @@ public:
     }
 
 private:
+    // Labels, scores and second scores of the survivors, in `scan`: canonical ones, or bounds of
+    // the exact ones by the 8-bit filter.
+    template <class Rows>
+    void nearest_two(const Work<Rows>& work, Scan<Rows>& scan, const std::vector<Size>& ids,
+                     AssignStats& stats) {
+        const Size count = Size(ids.size()), k = work.centroids.k();
+        compared_.fetch_add(count, std::memory_order_relaxed);
+        if constexpr (is_dense<Rows>) {
+            if (filters_) {
+                std::vector<std::int32_t> label(ids.size());
+                std::vector<R> score(ids.size()), second(ids.size());
+                const DenseCentreCodes<R>& centres = filter_.centres();
+                const FilterStats filtered =
+                    scan.dense_bounds.run({work.x, work.centroids, *work.codes, centres},
+                                          ids.data(), count, [&](Size t, const BoundedRow<R>& row) {
+                                              const std::size_t at = std::size_t(t);
+                                              label[at] = row.place();
+                                              score[at] = row.upper();
+                                              second[at] = row.lower(0, centres.padded_places());
+                                          });
+                filter_.record(filtered);
+                stats.distances += filtered.scores + filtered.open * k;
+                std::vector<Size> rest;
+                for (const Size t : scan.dense_bounds.open) rest.push_back(ids[std::size_t(t)]);
+                scan.nearest(work, 0, rest.data(), Size(rest.size()), true);
+                for (std::size_t o = 0; o < rest.size(); ++o) {
+                    const std::size_t at = std::size_t(scan.dense_bounds.open[o]);
+                    label[at] = scan.label[o];
+                    score[at] = scan.score[o];
+                    second[at] = scan.second[o];
+                }
+                scan.label.swap(label);
+                scan.score.swap(score);
+                scan.second.swap(second);
+                return;
+            }
+        }
+        scan.nearest(work, 0, ids.data(), count, true);
+        stats.distances += count * k;
+    }
+
     void update_centre_distances(SharedCentres<R>& shared, const Threads& threads) {
         const Size version = shared.centres.version();
         if (!distances_pay_ || distances_version_ == version) return;
@@ -218,6 +264,9 @@ private:
     Size distances_version_ = -1;
     std::vector<float> upper_, lower_, nearest_distance_;
     Drift own_drift_, others_drift_;
+    DenseBoundsPass<R> filter_;
+    bool filters_ = false;             // this pass compares survivors by the 8-bit filter
+    std::atomic<Size> compared_ = -1;  // rows with all centres, in this pass; -1 before the first
 };
 
 }  // namespace exactmeans

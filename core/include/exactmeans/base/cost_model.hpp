@@ -75,6 +75,7 @@ inline constexpr std::ptrdiff_t window_candidates = 16;
 // of them take about a cycle.
 inline constexpr double dense_score = 4;          // a canonical score, beside d multiply-adds
 inline constexpr double dense_bound = 10;         // bounds of a score, beside its products
+inline constexpr double dense_all_bounds = 18;    // more, if all of them are stored
 inline constexpr double dense_filter_row = 1600;  // a row, whatever k
 inline constexpr double dense_quantize = 12;      // a feature, if codes are not stored
 inline constexpr double dense_candidate = 700,
@@ -87,6 +88,10 @@ inline constexpr std::ptrdiff_t dense_filter_rows = 2048;
 inline constexpr int dense_filter_wait = 4, dense_filter_longest_wait = 64;
 // Rows whose codes stay in L2 while all centres are compared with them, and the most per task.
 inline constexpr std::ptrdiff_t dense_block_rows = 96, dense_filter_task_rows = 960;
+// Bounds of the scores of some rows with all centres, where all are needed: half of L2.
+inline constexpr std::ptrdiff_t dense_bounds_bytes = 1 << 19;
+// The filter for the m nearest centres gives a row up with more candidates than m and this many.
+inline constexpr std::ptrdiff_t nearest_candidates = 48;
 // Rows whose mean is the origin of the codes: an estimate.
 inline constexpr std::ptrdiff_t origin_rows = 1024;
 

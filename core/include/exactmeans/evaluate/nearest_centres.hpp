@@ -2,7 +2,8 @@
 //
 // Canonical scores decide which centres are nearest and in which order, so the first one is the
 // row's label. The distances have the bits that transform gives for the same pairs: they come from
-// float64 scores of these pairs.
+// float64 scores of these pairs. For dense rows the 8-bit filter leaves the centres that may be
+// among the nearest, and only these get canonical scores.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/evaluate/distances.hpp"
+#include "exactmeans/evaluate/nearest_filter.hpp"
 #include "exactmeans/kernels/scores.hpp"
 
 namespace exactmeans {
@@ -192,6 +194,7 @@ struct NearestQuery {
     Size m;
     HeldPanels<R> panels;
     PairCentres<R> pairs;
+    NearestFilter<Rows> filter;
 
     NearestQuery(const Rows& rows, SharedCentres<R>& shared, const Points<R>& same, Size count,
                  const Threads& threads)
@@ -200,7 +203,8 @@ struct NearestQuery {
           points(same),
           m(count),
           panels(shared.layouts.panels(centroids, is_dense<Rows>, threads)),
-          pairs(same, centroids.frame().shift_or_null(), is_dense<Rows>, threads) {}
+          pairs(same, centroids.frame().shift_or_null(), is_dense<Rows>, threads),
+          filter(rows, centroids, count, threads) {}
 };
 
 // Buffers of one thread, and what it does with a batch of rows.
@@ -212,16 +216,13 @@ public:
     // Writes labels and distances of rows [begin, begin + count): count x m.
     void run(const NearestQuery<Rows>& query, Size begin, Size count, std::int32_t* labels,
              R* distances) {
-        const Size k = query.centroids.k(), m = query.m;
+        const Size m = query.m;
         const bool known = scores_are_distances(query.centroids, query.points);
-        score_all(query, begin, count);
         chosen_.resize(std::size_t(count * m));
-        for (Size t = 0; t < count; ++t) {
-            const R* const scores = scores_.data() + t * k;
-            lowest_.select(scores, k, m, labels + t * m);
-            for (Size p = t * m; known && p < (t + 1) * m; ++p)
-                chosen_[std::size_t(p)] = double(scores[labels[p]]);
-        }
+        if (query.filter.used())
+            choose_filtered(query, begin, count, labels);
+        else
+            choose(query, begin, count, labels, chosen_.data());
         if (!known) pair_scores_.run(query.x, begin, count, query.pairs, m, labels, chosen_.data());
         for (Size t = 0; t < count; ++t) {
             const double norm2 = known ? norm2_of(query.x, begin + t, t) : pair_scores_.norm2(t);
@@ -233,6 +234,38 @@ public:
     }
 
 private:
+    // The m nearest of each row, and their canonical scores in chosen_.
+    void choose(const NearestQuery<Rows>& query, Size begin, Size count, std::int32_t* labels,
+                double* chosen) {
+        const Size k = query.centroids.k(), m = query.m;
+        score_all(query, begin, count);
+        for (Size t = 0; t < count; ++t) {
+            const R* const scores = scores_.data() + t * k;
+            lowest_.select(scores, k, m, labels + t * m);
+            for (Size p = t * m; p < (t + 1) * m; ++p) chosen[p] = double(scores[labels[p]]);
+        }
+    }
+
+    // The same among the centres that the filter leaves.
+    void choose_filtered(const NearestQuery<Rows>& query, Size begin, Size count,
+                         std::int32_t* labels) {
+        if constexpr (is_dense<Rows>) {
+            const Size m = query.m;
+            const bool known = scores_are_distances(query.centroids, query.points);
+            candidates_.compute(query.filter.input(), begin, nullptr, count);
+            std::vector<Size>& all = all_;
+            all.clear();
+            for (Size t = 0; t < count; ++t)
+                if (!candidates_.nearest(query.filter.input(), begin + t, t, m, labels + t * m,
+                                         known ? chosen_.data() + t * m : nullptr))
+                    all.push_back(t);
+            for (const Size t : all)
+                choose(query, begin + t, 1, labels + t * m, chosen_.data() + t * m);
+            if (known)  // norm2_of reads the tile
+                tile_.load(query.x, query.centroids.frame().shift_or_null(), begin, nullptr, count);
+        }
+    }
+
     // Canonical scores of the rows and all centres.
     void score_all(const NearestQuery<Rows>& query, Size begin, Size count) {
         const Rows& x = query.x;
@@ -266,6 +299,8 @@ private:
     std::vector<double> chosen_;
     LowestScores<R> lowest_;
     PairScores<Rows> pair_scores_;
+    NearestCandidates<R> candidates_;  // dense rows
+    std::vector<Size> all_;            // rows that are compared with all centres
 };
 
 // labels and distances: n x m, nearest first.
@@ -273,12 +308,13 @@ template <class Rows>
 void nearest_centres(const NearestQuery<Rows>& query, std::int32_t* labels,
                      typename Rows::Real* distances, const Threads& threads) {
     std::vector<NearestBatch<Rows>> batches(static_cast<std::size_t>(threads.n_jobs));
-    threads.ranges(query.x.n, nearest_batch<Rows>(query.centroids.k()),
-                   [&](Size begin, Size end, int worker) {
-                       const Size at = begin * query.m;
-                       batches[std::size_t(worker)].run(query, begin, end - begin, labels + at,
-                                                        distances + at);
-                   });
+    Size batch = nearest_batch<Rows>(query.centroids.k());
+    if constexpr (is_dense<Rows>)
+        if (query.filter.used()) batch = query.filter.rows_per_call();
+    threads.ranges(query.x.n, batch, [&](Size begin, Size end, int worker) {
+        const Size at = begin * query.m;
+        batches[std::size_t(worker)].run(query, begin, end - begin, labels + at, distances + at);
+    });
 }
 
 }  // namespace exactmeans

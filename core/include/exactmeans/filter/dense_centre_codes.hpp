@@ -3,11 +3,16 @@
 // With x = origin + y a row and c = mean + z a centre, the score h - x.c is h - origin.z - y.z up
 // to a constant of the row, which no comparison of centres needs. y and z have codes; h - origin.z
 // is computed in float64. docs/proofs/dense_integer_filter.md derives the bounds.
+//
+// Centres have places. Place j is centre j, unless the caller gives another order, in which places
+// may be empty: that of groups of centres, for example, each in whole units.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "exactmeans/base/aligned_vector.hpp"
@@ -22,16 +27,22 @@ namespace exactmeans {
 template <class R>
 class DenseCentreCodes {
 public:
-    // Quantises the centres for rows with the origin of `rows`. Returns false if bounds would leave
-    // the range of float32.
-    bool update(const Centres<R>& centroids, const DenseCodes<R>& rows, const Threads& threads) {
-        resize(centroids.k(), centroids.d());
+    // Quantises the centres for rows with the origin of `rows`. `order` gives the centre of each
+    // place, or -1. Returns false if bounds would leave the range of float32.
+    bool update(const Centres<R>& centroids, const DenseCodes<R>& rows, const Threads& threads,
+                const std::vector<std::int32_t>* order = nullptr) {
+        order_.resize(std::size_t(centroids.k()));
+        std::iota(order_.begin(), order_.end(), 0);
+        if (order) order_ = *order;
+        resize(Size(order_.size()), centroids.d());
         find_mean(centroids);
-        threads.ranges(k_, std::max<Size>(1, 16384 / d_), [&](Size begin, Size end, int) {
+        threads.ranges(places_, std::max<Size>(1, 16384 / d_), [&](Size begin, Size end, int) {
             Quantizer<R> quantize;
-            for (Size j = begin; j < end; ++j) derive(centroids, rows, j, quantize);
+            for (Size place = begin; place < end; ++place)
+                if (order_[std::size_t(place)] >= 0) derive(centroids, rows, place, quantize);
         });
         bound(centroids, rows);
+        store_mean(rows);
         threads.run(view_.units(), [&](Size u, int) { pack(u); });
         return usable_;
     }
@@ -40,23 +51,35 @@ public:
     const CodesByCentre& by_centre() const { return by_centre_; }
     // The margin of a row with norm 1 (CandidateLists).
     float margin() const { return margin_; }
-    // Minus the values of a centre, as canonical scores use them.
-    const R* packed(Size j) const { return packed_.data() + j * d_; }
+    // The places, and the centre of a place.
+    Size places() const { return places_; }
+    Size padded_places() const { return view_.units() * CodedCentres::unit; }
+    std::int32_t centre(Size place) const { return order_[std::size_t(place)]; }
+    // By place: minus the values of a centre, as canonical scores use them, and its score offset.
+    const R* packed(Size place) const { return packed_.data() + place * d_; }
     const R* packed() const { return packed_.data(); }
+    const R* score_offset() const { return score_offset_.data(); }
     // The part of the rounding of a canonical score that depends on the centre.
-    double rounding(Size j) const { return rounding_[std::size_t(j)]; }
+    double rounding(Size place) const { return rounding_[std::size_t(place)]; }
+    // After the last place comes the mean of the centres, with score offset 0. The score of a
+    // centre is a bound by codes, in units of the row's scale, plus base() and the score of the
+    // mean.
+    Size mean_place() const { return places_; }
+    double base() const { return base_; }
 
 private:
+    // Room for `k` places.
     void resize(Size k, Size d) {
         const Size places = (k + CodedCentres::unit - 1) / CodedCentres::unit * CodedCentres::unit;
-        if (k == k_ && d == d_) return;
-        k_ = k;
+        if (k == places_ && d == d_) return;
+        places_ = k;
         d_ = d;
-        packed_.resize(std::size_t(k * d));
+        packed_.assign(std::size_t((k + 1) * d), R(0));
+        score_offset_.assign(std::size_t(k + 1), R(0));
         coded_.resize(std::size_t(k));
         sum_.resize(std::size_t(k));
         exact_offset_.resize(std::size_t(k));
-        rounding_.resize(std::size_t(k));
+        rounding_.resize(std::size_t(k + 1));
         offset_.assign(std::size_t(places), std::numeric_limits<float>::infinity());
         for (auto* all : {&minus_scale_, &length_, &width_}) all->assign(std::size_t(places), 0.0f);
         const Size depth = (d + 3) / 4;
@@ -76,22 +99,24 @@ private:
     }
 
     void find_mean(const Centres<R>& centroids) {
-        mean_ = typical_mean<R>(k_, d_, [&](Size j) { return centroids.master(j); });
+        mean_ = typical_mean<R>(centroids.k(), d_, [&](Size j) { return centroids.master(j); });
         const R* const shift = centroids.frame().shift_or_null();
         for (Size f = 0; shift && f < d_; ++f) mean_[std::size_t(f)] -= shift[f];
     }
 
-    // Values, codes and exact offset of centre j.
-    void derive(const Centres<R>& centroids, const DenseCodes<R>& rows, Size j,
+    // Values, codes and exact offset of the centre at a place.
+    void derive(const Centres<R>& centroids, const DenseCodes<R>& rows, Size place,
                 Quantizer<R>& quantize) {
-        const std::size_t at = std::size_t(j);
+        const std::size_t at = std::size_t(place);
         const R* const shift = centroids.frame().shift_or_null();
+        const Size j = centre(place);
         const R* const master = centroids.master(j);
-        R* const own = packed_.data() + j * d_;
+        R* const own = packed_.data() + place * d_;
+        score_offset_[at] = centroids.score_offset()[j];
         // First the values themselves, which are negated below.
         for (Size f = 0; f < d_; ++f) own[f] = shift ? master[f] - shift[f] : master[f];
         quantize(own, mean_.data(), d_, by_centre_.pitch,
-                 rows_of_codes_.data() + j * by_centre_.pitch, coded_[at]);
+                 rows_of_codes_.data() + place * by_centre_.pitch, coded_[at]);
         sum_[at] = coded_[at].sum;
         double sum[8] = {};
         const R* const origin = rows.origin().data();
@@ -110,13 +135,21 @@ private:
 
     // Offsets count from the lowest of them, so that float32 rounds their differences only.
     void bound(const Centres<R>& centroids, const DenseCodes<R>& rows) {
-        const double gamma = DenseCodes<R>::gamma(d_),
-                     origin = *std::min_element(exact_offset_.begin(), exact_offset_.end());
+        const double gamma = DenseCodes<R>::gamma(d_);
+        double origin = std::numeric_limits<double>::infinity();
+        for (std::size_t at = 0; at < order_.size(); ++at)
+            if (order_[at] >= 0) origin = std::min(origin, exact_offset_[at]);
+        base_ = origin;
         const bool spherical = is_spherical(centroids.frame().metric);
         double residual = 0;
         usable_ = true;
-        for (Size j = 0; j < k_; ++j) {
-            const std::size_t at = std::size_t(j);
+        for (Size place = 0; place < places_; ++place) {
+            const std::size_t at = std::size_t(place);
+            const Size j = centre(place);
+            if (j < 0) {
+                leave_empty(at);
+                continue;
+            }
             const CodedVector& own = coded_[at];
             const double scale = 1 / double(own.inverse), h = double(centroids.score_offset()[j]),
                          length = scale * (double(own.norm) + double(own.residual)),
@@ -139,14 +172,32 @@ private:
         margin_ = float(residual * (1 + 0x1p-18));
     }
 
+    void leave_empty(std::size_t at) {
+        offset_[at] = std::numeric_limits<float>::infinity();
+        minus_scale_[at] = length_[at] = width_[at] = 0;
+    }
+
+    void store_mean(const DenseCodes<R>& rows) {
+        double norm2 = 0;
+        for (Size f = 0; f < d_; ++f) {
+            const R value = mean_[std::size_t(f)];
+            packed_[std::size_t(places_ * d_ + f)] = -value;
+            norm2 += double(value) * double(value);
+        }
+        // As for a centre; for spherical metrics the part of the row allows for norm 1.
+        rounding_[std::size_t(places_)] =
+            DenseCodes<R>::gamma(d_) * (rows.spherical() ? 0.0 : 0.501 * norm2);
+    }
+
     void pack(Size u) {
         constexpr Size unit = CodedCentres::unit;
         const std::int8_t bias = std::int8_t(std::uint8_t(integer_products().bias));
         std::int8_t* to = unit_codes_.data() + u * view_.depth * unit * 4;
         for (Size l = 0; l < unit; ++l) {
             const Size j = u * unit + l;
-            const std::int8_t* const from =
-                j < k_ ? rows_of_codes_.data() + j * by_centre_.pitch : nullptr;
+            const std::int8_t* const from = j < places_ && order_[std::size_t(j)] >= 0
+                                                ? rows_of_codes_.data() + j * by_centre_.pitch
+                                                : nullptr;
             for (Size t = 0; t < view_.depth; ++t)
                 for (Size b = 0; b < 4; ++b)
                     to[(t * unit + l) * 4 + b] =
@@ -154,10 +205,12 @@ private:
         }
     }
 
-    Size k_ = 0, d_ = 0;
+    Size places_ = 0, d_ = 0;
     bool usable_ = false;
     float margin_ = 0;
-    std::vector<R> packed_, mean_;
+    double base_ = 0;
+    std::vector<std::int32_t> order_;
+    std::vector<R> packed_, mean_, score_offset_;
     std::vector<CodedVector> coded_;
     std::vector<std::int32_t> sum_;
     std::vector<double> exact_offset_, rounding_;

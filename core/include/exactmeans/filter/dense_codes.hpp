@@ -115,6 +115,7 @@ public:
     }
     const std::vector<R>& origin() const { return origin_; }
     double origin_norm() const { return origin_norm_; }
+    bool spherical() const { return spherical_; }
 
     // One thread's buffers.
     struct Buffers {

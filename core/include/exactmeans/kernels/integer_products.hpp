@@ -3,6 +3,7 @@
 // the bounds.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "exactmeans/data/rows.hpp"
@@ -87,6 +88,23 @@ struct CandidateLists {
     bool labelled;    // limits come from limit_by, and are not lowered further
 };
 
+// Limits allow for the rounding of two canonical scores, and for that of their own arithmetic.
+inline float limit_above(float upper, float rounding) {
+    const float limit = upper + 2 * rounding;
+    return limit + std::fabs(limit) * 0x1p-21f;
+}
+
+// Where bounds of all scores of some rows are written: lower bounds at lows[i * pitch + place], and
+// the least upper bound so far of each of `lanes` disjoint sets of centres at highs[i * lanes + l].
+struct ScoreBounds {
+    static constexpr Size lanes = CodedCentres::most_units * CodedCentres::unit;
+    const CodedVector* rows;
+    const std::int32_t* margin;  // as in CandidateLists
+    float* lows;
+    Size pitch;
+    float* highs;
+};
+
 struct FilterKernels {
     // Quantises d values, padded by zeros to a multiple of 64; `codes` has that room. The scale is
     // that of the largest value, but at least `least`. Sets all but `rounding`, which becomes 0, or
@@ -100,6 +118,13 @@ struct FilterKernels {
     // (without margin).
     void (*limit_by)(const std::int32_t* products, const std::int32_t* centre, Size n,
                      const CodedCentres& centres, const CandidateLists& rows);
+    // Bounds of all scores, from products like those of find_candidates.
+    void (*bound_scores)(const std::int32_t* products, Size n, const CodedCentres& centres,
+                         Size unit, Size units, const ScoreBounds& rows);
+    // Lists the places with lows[place] <= limit; returns their number. n is a multiple of 16.
+    Size (*places_below)(const float* lows, Size n, float limit, std::int32_t* out);
+    // The lowest of n values; n is a multiple of 16.
+    float (*lowest)(const float* values, Size n);
 };
 
 const IntegerProducts& integer_products();

@@ -16,6 +16,7 @@
 #include "exactmeans/centres/score_error.hpp"
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
+#include "exactmeans/filter/dense_bounds.hpp"
 #include "exactmeans/filter/dense_filter.hpp"
 #include "exactmeans/filter/quantized_filter.hpp"
 #include "exactmeans/filter/verify_candidates.hpp"
@@ -215,6 +216,7 @@ public:
     std::vector<R> second;
     QuantizedFilter<R> filter;
     DenseFilter<R> dense_filter;
+    DenseBounds<R> dense_bounds;
     Workspace<R> workspace;
 
 private:

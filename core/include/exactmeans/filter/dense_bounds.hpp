@@ -1,0 +1,141 @@
+// Bounds of distances from the 8-bit filter for dense rows, for algorithms that keep bounds: the
+// label, an upper bound of its score, and lower bounds of the scores of all other centres.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <type_traits>
+#include <vector>
+
+#include "exactmeans/base/backoff.hpp"
+#include "exactmeans/filter/dense_filter_pass.hpp"
+#include "exactmeans/filter/dense_score_bounds.hpp"
+#include "exactmeans/kernels/bounds.hpp"
+
+namespace exactmeans {
+
+// What the filter knows of one row. Scores are exact ones, without the rounding of canonical
+// scores.
+template <class R>
+class BoundedRow {
+public:
+    BoundedRow(std::int32_t place, double upper, double base, double scale, float* lows)
+        : place_(place), upper_(upper), base_(base), scale_(scale), lows_(lows) {
+        lows_[place] = std::numeric_limits<float>::infinity();
+    }
+    std::int32_t place() const { return place_; }  // of the label
+    // An upper bound of the score of the label.
+    R upper() const {
+        const double bound = upper_ + std::abs(upper_) * 0x1p-40;
+        return std::is_same_v<R, double> ? R(bound) : R(round_up(bound));
+    }
+    // A lower bound of the scores of all centres but the label at places [first, first + count), a
+    // multiple of 16.
+    R lower(Size first, Size count) const {
+        const float low = filter_kernels().lowest(lows_ + first, count);
+        if (!(low < std::numeric_limits<float>::infinity()))
+            return std::numeric_limits<R>::infinity();
+        const double own = scale_ * double(low),
+                     bound = base_ + own - (std::abs(base_) + std::abs(own)) * 0x1p-40;
+        return std::is_same_v<R, double> ? R(bound) : R(round_down(bound));
+    }
+
+private:
+    std::int32_t place_;
+    double upper_, base_, scale_;
+    float* lows_;
+};
+
+// One thread's buffers.
+template <class R>
+class DenseBounds {
+public:
+    using Input = DenseFilterInput<R>;
+
+    // Calls fn(t, BoundedRow) for the rows ids[t] that the filter decides, and lists the others in
+    // `open`.
+    template <class Fn>
+    FilterStats run(const Input& in, const Size* ids, Size count, Fn fn) {
+        FilterStats stats;
+        stats.rows = count;
+        open.clear();
+        const Size step = DenseScoreBounds<R>::rows_per_call(in);
+        for (Size first = 0; first < count; first += step) {
+            const Size some = std::min(step, count - first);
+            bounds_.compute(in, 0, ids + first, some);
+            for (Size t = 0; t < some; ++t) {
+                if (t + 2 < some) in.x.prefetch(ids[first + t + 2]);
+                const auto& list = bounds_.candidates(t, 1, CandidateLists::most);
+                if (list.empty()) {
+                    open.push_back(first + t);
+                    ++stats.open;
+                    continue;
+                }
+                verifier_.load(in, ids[first + t], bounds_.row(t));
+                std::int32_t place = list[0].centre;
+                if (list.size() > 1)
+                    place = verifier_.nearest(in, list.data(), Size(list.size()), stats);
+                ++stats.scores;
+                fn(first + t, BoundedRow<R>(place, verifier_.upper(in, place), verifier_.base(in),
+                                            1 / double(bounds_.row(t).inverse), bounds_.lows(t)));
+            }
+        }
+        return stats;
+    }
+
+    std::vector<Size> open;
+
+private:
+    DenseScoreBounds<R> bounds_;
+    DenseVerifier<R> verifier_;
+};
+
+// Decides, pass by pass, whether these bounds replace those of canonical scores, and keeps the
+// codes of the centres.
+template <class R>
+class DenseBoundsPass {
+public:
+    // Do they pay for `compared` rows? If so, quantises the centres, in `order` if there is one.
+    bool start(const DenseRows<R>& x, Size compared, const Centres<R>& centroids,
+               DenseCodes<R>* rows, const std::vector<std::int32_t>* order,
+               const Threads& threads) {
+        if (passed_.rows)
+            backoff_.record(share(x.d, centroids.k(), rows->stored(), passed_) <
+                            cost::dense_kept_share);
+        passed_ = {};
+        const FilterStats one{.rows = 1, .decided = 0, .open = 0, .scores = 1};
+        if (!rows || integer_products().speed <= 1 || compared < cost::dense_filter_rows ||
+            share(x.d, centroids.k(), rows->stored(), one) > cost::dense_promised_share ||
+            !rows->possible(x, centroids.frame()) || !backoff_.due())
+            return false;
+        rows->choose_origin(x, centroids.frame());
+        if (!centres_.update(centroids, *rows, threads, order)) return false;
+        if (!rows->stored() && rows->count_pass() > 0 && rows->may_store() && 4 * compared >= x.n)
+            rows->store(x, centroids.frame(), threads);
+        return true;
+    }
+    const DenseCentreCodes<R>& centres() const { return centres_; }
+
+    // Adds the statistics of one range.
+    void record(const FilterStats& stats) {
+        const std::lock_guard lock(mutex_);
+        passed_ += stats;
+    }
+
+    // The cost of a pass with these statistics, as a share of a plain one.
+    static double share(Size d, Size k, bool stored, const FilterStats& stats) {
+        DenseFilterCost cost = DenseFilterCost::of<R>(d, k, stored);
+        cost.filtered += double(k) * cost::dense_all_bounds;
+        return cost.share(stats);
+    }
+
+private:
+    DenseCentreCodes<R> centres_;
+    Backoff backoff_{cost::dense_filter_wait, cost::dense_filter_longest_wait};
+    std::mutex mutex_;
+    FilterStats passed_;
+};
+
+}  // namespace exactmeans
