@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -213,7 +214,8 @@ private:
     static AssignStats for_ranges(const Work<Rows>& work, Size step, const Threads& threads,
                                   Fn fn) {
         BufferPool& buffers = work.shared.buffers;
-        auto scans = buffers.template take<std::vector<Scan<Rows>>>();
+        // A deque grows without copies of its elements, whose code would be long.
+        auto scans = buffers.template take<std::deque<Scan<Rows>>>();
         scans.resize(static_cast<std::size_t>(threads.n_jobs));
         std::vector<AssignStats> worker_stats(scans.size());
         threads.ranges(work.x.n, step, [&](Size begin, Size end, int worker) {

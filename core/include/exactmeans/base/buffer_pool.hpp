@@ -2,6 +2,7 @@
 #pragma once
 
 #include <any>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -16,7 +17,7 @@ public:
     T take() {
         const std::lock_guard lock(mutex_);
         T taken{};
-        if (T* kept = std::any_cast<T>(&kept_)) taken = std::move(*kept);
+        if (const auto* kept = std::any_cast<std::shared_ptr<T>>(&kept_)) taken = std::move(**kept);
         kept_.reset();
         return taken;
     }
@@ -24,12 +25,12 @@ public:
     template <class T>
     void give(T used) {
         const std::lock_guard lock(mutex_);
-        kept_ = std::move(used);
+        kept_ = std::make_shared<T>(std::move(used));
     }
 
 private:
     std::mutex mutex_;
-    std::any kept_;
+    std::any kept_;  // a shared_ptr, because std::any would compile copies of what it holds
 };
 
 }  // namespace exactmeans
