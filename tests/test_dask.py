@@ -324,7 +324,7 @@ def test_what_moved_is_sent_and_what_changed_comes_back(
     assert sent == [len(centres.moved) for centres, _ in passes[1:]]
     assert 0 < min(sent) < 20
     width = int(np.diff(X.indptr).max()) if sparse else 0
-    for _, (stats, _, (clusters, _, features, values, _, _)) in passes:
+    for _, (stats, (clusters, _, features, values, _, _)) in passes:
         assert len(clusters) <= 2 * stats.changed  # a row leaves one and comes to another
         assert len(features) <= 2 * stats.changed * width
         assert sparse or values.shape[0] == len(clusters)

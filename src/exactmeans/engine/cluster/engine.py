@@ -228,7 +228,8 @@ class ClusterEngine:
     def start(self, algorithm: str, k: int, frame: Frame, grids: Grids) -> None:
         self._begun, self._known = (k, frame), None
         self._forget()
-        self.mutate(WorkerEngine.begin, algorithm, frame, (k, self.d, *grids, self.sparse))
+        self._pool.blank = (k, self.d, *grids, self.sparse)
+        self.mutate(WorkerEngine.begin, algorithm, frame, self._pool.blank)
 
     def _forget(self) -> None:
         """Truncate the log: what came before is not needed any more."""
@@ -249,7 +250,7 @@ class ClusterEngine:
         else:
             moved = _different(self._known, now)
             centres = Centres(now[moved], moved)
-        stats, _, exported = self.mutate(WorkerEngine.assign, centres)
+        stats, exported = self.mutate(WorkerEngine.assign, centres)
         # An engine that lost its state needs only the labels by these centres.
         whole = centres if self._known is None else Centres(now)
         begin = self._pool.log[0]
@@ -260,8 +261,7 @@ class ClusterEngine:
         self._known = now
         if sums is not None:
             sums.absorb(exported)
-        result: AssignStats = stats
-        return result
+        return stats
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
         distances = self.assign(centroids).distances

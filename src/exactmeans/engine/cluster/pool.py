@@ -13,6 +13,7 @@ from exactmeans.engine.cluster import wire
 from exactmeans.engine.cluster.reduce import reduced
 from exactmeans.engine.cluster.requests import Failure, Opening, Request, Response
 from exactmeans.engine.cluster.worker_engine import WorkerEngine
+from exactmeans.engine.seeding import Blank
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +55,7 @@ class WorkerPool:
             for number, opening in openings.items()
         }
         self.version = 0
+        self.blank: Blank | None = None  # of the sums of an iteration
         self.log: list[Request] = []
         self._submit(self._openings.__getitem__, tuple(self._openings))
 
@@ -102,7 +104,7 @@ class WorkerPool:
             response = self._exchanged(what, messages)
             responses.append(Response(response.value))
             if not response.lost:
-                return reduced(what, responses).value
+                return reduced(what, responses, self.blank).value
             self._transport.rebuild(response.lost)
             messages = self._with_log(request_of, response.lost)
         raise RuntimeError(f"Workers died {_ATTEMPTS} times in a row: is their memory too small?")
@@ -139,5 +141,5 @@ class WorkerPool:
                 wire.raise_failure(response, self._transport.where(number))
             some.append(response)
             if len(some) == _AT_ONCE:
-                some = [reduced(what, some)]
-        return reduced(what, some)
+                some = [reduced(what, some, self.blank)]
+        return reduced(what, some, self.blank)

@@ -39,11 +39,13 @@ def _sums(values: list[tuple[Blank, _core.Exported] | None]) -> tuple[Blank, _co
     return some[0][0], sums.export()
 
 
-def _assigned(values: list[tuple[AssignStats, Blank, Any]]) -> tuple[AssignStats, Blank, Any]:
-    stats = AssignStats(
-        *(sum(counts) for counts in zip(*(value[0] for value in values), strict=True))
-    )
-    return stats, *_sums([value[1:] for value in values])
+def _assigned(
+    values: list[tuple[AssignStats, _core.Exported]], blank: Blank
+) -> tuple[AssignStats, _core.Exported]:
+    """`blank`: of the sums; responses to every iteration do not repeat it."""
+    counts = zip(*(stats for stats, _ in values), strict=True)
+    stats = AssignStats(*(sum(own) for own in counts))
+    return stats, _sums([(blank, exported) for _, exported in values])[1]
 
 
 def _pairs(values: list[list[Pair]]) -> list[Pair]:
@@ -75,7 +77,7 @@ def _added(values: list[Any]) -> Any:
 
 
 #: The operations that a request may name, and how their results are reduced to one.
-OPERATIONS: dict[str, Callable[[list[Any]], Any]] = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     operation.__qualname__: reduction
     for operation, reduction in (
         (WorkerEngine.open, _none),
@@ -93,7 +95,7 @@ OPERATIONS: dict[str, Callable[[list[Any]], Any]] = {
         (WorkerEngine.rows, _all),
         (WorkerEngine.begin, _none),
         (WorkerEngine.use, _none),
-        (WorkerEngine.assign, _assigned),
+        (WorkerEngine.assign, _assigned),  # needs `blank` besides
         (WorkerEngine.move_row, _sums),
         (WorkerEngine.far_rows, _all),
         (WorkerEngine.renaming, _all),
@@ -118,8 +120,13 @@ OPERATIONS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-def reduced(what: str, responses: list[Response]) -> Response:
-    """One response for several to the operation `what`; engines lost in any of them are lost."""
+def reduced(what: str, responses: list[Response], blank: Blank | None = None) -> Response:
+    """One response for several to the operation `what`; engines lost in any of them are lost.
+
+    `blank`: of the sums of an iteration.
+    """
     values = [response.value for response in responses if response.value is not None]
     lost = tuple(number for response in responses for number in response.lost)
-    return Response(OPERATIONS[what](values) if values else None, lost)
+    reduction = OPERATIONS[what]
+    needed = (blank,) if reduction is _assigned else ()
+    return Response(reduction(values, *needed) if values else None, lost)

@@ -234,7 +234,7 @@ class WorkerEngine:
         self._centroids: _core.Centroids | None = None
         self.engine.start(algorithm, blank[0])
 
-    def assign(self, centres: Centres) -> tuple[AssignStats, Blank, _core.Exported]:
+    def assign(self, centres: Centres) -> tuple[AssignStats, _core.Exported]:
         """Label all rows; returns the statistics and the change of the sums."""
         self._sums.reset()
         if self.engine.streamed:  # sums while a block is in memory
@@ -242,7 +242,7 @@ class WorkerEngine:
         else:
             stats = self.engine.assign(self._moved_to(centres))
             self.engine.add_changes(self._sums)
-        return stats, self._blank, self._sums.export()
+        return stats, self._sums.export()
 
     def _moved_to(self, centres: Centres) -> _core.Centroids:
         engine = self.engine
