@@ -116,6 +116,16 @@ def test_every_node_is_the_kmeans_of_its_rows(kind: str, metric: Any, weighted: 
     assert tried > 5
 
 
+def test_layouts_of_the_rows() -> None:
+    X = dense_rows(400)
+    tree = KMeansTree(4, max_leaf_size=60, random_state=5)
+    expected = clone(tree).fit(X)
+    spread = np.zeros((400, 12))
+    spread[:, ::2] = X
+    for other in (np.asfortranarray(X), spread[:, ::2], X[::-1].copy()[::-1]):
+        assert_same_tree(expected, clone(tree).fit(other))
+
+
 @pytest.mark.parametrize("init", ["random", "k-means||", "furthest", ("d", 1.0)])
 def test_other_seeds(init: Any) -> None:
     X = dense_rows(400)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "exactmeans/numerics/survey.hpp"
 #include "exactmeans/seed/random_state.hpp"
 #include "exactmeans/tree/balance.hpp"
 #include "exactmeans/tree/node_rows.hpp"
@@ -133,6 +134,46 @@ TEST(balanced_children_have_equal_sizes) {
         for (const std::int32_t label : found.labels[0]) ++size[std::size_t(label)];
         const auto [least, most] = std::minmax_element(size.begin(), size.end());
         CHECK(*most - *least <= 1);
+    }
+}
+
+// Bisections by gaps, on any number of threads, against the split of the same rows by lloyd.
+TEST(bisections_have_the_bits_of_lloyd) {
+    const Size n = 20000, d = 7;
+    const Matrix<double> dense = sample(n, d);
+    const DenseRows<double> x = dense.rows();
+    const auto nodes = interleaved(n, 3);
+    const std::vector<Size> seeds{11, 500};
+    SplitOptions options;
+    options.seeding = NodeSeeding::given;
+    options.relative = false;
+    for (const auto& own : nodes) {
+        Labels expected(own.size());
+        const NodeTask task{own.data(), Size(own.size()), 2, 0, seeds.data()};
+        const auto splits = split_nodes<double>(x, {task}, {expected.data()}, options, Threads{1});
+        const NodeSplit<double>& split = splits[0];
+        CHECK(split.iterations > 5);
+        std::vector<double> first;
+        for (const Size seed : seeds)
+            for (Size f = 0; f < d; ++f) first.push_back(dense(own[std::size_t(seed)], f));
+        for (const int n_jobs : {1, 4}) {
+            const Threads threads{n_jobs};
+            SharedCentres<double> shared(Centres<double>(first.data(), 2, d, split.frame, threads));
+            Bins grid(survey(x, threads).bounds, n);
+            grid.set_bins(bins_needed(x, grid, 0, n));
+            Sums sums(2, d, grid, Bins({1.0}, n));
+            const std::vector<double> origin(static_cast<std::size_t>(d));
+            const std::vector<std::int32_t> rows(own.begin(), own.end());
+            Labels labels(own.size());
+            const BisectResult found = bisect_rows(x, rows, shared, sums, origin.data(),
+                                                   options.tol, 300, labels.data(), threads);
+            CHECK(found.done);
+            CHECK_EQ(found.iterations, split.iterations);
+            CHECK(labels == expected);
+            CHECK(std::equal(split.centres.begin(), split.centres.end(), shared.centres.master()));
+            CHECK_EQ(found.inertia[0], split.inertia[0]);
+            CHECK_EQ(found.inertia[1], split.inertia[1]);
+        }
     }
 }
 

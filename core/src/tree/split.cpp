@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 #include <stdexcept>
+#include <type_traits>
 
 #include "exactmeans/tree/node_fit.hpp"
 #include "exactmeans/tree/node_rows.hpp"
@@ -44,7 +45,15 @@ std::vector<NodeSplit<typename Rows::Real>> split_rows(const Rows& x,
         const std::size_t t = std::size_t(order[std::size_t(at)]);
         auto& buffer = buffers[std::size_t(worker)];
         if (!buffer) buffer = std::make_unique<NodeRows<Rows>>(x.d);
-        const Gathered own = buffer->gather(x, tasks[t].rows, tasks[t].n);
+        bool whole = false;  // the root, whose rows need no copy
+        Gathered own;
+        if constexpr (is_dense<Rows>)
+            whole = tasks[t].n == x.n && x.col_stride == 1;
+        else
+            whole = tasks[t].n == x.n && std::is_same_v<Gathered, Rows>;
+        if constexpr (std::is_same_v<Gathered, Rows>)
+            if (whole) own = x;
+        if (!whole) own = buffer->gather(x, tasks[t].rows, tasks[t].n);
         const auto fit = [&](const SplitOptions& how) {
             return NodeFit<Gathered>(own, tasks[t], x.d, how, inside).run(how.max_iter, labels[t]);
         };
@@ -57,7 +66,8 @@ std::vector<NodeSplit<typename Rows::Real>> split_rows(const Rows& x,
             out[t].price.assign(std::size_t(out[t].children), 0.0);
         }
         out[t].features = x.d;
-        if constexpr (!is_dense<Rows>) number_features(out[t], buffer->features());
+        if constexpr (!is_dense<Rows>)
+            if (!whole) number_features(out[t], buffer->features());
     };
     Size large = 0;
     while (large < Size(order.size()) &&
