@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import datetime
 import html
-import json
-import math
 import os
-import re
 from collections.abc import Callable, Sequence
-from importlib import resources
 from importlib.metadata import version
 from typing import Any
 
@@ -21,6 +17,7 @@ from exactmeans.fit.explanation import explanation
 from exactmeans.io.files import replace_file
 from exactmeans.parameters import check_int
 from exactmeans.reporting import words
+from exactmeans.reporting.markup import filled, number, numbers, script_json, template
 from exactmeans.reporting.projection import is_sparse
 from exactmeans.reporting.summary import Reals, Summary, summarise
 
@@ -187,14 +184,14 @@ class _Page:
         package = version("exactmeans")
         today = datetime.date.today().isoformat()
         safe: Callable[[str], str] = html.escape
-        return _filled(
-            _template("report.html"),
+        return filled(
+            template("report.html"),
             {
                 "title": safe(title),
                 "subtitle": safe(words.subtitle(summary, int(model.n_features_in_))),
                 "version": safe(package),
-                "css": _template("report.css"),
-                "script": "(() => {\n" + "".join(map(_template, _SCRIPTS)) + "})();",
+                "css": template("report.css"),
+                "script": "(() => {\n" + "".join(map(template, _SCRIPTS)) + "})();",
                 "story": "".join(f"<p>{safe(said)}</p>" for said in sentences),
                 "tiles": "".join(
                     f"<div><dt>{safe(label)}</dt><dd>{safe(value)}<small>{safe(remark)}</small>"
@@ -211,7 +208,7 @@ class _Page:
                     + ")"
                 ),
                 "footer": safe(f"Made by exactmeans {package} on {today}. Rows count from 0."),
-                "data": _json(data),
+                "data": script_json(data),
                 "run_note": safe(_run_note(explained)),
                 "selection_note": safe(getattr(selection, "reason", "") or ""),
                 **{f"{name}_note": safe(said) for name, said in notes.items()},
@@ -226,10 +223,10 @@ class _Page:
             "has_texts": self._texts is not None,
             "clusters": self._clusters(),
             "map": {
-                "x": _floats(s.sample_xy[:, 0]),
-                "y": _floats(s.sample_xy[:, 1]),
-                "cx": _floats(s.centre_xy[:, 0]),
-                "cy": _floats(s.centre_xy[:, 1]),
+                "x": numbers(s.sample_xy[:, 0]),
+                "y": numbers(s.sample_xy[:, 1]),
+                "cx": numbers(s.centre_xy[:, 0]),
+                "cy": numbers(s.centre_xy[:, 1]),
                 "label": s.labels[s.sample].tolist(),
                 "row": [self._row(i) for i in s.sample.tolist()],
             },
@@ -241,7 +238,7 @@ class _Page:
             "profile": self._profile(model) if self._dense and len(s.size) > 1 else None,
             "silhouettes": None if many or s.silhouette is None else self._curves(s.silhouette),
             "mean_silhouette": (
-                None if s.silhouette is None else _float(s.silhouette[s.labels >= 0].mean())
+                None if s.silhouette is None else number(s.silhouette[s.labels >= 0].mean())
             ),
             "selection": None if selection is None else _selection(selection),
         }
@@ -251,16 +248,16 @@ class _Page:
         s, own = self._summary, self._names
         return {
             "size": s.size.tolist(),
-            "mean": _floats(s.mean_distance),
-            "radius": _floats(s.radius),
-            "silhouette": None if s.cluster_silhouette is None else _floats(s.cluster_silhouette),
+            "mean": numbers(s.mean_distance),
+            "radius": numbers(s.radius),
+            "silhouette": None if s.cluster_silhouette is None else numbers(s.cluster_silhouette),
             "name": [words.cluster_name(top, own, dense=self._dense) for top in s.contrast],
             "top": [
                 [
                     [
                         own.place(t.feature),
-                        _float(self._units(t.feature, t.value)),
-                        _float(t.contrast),
+                        number(self._units(t.feature, t.value)),
+                        number(t.contrast),
                     ]
                     for t in top
                 ]
@@ -269,7 +266,7 @@ class _Page:
             "near": [[self._row(i) for i in rows.tolist()] for rows in s.nearest],
             "far": [[self._row(i) for i in rows.tolist()] for rows in s.farthest],
             "neighbours": [
-                [[int(j), _float(d)] for j, d in zip(*pair, strict=True)]
+                [[int(j), number(d)] for j, d in zip(*pair, strict=True)]
                 for pair in zip(s.neighbours, s.neighbour_distance, strict=True)
             ],
         }
@@ -288,7 +285,7 @@ class _Page:
             else:
                 features, values = self._values(i, j)
             called = None if self._ids is None else _shortened(str(self._ids[i]))
-            distance = _float(s.distance[i]) if j >= 0 else None
+            distance = number(s.distance[i]) if j >= 0 else None
             self._rows.append([i, called, j, distance, text, features, values])
         return self._place[i]
 
@@ -304,7 +301,7 @@ class _Page:
         else:
             top = np.argsort(-row.data, kind="stable")[: _VALUES + 2]
             chosen, found = row.indices[top].tolist(), row.data[top].tolist()
-        return [self._names.place(f) for f in chosen], [_float(value) for value in found]
+        return [self._names.place(f) for f in chosen], [number(value) for value in found]
 
     def _profile(self, model: Any) -> dict[str, Any]:
         """The largest clusters by the features that differ most between clusters."""
@@ -322,9 +319,9 @@ class _Page:
         return {
             "clusters": clusters.tolist(),
             "features": [self._names.place(int(f)) for f in features],
-            "z": [_floats(line) for line in z[:, features]],
-            "value": [_floats(line) for line in value],
-            "mean": _floats(self._units(features, s.mean[features])),
+            "z": [numbers(line) for line in z[:, features]],
+            "value": [numbers(line) for line in value],
+            "mean": numbers(self._units(features, s.mean[features])),
         }
 
     def _curves(self, silhouette: Reals) -> list[list[float | None]]:
@@ -332,7 +329,7 @@ class _Page:
         at = np.linspace(0, 1, _QUANTILES)
         labels = self._summary.labels
         return [
-            _floats(np.quantile(own, at)) if len(own := silhouette[labels == j]) else []
+            numbers(np.quantile(own, at)) if len(own := silhouette[labels == j]) else []
             for j in range(len(self._summary.size))
         ]
 
@@ -358,11 +355,11 @@ def _history(model: Any) -> dict[str, Any]:
     k = model.cluster_centers_.shape[0]
     return {
         "iteration": [r.iteration for r in records],
-        "inertia": [_float(r.inertia) for r in records],
+        "inertia": [number(r.inertia) for r in records],
         "changed": [r.changed for r in records],
-        "moved": [_float(r.changed / n) for r in records],
-        "share": [_float(r.distances / (n * k)) for r in records],
-        "seconds": [_float(r.seconds) for r in records],
+        "moved": [number(r.changed / n) for r in records],
+        "share": [number(r.distances / (n * k)) for r in records],
+        "seconds": [number(r.seconds) for r in records],
         "algorithm": [r.algorithm for r in records],
     }
 
@@ -381,7 +378,7 @@ def _selection(selection: Any) -> dict[str, Any]:
     records = [dict(_fields(record)) for record in selection.table]
     found = []
     for name, title, note in _CRITERIA:
-        values = [_float(record[name]) for record in records if record.get(name) is not None]
+        values = [number(record[name]) for record in records if record.get(name) is not None]
         if len(values) == len(records) and any(value is not None for value in values):
             found.append([title, note, values])
     return {"k": [int(r["k"]) for r in records], "best": int(selection.best_k), "criteria": found}
@@ -398,30 +395,3 @@ def _fields(record: Any) -> Any:
 def _shortened(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _TEXT else text[: _TEXT - 1].rstrip() + "…"
-
-
-def _float(value: Any) -> float | None:
-    """Six digits; None for what JSON has no number for."""
-    value = float(value)
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _floats(values: Any) -> list[float | None]:
-    return [_float(value) for value in np.asarray(values).tolist()]
-
-
-def _json(data: Any) -> str:
-    """JSON that can stand inside a <script> element: no markup can begin or end in it."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for odd in "<>&\u2028\u2029":
-        text = text.replace(odd, f"\\u{ord(odd):04x}")
-    return text.encode("utf-8", errors="replace").decode()  # lone surrogates have no UTF-8
-
-
-def _template(name: str) -> str:
-    return (resources.files("exactmeans.reporting") / "templates" / name).read_text("utf-8")
-
-
-def _filled(template: str, parts: dict[str, str]) -> str:
-    """The template with its {{names}} replaced, in one pass: what is put in is not looked at."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
