@@ -115,7 +115,7 @@ class KMeans(BaseKMeans):
         The fewest and the most rows of a cluster. Ints count rows; floats are shares of the mean
         size n_samples / n_clusters, so that 1.1 is ten per cent above it, rounded to let rows in.
         Every assignment has the least inertia that the limits allow. For 'euclidean' and 'cosine';
-        see docs/size_limits.md.
+        see the guide "Size limits".
 
     Attributes
     ----------
