@@ -343,8 +343,9 @@ def _run_note(explained: dict[str, Any] | None) -> str:
         if share is not None and share < 0.995
         else ""
     )
+    took = words.time_of(explained["seconds"])
     return (
-        f"{explained['iterations']} iterations in {words.time_of(explained['seconds'])}; the fit stopped "
+        f"{explained['iterations']} iterations in {took}; the fit stopped "
         f"because {explained['stopped']}.{saved}"
     )
 

@@ -182,10 +182,8 @@ def facts(explained: dict[str, Any] | None) -> list[tuple[str, str]]:
         ("Memory beside the data", f"about {explained['bytes_needed'] / 1e6:.1f} MB"),
     ]
     if explained["distances_share"] is not None:
-        computed = (
-            f"{explained['distances']:,}, {explained['distances_share']:.1%} of plain Lloyd's"
-        )
-        found[5] = ("Distances", computed)
+        share = f"{explained['distances_share']:.1%} of plain Lloyd's"
+        found[5] = ("Distances", f"{explained['distances']:,}, {share}")
     if explained["passes"]:
         found.append(("Passes over files", f"{explained['passes']:.3g}"))
     return found
