@@ -98,7 +98,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few rows (also QUICK=1)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3, help="how often everybody runs")
+    rounds = "how often everybody runs: 3, or 1 for published alone, unless given"
+    parser.add_argument("--rounds", type=int, default=None, help=rounds)
     parser.add_argument("--only", help="cases whose name contains this text")
     parser.add_argument(
         *("--data", "-d"),
@@ -111,6 +112,8 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name suites and cases, then stop")
     options = parser.parse_args()
     options.quick = options.quick or os.environ.get("QUICK", "0") not in ("", "0")
+    if options.rounds is None:
+        options.rounds = 1 if options.suites == [PUBLISHED] else 3
     options.rounds = max(1, options.rounds)
     if options.ours and options.ours.partition("@")[0] not in PEERS:
         parser.error(f"--ours must be one of {', '.join(PEERS)}")
