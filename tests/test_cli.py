@@ -100,6 +100,22 @@ def test_fit_gives_what_the_library_gives(table: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp"))
 
 
+def test_fit_limits_rows_and_weights(table: Path, tmp_path: Path) -> None:
+    X = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
+    weights = np.loadtxt(table, delimiter=",", skiprows=1, usecols=4)
+    for size_of in ("rows", "weight"):
+        options: dict[str, Any] = {"size_max": 1.1, "size_of": size_of, "random_state": 5}
+        wanted = KMeans(4, **options).fit(X, sample_weight=weights)
+        out = tmp_path / f"{size_of}.npy"
+        good("fit", table, "-k", 4, *USED, "--seed", 5, "--size-max", 1.1, "--size-of", size_of,
+             "--labels", out)  # fmt: skip
+        np.testing.assert_array_equal(np.load(out), wanted.labels_)
+    limits = ("--size-max", "0.5", "--size-of")
+    fit = ("fit", table, "-k", 4, *USED)
+    assert "--size-max must be at least 33.75" in refused(*fit, *limits, "weight")
+    assert "--size-of must be one of 'rows', 'weight'" in refused(*fit, *limits, "odd")
+
+
 def test_predict_prepares_rows_as_fit_did(table: Path, tmp_path: Path) -> None:
     model, out = tmp_path / "m.safetensors", tmp_path / "l.npy"
     good("fit", table, "-k", 3, *USED, "--standardize", "--model", model, "--labels", out)

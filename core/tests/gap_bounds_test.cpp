@@ -20,11 +20,11 @@ struct Case {
     std::vector<float> rows, centres;
     std::mt19937 rng;
 
-    Case(unsigned seed, Size features, Size clusters, double length)
+    Case(unsigned seed, Size features, Size clusters, double length, double centre_length)
         : d(features), k(clusters), rng(seed) {
         std::normal_distribution<double> normal;
         for (Size v = 0; v < n * d; ++v) rows.push_back(float(length * normal(rng)));
-        for (Size v = 0; v < k * d; ++v) centres.push_back(float(length * normal(rng)));
+        for (Size v = 0; v < k * d; ++v) centres.push_back(float(centre_length * normal(rng)));
     }
     DenseRows<float> x() const { return {rows.data(), n, d, d}; }
 
@@ -52,8 +52,9 @@ struct Case {
 };
 
 // Stores all gaps, changes prices and centres several times, and checks that no bound exceeds the
-// gap. `step`: how far values of centres move; `rise`: how far prices do.
-void check_bounds(Case own, double step, double rise, int rounds) {
+// gap. `step`: how far values of centres move, or with `one` the first value of the first centre;
+// `rise`: how far prices do.
+void check_bounds(Case own, double step, double rise, int rounds, bool one = false) {
     GapBounds bounds(own.k);
     std::vector<double> price(std::size_t(own.k), 0.0);
     std::vector<std::int32_t> labels;
@@ -71,7 +72,7 @@ void check_bounds(Case own, double step, double rise, int rounds) {
         Movement movement;
         for (Size j = 0; j < own.k; ++j) {
             double moved2 = 0;
-            for (Size f = 0; f < own.d && step > 0; ++f) {
+            for (Size f = 0; f < own.d && step > 0 && !(one && j + f > 0); ++f) {
                 float& value = own.centres[std::size_t(j * own.d + f)];
                 const float before = value;
                 value = float(double(value) + step * normal(own.rng));
@@ -99,22 +100,33 @@ void check_bounds(Case own, double step, double rise, int rounds) {
 
 }  // namespace
 
-TEST(bounds_follow_prices) { check_bounds(Case(1, 3, 4, 1.0), 0.0, 0.1, 5); }
+TEST(bounds_follow_prices) { check_bounds(Case(1, 3, 4, 1.0, 1.0), 0.0, 0.1, 5); }
 
 TEST(bounds_follow_centres_and_offsets) {
-    check_bounds(Case(2, 3, 4, 1.0), 0.05, 0.0, 5);
+    check_bounds(Case(2, 3, 4, 1.0, 1.0), 0.05, 0.0, 5);
     // One centre moves away from the origin, in line with the rows: its offset rises.
-    check_bounds(Case(3, 1, 2, 1.0), 0.3, 0.0, 3);
+    check_bounds(Case(3, 1, 2, 1.0, 1.0), 0.3, 0.0, 3);
 }
 
-// Centres move by less than scores round: only the term for rounded scores covers the change.
-TEST(bounds_cover_rounded_scores) { check_bounds(Case(4, 300, 3, 1.0), 1e-9, 0.0, 20); }
+// One value of a centre moves by less than scores round, by which all partial sums may round
+// otherwise: only the terms for rounded scores cover the change. Long rows make products round
+// most, long centres the offsets.
+TEST(bounds_cover_rounded_products) {
+    for (unsigned seed = 0; seed < 40; ++seed) {
+        Case own(seed, 300, 3, 1e4, 0.01);
+        own.centres[0] = 0;
+        check_bounds(own, 2e-10, 0.0, 1, true);
+    }
+}
+TEST(bounds_cover_rounded_offsets) {
+    check_bounds(Case(5, 300, 3, 1e-3, 100.0), 3.0, 0.0, 20, true);
+}
 
 // Nothing changes: what float32 rounds is all that a stored gap may lose.
-TEST(stored_gaps_are_rounded_down) { check_bounds(Case(5, 3, 4, 1.0), 0.0, 0.0, 1); }
+TEST(stored_gaps_are_rounded_down) { check_bounds(Case(5, 3, 4, 1.0, 1.0), 0.0, 0.0, 1); }
 
 TEST(unknown_movement_forgets_bounds) {
-    Case own(6, 3, 4, 1.0);
+    Case own(6, 3, 4, 1.0, 1.0);
     GapBounds bounds(own.k);
     const Centres<float> centroids(own.centres.data(), own.k, own.d, Frame<float>{}, {});
     CHECK(!bounds.follow_centres(centroids));

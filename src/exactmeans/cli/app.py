@@ -59,6 +59,8 @@ _OPTIONS = {
     "random_state": "--seed",
     "max_iter": "--max-iter",
     "n_init": "--starts",
+    "size_min": "--size-min",
+    "size_max": "--size-max",
     "size_of": "--size-of",
     "sample_weight": "--weights",
     "feature_names": "--feature-names",

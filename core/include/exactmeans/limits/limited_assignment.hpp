@@ -33,7 +33,7 @@
 
 #include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
-#include "exactmeans/limits/cost_bounds.hpp"
+#include "exactmeans/limits/gap_bounds.hpp"
 #include "exactmeans/limits/open_rows.hpp"
 #include "exactmeans/limits/priced_rows.hpp"
 #include "exactmeans/limits/reach.hpp"
@@ -66,7 +66,7 @@ public:
     // so prices may be far from right.
     void start(bool many = false) {
         reach_.start(problem_, many);
-        bounds_.start();
+        centres_followed_ = false;
         before_ = price_;
         finished_ = false;
     }
@@ -84,10 +84,12 @@ public:
              std::int32_t* labels, const Threads& threads) {
         if (Size(blocks_.size()) <= number) blocks_.resize(std::size_t(number + 1));
         BlockState& block = blocks_[std::size_t(number)];
-        auto codes = bounds_.begin(x, shared, problem_.weighted, reach_.value(), labels,
-                                   block.bounds, threads);
-        const PricedRows<Rows> rows(x, shared, price_, reach_.value(), problem_.weighted, threads,
-                                    std::move(codes));
+        follow_centres(shared.centres, x);
+        if (block.gap.empty()) {
+            block.gap.assign(std::size_t(x.n), GapBounds::unknown);
+            block.length = row_lengths(x, shared.centres.frame(), threads);
+        }
+        const PricedRows<Rows> rows(x, shared, price_, reach_.value(), problem_.weighted, threads);
         const std::vector<Size> ids = rows_to_score(rows, first, block, labels);
         const Size count = Size(ids.size()), step = 960;
         std::vector<OpenRows> parts(std::size_t((count + step - 1) / step));
@@ -97,20 +99,15 @@ public:
                    parts[std::size_t(begin / step)]);
         });
         for (const Size i : ids)
-            if (block.bounds.gap[std::size_t(i)] > GapBounds::unknown)
+            if (block.gap[std::size_t(i)] > GapBounds::unknown)
                 fixed_[std::size_t(labels[i])] += mass(x, i);
         for (const OpenRows& part : parts) block.open.append(part);
         scored_ += count;
-        if (reach_.first_round() && reach_.stride() == 1 && block.bounds.grouped) {
-            bounded_ += x.n;
-            uncertain_ += count;
-        }
     }
 
     // Solves for the open rows. Returns true if the labels are final; else another pass must
     // follow.
     bool solve(const Threads& threads) {
-        bounds_.record(std::exchange(bounded_, 0), std::exchange(uncertain_, 0));
         if (gathered_ > problem_.most_options) {
             if (reach_.narrows()) {
                 reach_.narrow();
@@ -122,9 +119,12 @@ public:
         Transport transport = transport_of(holds);
         const bool solved =
             transport.solve(reach_.value(), [&] { threads.run(1, [](Size, int) {}); }) && holds;
-        const std::vector<double> before = price_;
-        for (std::size_t j = 0; j < price_.size(); ++j) price_[j] = transport.price(Size(j));
-        bounds_.follow_prices(before, price_);
+        std::vector<double> rises;
+        for (std::size_t j = 0; j < price_.size(); ++j) {
+            rises.push_back(transport.price(Size(j)) - price_[j]);
+            price_[j] = transport.price(Size(j));
+        }
+        bounds_.follow_rises(rises);
         if (!solved)
             reach_.widen(lowest_reach());
         else if (reach_.stride() > 1)
@@ -137,7 +137,7 @@ public:
     // Sets the labels of the open rows of a block of n rows.
     void write(Size number, std::int32_t* labels, Size n) const {
         const BlockState& block = blocks_.at(std::size_t(number));
-        if (Size(block.bounds.gap.size()) != n)
+        if (Size(block.gap.size()) != n)
             throw std::invalid_argument("the block has another length");
         for (std::size_t t = 0; t < block.solved.size(); ++t)
             labels[block.open.row(Size(t))] = block.solved[t];
@@ -150,7 +150,8 @@ private:
     static constexpr double infinite = std::numeric_limits<double>::infinity();
 
     struct BlockState {
-        CostBounds::Block bounds;  // a gap is unknown if the row was open in the last pass, or new
+        std::vector<float> gap;  // as GapBounds stores it; unknown: open in the last pass, or new
+        std::vector<float> length;  // upper bounds of the lengths of the rows
         OpenRows open;
         std::vector<std::int32_t> solved;  // labels of the open rows
     };
@@ -176,12 +177,11 @@ private:
         std::vector<Size> ids;
         const Size n = rows.x.n, stride = reach_.stride();
         for (Size i = (stride - first % stride) % stride; i < n; i += stride) {
-            const Size own = std::max<std::int32_t>(labels[i], 0);
+            const std::size_t at = std::size_t(i);
             if (!rows.counts(i))
                 labels[i] = 0;
-            else if (bounds_.exceeds(block.bounds, i, std::int32_t(own), price_[std::size_t(own)],
-                                     reach_.value()))
-                fixed_[std::size_t(own)] += mass(rows.x, i);
+            else if (bounds_.exceeds(block.gap[at], block.length[at], labels[i], reach_.value()))
+                fixed_[std::size_t(labels[i])] += mass(rows.x, i);
             else
                 ids.push_back(i);
         }
@@ -211,10 +211,22 @@ private:
         });
         for (Size t = 0; t < count; ++t) {
             const std::int32_t own = scan.label[std::size_t(t)];
-            labels[ids[t]] = own;
-            bounds_.store(block.bounds, ids[t], scan, t, price_[std::size_t(own)],
-                          !(scan.gap[std::size_t(t)] > reach));
+            const std::size_t i = std::size_t(ids[t]);
+            const double gap = scan.gap[std::size_t(t)];
+            labels[i] = own;
+            block.gap[i] =
+                gap > reach ? bounds_.stored(gap, block.length[i], own) : GapBounds::unknown;
         }
+    }
+
+    // Bounds follow the movement of the centres once per assignment, or are forgotten.
+    template <class R, class Rows>
+    void follow_centres(const Centres<R>& centroids, const Rows& x) {
+        if (std::exchange(centres_followed_, true)) return;
+        const bool weighted = problem_.weighted && x.weights;  // lengths would have to be weighted
+        if (!bounds_.follow_centres(centroids) || weighted)
+            for (BlockState& block : blocks_)
+                std::fill(block.gap.begin(), block.gap.end(), GapBounds::unknown);
     }
 
     // A limit for a part of all rows, of this mass.
@@ -295,12 +307,12 @@ private:
 
     LimitedProblem problem_;
     std::vector<double> price_, before_;  // now, and at the start of the assignment
-    CostBounds bounds_;
+    GapBounds bounds_;
     Reach reach_;
-    bool finished_ = false;
-    Size scored_ = 0, bounded_ = 0, uncertain_ = 0;  // rows
-    std::atomic<Size> gathered_ = 0;                 // options
-    std::vector<Size> fixed_;  // per cluster: the mass of the rows that are not open
+    bool centres_followed_ = false, finished_ = false;
+    Size scored_ = 0;                 // rows
+    std::atomic<Size> gathered_ = 0;  // options
+    std::vector<Size> fixed_;         // per cluster: the mass of the rows that are not open
     std::vector<BlockState> blocks_;
 };
 

@@ -42,10 +42,8 @@ public:
     HeldPanels<R> panels;  // unless the filter is used
 
     // `weighted`: costs are multiplied by the weights of the rows.
-    // `codes`: the centres as the filter reads them, if the caller has them.
     PricedRows(const Rows& rows, SharedCentres<R>& shared, const std::vector<double>& prices,
-               double wanted_gap, bool weighted, const Threads& threads,
-               std::shared_ptr<const QuantizedCentres<R>> codes = nullptr)
+               double wanted_gap, bool weighted, const Threads& threads)
         : x(rows),
           centroids(shared.centres),
           price(prices),
@@ -53,17 +51,11 @@ public:
           weighted_(weighted && rows.weights),
           unpack_(std::ldexp(1.0, -centroids.frame().packing)) {
         if constexpr (!is_dense<Rows>)
-            if (may_filter(x, shared, wanted, weighted))
-                start_filter(shared, std::move(codes), threads);
+            if (!weighted_ && !x.norms && centroids.in_range() &&
+                wanted < std::numeric_limits<double>::infinity() &&
+                FilterProbe<R>::fits(centroids, shared.layouts.settings()))
+                start_filter(shared, threads);
         if (!filters()) panels = shared.layouts.panels(centroids, is_dense<Rows>, threads);
-    }
-
-    // May the filter be used for these rows and a finite gap?
-    static bool may_filter(const Rows& x, const SharedCentres<R>& shared, double wanted_gap,
-                           bool weighted) {
-        return !is_dense<Rows> && !(weighted && x.weights) && !x.norms &&
-               shared.centres.in_range() && wanted_gap < std::numeric_limits<double>::infinity() &&
-               FilterProbe<R>::fits(shared.centres, shared.layouts.settings());
     }
 
     double factor(Size i) const {
@@ -92,11 +84,8 @@ public:
 
 private:
     // Score offsets with prices, all raised by the same amount so that none is negative.
-    void start_filter(SharedCentres<R>& shared, std::shared_ptr<const QuantizedCentres<R>> codes,
-                      const Threads& threads) {
-        filter_ = std::move(codes);
-        if (!filter_)
-            filter_ = shared.layouts.template get<QuantizedCentres<R>>(centroids, false, threads);
+    void start_filter(SharedCentres<R>& shared, const Threads& threads) {
+        filter_ = shared.layouts.template get<QuantizedCentres<R>>(centroids, false, threads);
         const Size k = centroids.k(), places = filter_->panels().places();
         lowest_price_ = *std::min_element(price.begin(), price.end());
         offset_.assign(std::size_t(places), std::numeric_limits<float>::infinity());
@@ -139,11 +128,6 @@ public:
     std::vector<std::int32_t> label;
     // A lower bound of what every other cluster costs more; exact if it is at most `wanted`.
     std::vector<double> gap;
-    // If the filter was used: an upper bound of the label's cost, and per group a lower bound of
-    // the costs of all others. Both hold for exact scores, too. Of no use for open rows.
-    std::vector<double> high;
-    std::vector<typename QuantizedFilter<R>::GroupLows> lows;
-
     // Labels rows ids[0, count). on_open(t, costs) sees the costs, within the wanted gap at least,
     // of the rows that have another cluster within it.
     template <class OnOpen>
@@ -167,23 +151,15 @@ private:
         filter_.load_some(rows.x, count, [&](Size t) { return ids[t]; });
         filter_.quantize(rows.quantization());
         filter_.score(panels);
-        high.resize(std::size_t(count));
-        lows.resize(std::size_t(count));
+        typename QuantizedFilter<R>::GroupLows others;
         for (Size t = 0; t < count; ++t) {
-            auto& others = lows[std::size_t(t)];
             const auto best = filter_.best(panels, t, others);
             const double certain = others.lowest() - best.high - rows.filter_margin();
-            const double by = rows.lowest_price() - rows.filter_margin();
-            high[std::size_t(t)] = best.high + rows.lowest_price() + rows.filter_margin();
             label[std::size_t(t)] = std::int32_t(rows.filter().centre(best.place));
             gap[std::size_t(t)] = certain;
-            if (certain > rows.wanted) {
-                for (double& low : others.of) low += by;
-                continue;
-            }
+            if (certain > rows.wanted) continue;
             const double limit = best.high + rows.wanted + rows.filter_margin();
-            others = list_candidates(rows, panels, t, limit);
-            for (double& low : others.of) low += by;
+            list_candidates(rows, panels, t, limit);
             scores_.resize(candidates_.size());
             const PackedCsrRow<R>* const row = packed_.load(rows.x, by_feature, 0, ids + t, 1);
             for (std::size_t c = 0; c < candidates_.size(); ++c)
@@ -192,32 +168,14 @@ private:
                                               &scores_[c]);
             decide(rows, ids[t], t, candidates_.data(), scores_.data(), Size(candidates_.size()),
                    limit + rows.lowest_price(), on_open);
-            bound_candidates(rows, t);
         }
     }
-    // Includes the costs of the candidates of row t in its bounds. A canonical score is off by less
-    // than a refined one may be.
-    void bound_candidates(const PricedRows<Rows>& rows, Size t) {
-        const double error = 2 * filter_.error(t).refined + rows.filter_margin();
-        for (std::size_t c = 0; c < candidates_.size(); ++c) {
-            if (candidates_[c] == label[std::size_t(t)]) {
-                high[std::size_t(t)] = costs_[c] + error;
-                continue;
-            }
-            const Size group = rows.filter().group(rows.filter().place(candidates_[c]));
-            double& low = lows[std::size_t(t)].of[group];
-            low = std::min(low, costs_[c] - error);
-        }
-    }
-    // Lists the centres whose scores with prices may be as low as the limit. Returns lower bounds
-    // of the scores of all others.
-    auto list_candidates(const PricedRows<Rows>& rows, const QuantizedPanels& panels, Size t,
+    // Lists the centres whose scores with prices may be as low as the limit.
+    void list_candidates(const PricedRows<Rows>& rows, const QuantizedPanels& panels, Size t,
                          double limit) {
-        const float most = filter_.score_limit(t, limit),
-                    infinity = std::numeric_limits<float>::infinity();
+        const float most = filter_.score_limit(t, limit);
         listed_.resize(std::size_t(panels.places()));
-        float others[QuantizedPanels::most_groups];
-        std::fill(std::begin(others), std::end(others), infinity);
+        float others[QuantizedPanels::most_groups] = {};
         candidates_.clear();
         for (Size p = 0; p < panels.count(); ++p) {
             const Size found = quantized_kernels().places_below(filter_.quantized(t), panels, p,
@@ -227,10 +185,6 @@ private:
                     j != QuantizedCentres<R>::none)
                     candidates_.push_back(std::int32_t(j));
         }
-        typename QuantizedFilter<R>::GroupLows rest;
-        for (std::size_t g = 0; g < std::size(others); ++g)
-            rest.of[g] = double(others[g]) + filter_.error(t).offset;
-        return rest;
     }
 
     template <class OnOpen>

@@ -40,8 +40,6 @@ public:
     double value() const { return value_; }
     // A pass looks at every stride()-th row.
     Size stride() const { return stride_; }
-    // The first pass over these rows?
-    bool first_round() const { return round_ == 1; }
 
     // What the next assignment starts from; negative before the first one.
     double state() const { return started_ ? value_ : -1.0; }
