@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from exactmeans import KMeans, _core
+from exactmeans.fit import policy
 from models import assert_same_model
 
 K, N, D = 128, 4000, 160
@@ -109,6 +110,20 @@ def test_nearest_is_the_same_without_the_filter(m: int, dtype: Any) -> None:
     np.testing.assert_array_equal(distances, np.take_along_axis(all_, labels.astype(int), axis=1))
     assert (np.diff(distances, axis=1) >= -1e-5 * distances[:, 1:]).all()
     np.testing.assert_allclose(distances, np.sort(all_, axis=1)[:, :m], rtol=1e-5, atol=1e-5)
+
+
+def test_auto_makes_no_probe_for_a_very_short_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    class ProbeError(Exception):
+        pass
+
+    def probe(*_: Any) -> float:
+        raise ProbeError
+
+    monkeypatch.setattr(policy, "cost_with_filter", probe)
+    X = rows(np.float32)
+    KMeans(K, init=X[:K], n_init=1, max_iter=2, tol=0).fit(X)
+    with pytest.raises(ProbeError):
+        KMeans(K, init=X[:K], n_init=1, max_iter=3, tol=0).fit(X)
 
 
 def test_fortran_order_and_strides_do_without_the_filter() -> None:

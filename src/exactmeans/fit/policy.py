@@ -259,6 +259,7 @@ class Policy:
 
     def __init__(self, choice: Choice, work: Workload, max_iter: int) -> None:
         self._choice, self._work, self._max_iter = choice, work, max_iter
+        self.algorithm: str = choice.algorithm  # of the next iteration
         self._bounds = choice.algorithm not in ("lloyd", "kdtree", "moving")
         self._changed_for_bounds = CHANGED_SHARE_FOR_BOUNDS[work.sparse] * work.n
         self._changed_at_entry = self._changed_for_bounds
@@ -275,7 +276,7 @@ class Policy:
     def begin(self, engine: Engine, centroids: _core.Centroids) -> None:
         """Refine the first choice by probes with the initial centres."""
         work = self._work
-        if self._max_iter == 1 and self.algorithm == "lloyd":
+        if self._max_iter <= 2 and self.algorithm == "lloyd":
             return  # too short to win the cost of a probe back
         if self._choice.adaptive and self._bounds:
             self._filter_cost = cost_with_filter(engine, centroids, work)
