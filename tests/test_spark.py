@@ -28,6 +28,7 @@ from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import functions as F
 
 from exactmeans.spark import KMeans, KMeansModel
+from exactmeans.spark.batches import small_batches
 
 K = 6
 
@@ -276,6 +277,23 @@ class _Deadly:
             yield from run_stage(batches, options, loop)
         finally:
             kind.respond_to = respond
+
+
+@pytest.mark.parametrize("before", ["10000", "300"])
+def test_the_size_of_batches_is_restored(spark: Any, before: str) -> None:
+    """Fits lower it meanwhile, and never raise it."""
+    setting, seen = "spark.sql.execution.arrow.maxRecordsPerBatch", []
+    spark.conf.set(setting, before)
+    with small_batches(spark):
+        with small_batches(spark):
+            seen.append(spark.conf.get(setting))
+        seen.append(spark.conf.get(setting))
+    assert seen == [min("1000", before, key=int)] * 2
+    assert spark.conf.get(setting) == before
+    with pytest.raises(ValueError, match="n_samples=600"):
+        KMeans(k=900).fit(frame(spark, rows()))
+    assert spark.conf.get(setting) == before
+    spark.conf.unset(setting)
 
 
 def test_temporary_files_are_removed(spark: Any) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from pyspark import keyword_only
 from pyspark.ml import Estimator
 from pyspark.ml.linalg import VectorUDT
@@ -23,6 +24,7 @@ from exactmeans.engine.spark.jobs import ANSWER, JobTransport
 from exactmeans.engine.spark.rows import FEATURES, ID, WEIGHT
 from exactmeans.metrics import METRICS as ALL_METRICS
 from exactmeans.parameters import check_choice, check_int, check_real
+from exactmeans.spark.batches import small_batches
 from exactmeans.spark.loop import FitLoop, model_from
 from exactmeans.spark.model import KMeansModel, KMeansSummary
 from exactmeans.spark.params import INIT_MODES, METRICS, MODES, FitParams
@@ -148,10 +150,9 @@ class KMeans(
             ALL_METRICS[METRICS[self.getDistanceMeasure()]],
             weighted=self.isDefined(self.weightCol),
         )
-        if self.getOrDefault(self.mode) == "jobs":
-            content, sizes, sparse = _in_jobs(rows, options, loop)
-        else:
-            content, sizes, sparse = _in_barrier(rows, options, loop)
+        run = _in_jobs if self.getOrDefault(self.mode) == "jobs" else _in_barrier
+        with small_batches(dataset.sparkSession):
+            content, sizes, sparse = run(rows, options, loop)
         model = KMeansModel(model_from(content), sparse)
         model._summary = KMeansSummary(model, sizes, dataset)
         return self._copyValues(model)
@@ -167,6 +168,8 @@ class KMeans(
         given = self._optional(self.initialCenters)
         if given is not None:
             init = np.asarray(given, dtype=np.float64)
+            if 2 * np.count_nonzero(init) <= init.size:  # less to send to the tasks
+                init = sp.csr_array(init)
         parameters = {
             "n_clusters": self.getK(),
             "init": init,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import scipy.sparse as sp
+
 from exactmeans import kmeans
 from exactmeans.callbacks import Iteration
 from exactmeans.data.rows import refuse_few_rows
@@ -55,7 +57,7 @@ class ClusterKMeans(kmeans.KMeans):
 class FitLoop:
     """Fits; gives back the bytes of a model file, sizes of clusters, and whether rows are CSR."""
 
-    parameters: dict[str, Any]  # of exactmeans.KMeans
+    parameters: dict[str, Any]  # of exactmeans.KMeans; a given init may be CSR for any rows
     tol: float  # as MLlib has it: no centre moves farther
     name: str  # of this fit, the same if Spark runs it again
     folder: str | None = None  # for the checkpoint; None: that of temporary files
@@ -68,8 +70,13 @@ class FitLoop:
             # Of unit vectors, 1 - cos is half the squared distance.
             return (moved * moved / 2 if engine.metric.directed else moved) <= self.tol
 
+        parameters = dict(self.parameters)
+        init = parameters["init"]
+        if not engine.sparse and sp.issparse(init):
+            given: Any = init
+            parameters["init"] = given.toarray()
         model = ClusterKMeans(
-            **self.parameters,
+            **parameters,
             n_init=1,
             tol=0.0,
             callbacks=moved_little,

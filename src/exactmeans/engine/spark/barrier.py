@@ -1,8 +1,8 @@
 """A fit in one barrier stage: every task serves its rows, and task 0 runs the loop.
 
-Tasks tell each other addresses, tokens and the shapes of their rows through the barrier. If one of
-them dies, Spark starts all of them again; the fit then resumes from its checkpoint, if task 0 finds
-it, or from the beginning, to the same bits.
+Tasks tell each other addresses and tokens through the barrier. If one of them dies, Spark starts
+all of them again; the fit then resumes from its checkpoint, if task 0 finds it, or from the start,
+to the same bits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from exactmeans.engine.spark.rows import TaskRows, common_layout
 
 #: What a stage gives back: one row, with a result or a failure in the wire format.
 RESULT = "result binary"
+#: Asks a task for the shape of its rows.
+DESCRIBE = b"describe"
 _PATIENCE = 600.0  # seconds that a task waits for task 0 to connect
 
 #: Runs the loop over an engine, in task 0; returns a result that the wire format can hold.
@@ -39,32 +42,52 @@ def run_stage(batches: Iterable[Any], options: RowOptions, loop: Loop) -> Iterat
     from pyspark import BarrierTaskContext
 
     context: Any = BarrierTaskContext.get()
-    number, listener, token = context.partitionId(), None, secrets.token_bytes(TOKEN_BYTES)
-    told: dict[str, Any] = {}
-    rows = TaskRows()
+    number = context.partitionId()
+    meeting = _Meeting(context, number)
     try:
-        rows = TaskRows.read(batches)
-        told["info"] = dataclasses.asdict(rows.info)
-    except ValueError as error:
-        told["failure"] = dataclasses.asdict(wire.failure_of(error))
-    if number > 0 and "info" in told:
-        listener = Listener(_own_host(context, number), token)
-        told |= {"address": listener.address, "token": token.hex()}
-    everyone = [json.loads(one) for one in context.allGather(json.dumps(told))]
-    failures = [one["failure"] for one in everyone if "failure" in one]
-    if failures:
-        result: Any = Failure(**failures[0])
-    else:
-        layout = common_layout([BlockInfo(**one["info"]) for one in everyone])
-        engine = _engine(number, rows, layout, context.cpus())
-        if listener is not None:
-            if engine is not None:
-                listener.serve(engine.respond_to, _PATIENCE)
-            listener.close()
-            return
-        result = _result(everyone, engine, layout, options, loop)
+        engine = TaskEngine(number, batches, context.cpus())
+        if meeting.listener is not None:
+            meeting.listener.serve(engine.respond_to, _PATIENCE)
+        channels = meeting.channels()
+    finally:
+        meeting.close()
     if number == 0:
-        yield pa.RecordBatch.from_pydict({"result": [wire.encode(result)]})
+        result = wire.encode(_result(engine, channels, options, loop))
+        yield pa.RecordBatch.from_pydict({"result": [result]})
+
+
+class _Meeting:
+    """Channels from task 0 to all others, by addresses and tokens that go through the barrier.
+
+    Spark looks only once a second whether all tasks have reached a barrier, so a thread waits for
+    it while the task reads its rows.
+    """
+
+    def __init__(self, context: Any, number: int) -> None:
+        self.listener: Listener | None = None
+        told: dict[str, Any] = {}
+        if number > 0:
+            token = secrets.token_bytes(TOKEN_BYTES)
+            self.listener = Listener(_own_host(context, number), token)
+            told = {"address": self.listener.address, "token": token.hex()}
+        self._pool = ThreadPoolExecutor(1)
+        self._channels = self._pool.submit(_gathered, context, number, json.dumps(told))
+
+    def channels(self) -> list[Channel]:
+        """By task, from task 1 on; none but in task 0."""
+        return self._channels.result()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False)
+        if self.listener is not None:
+            self.listener.close()
+
+
+def _gathered(context: Any, number: int, told: str) -> list[Channel]:
+    everyone = [json.loads(one) for one in context.allGather(told)]
+    if number > 0:
+        return []
+    return [Channel(tuple(one["address"]), bytes.fromhex(one["token"])) for one in everyone[1:]]
 
 
 def _own_host(context: Any, number: int) -> str:
@@ -73,25 +96,37 @@ def _own_host(context: Any, number: int) -> str:
     return socket.gethostbyname(host)
 
 
-def _engine(number: int, rows: TaskRows, layout: Layout, threads: int) -> WorkerEngine | None:
-    if not layout.infos[number].rows:
-        return None
-    block = rows.matrix(str(layout.dtype), sparse=layout.sparse)
-    weights = [np.concatenate(rows.weights)] if rows.weights else None
-    return WorkerEngine(number, InMemory([block], weights), threads)
+class TaskEngine:
+    """The rows of a task, and a WorkerEngine over them once the layout of all rows is known."""
+
+    def __init__(self, number: int, batches: Iterable[Any], threads: int) -> None:
+        self._number, self._threads = number, threads
+        self._engine: WorkerEngine | None = None
+        try:
+            self._rows = TaskRows.read(batches)
+            self._info: BlockInfo | Failure = self._rows.info
+        except ValueError as error:
+            self._info = wire.failure_of(error)
+
+    def respond_to(self, message: bytes | bytearray) -> bytes:
+        """First to DESCRIBE, then to dtype and sparsity of all rows, then to requests."""
+        if self._engine is not None:
+            return self._engine.respond_to(message)
+        if message == DESCRIBE:
+            info = self._info
+            return wire.encode(info if isinstance(info, Failure) else dataclasses.astuple(info))
+        dtype, sparse = wire.decode(message)
+        weights = [np.concatenate(self._rows.weights)] if self._rows.weights else None
+        blocks = InMemory([self._rows.matrix(dtype, sparse=sparse)], weights)
+        self._engine = WorkerEngine(self._number, blocks, self._threads)
+        return wire.encode(None)
 
 
-def _result(
-    everyone: list[dict[str, Any]],
-    engine: WorkerEngine | None,
-    layout: Layout,
-    options: RowOptions,
-    loop: Loop,
-) -> Any:
+def _result(engine: TaskEngine, channels: list[Channel], options: RowOptions, loop: Loop) -> Any:
     """Run the loop. What users can act on is returned; what Spark may retry is raised."""
-    transport = BarrierTransport(everyone, engine, layout)
+    transport = BarrierTransport(engine, channels)
     try:
-        layout.check()
+        layout = transport.open_engines()
         places = {b: [b] for b, info in enumerate(layout.infos) if info.rows}
         return loop(ClusterEngine(transport, layout, places, options))
     except (ValueError, TypeError) as error:
@@ -105,27 +140,33 @@ class BarrierTransport:
 
     stateless = False
 
-    def __init__(
-        self, everyone: list[dict[str, Any]], engine: WorkerEngine | None, layout: Layout
-    ) -> None:
-        self._engine = engine
-        self._channels = {
-            number: Channel(tuple(one["address"]), bytes.fromhex(one["token"]))
-            for number, one in enumerate(everyone)
-            if "address" in one and layout.infos[number].rows
-        }
+    def __init__(self, engine: TaskEngine, channels: list[Channel]) -> None:
+        self._engine, self._channels = engine, dict(enumerate(channels, 1))
+
+    def open_engines(self) -> Layout:
+        """The layout of all rows, which every task learns; those without rows have no engine."""
+        asked = dict.fromkeys((0, *self._channels), DESCRIBE)
+        found = {number: wire.decode(told) for number, told in self.exchange(asked)}
+        for told in found.values():
+            if isinstance(told, Failure):
+                wire.raise_failure(told, "a task of the barrier stage")
+        layout = common_layout([BlockInfo(*found[number]) for number in sorted(found)])
+        layout.check()
+        kind = wire.encode((str(layout.dtype), layout.sparse))
+        with_rows = [number for number, info in enumerate(layout.infos) if info.rows]
+        for _ in self.exchange(dict.fromkeys(with_rows, kind)):
+            pass
+        return layout
 
     def where(self, number: int) -> str:
         return f"task {number} of the barrier stage"
 
-    def exchange(self, messages: Mapping[int, Message]) -> Iterator[tuple[int, Message | None]]:
+    def exchange(self, messages: Mapping[int, Message]) -> Iterator[tuple[int, Message]]:
         for number, message in messages.items():
             if number in self._channels:
                 self._channels[number].send(bytes(message))
-        for number, message in messages.items():
-            if number not in self._channels:
-                assert self._engine is not None
-                yield number, self._engine.respond_to(bytes(message))
+        if 0 in messages:
+            yield 0, self._engine.respond_to(bytes(messages[0]))
         for number in messages:
             if number in self._channels:
                 yield number, self._channels[number].receive()
