@@ -12,9 +12,11 @@ one function for all.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -157,25 +159,61 @@ def on_spark(name: str, iterations: int, mllib: bool = True) -> None:
     with tempfile.TemporaryDirectory() as folder:
         spark = session()
         df = frame(spark, X, folder)
-        options = {"k": K, "seed": 1, "tol": 0.0}
+        options: dict[str, Any] = {"k": K, "seed": 1, "tol": 0.0}
         first = Mllib(**options, initMode="random", maxIter=0).fit(df)
         centres = np.array(first.clusterCenters())
-        ours_of = KMeans(**options, maxIter=iterations, initialCenters=centres, idCol="id")
-        KMeans(**options, maxIter=1, initialCenters=centres).fit(df)  # starts the Python workers
+        ours_of = KMeans(**options, maxIter=iterations, initialCenters=centres)
+        in_order = ours_of.copy().setIdCol("id")
+        their_of = Mllib(**options, initMode="random", maxIter=iterations)
+        for estimator in (ours_of, in_order, their_of):  # starts Python workers, compiles Java
+            estimator.copy().setMaxIter(2).fit(df)
         ours, model = timed(lambda: ours_of.fit(df), 3)
+        ordered, _ = timed(lambda: in_order.fit(df), 3)
         given = {"init": centres, "max_iter": iterations, "tol": 0.0}
         local, _ = timed(lambda: exactmeans.KMeans(K, **given, n_jobs=2).fit(X), 3)
         print(f"{name} {X.shape} k={K}, {iterations} iterations, 2 tasks")
         show("exactmeans.spark", ours, ours, inertia_of(X, model.local.cluster_centers_))
         show("exactmeans, 2 threads", local, ours, model.summary.trainingCost)
-        their_of = Mllib(**options, initMode="random", maxIter=iterations)
-        theirs, other = timed(lambda: their_of.fit(df), 1)
+        show("the same, with idCol", ordered, ours, model.summary.trainingCost)
+        theirs, other = timed(lambda: their_of.fit(df), 3)
         show("Spark MLlib", theirs, ours, inertia_of(X, np.array(other.clusterCenters())))
         spark.stop()
 
 
-def wide(iterations: int, n: int = 100_000, d: int = 2_000_000, k: int = 1000) -> None:
-    """Sparse rows of so many features that k dense centres take 16 GB."""
+class Memory(threading.Thread):
+    """The most memory that Spark's Python processes and its JVM took, in MB."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = {"java": 0.0, "python": 0.0}
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        import psutil
+
+        while not self._ended.wait(0.2):
+            now = dict.fromkeys(self.most, 0.0)
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    kind = "java" if process.name() == "java" else "python"
+                    # Forked processes share pages with the daemon that forked them.
+                    now[kind] += process.memory_full_info().uss / 1e6
+            for kind, megabytes in now.items():
+                self.most[kind] = max(self.most[kind], megabytes)
+
+    def __enter__(self) -> Memory:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self.join()
+
+
+def wide(iterations: int, n: int = 100_000, d: int = 2_381_304, k: int = 1000) -> None:
+    """Sparse rows with as many features as Wiki-500K, so that k dense centres take 19 GB."""
+    from pyspark.ml.clustering import KMeans as Mllib
+
     from exactmeans.spark import KMeans
 
     rng = np.random.default_rng(0)
@@ -186,11 +224,21 @@ def wide(iterations: int, n: int = 100_000, d: int = 2_000_000, k: int = 1000) -
     with tempfile.TemporaryDirectory() as folder:
         spark = session()
         df = frame(spark, X, folder)
-        estimator = KMeans(k=k, seed=1, maxIter=iterations, initMode="random", idCol="id")
-        ours, model = timed(lambda: estimator.fit(df), 1)
-        print(f"wide ({n}, {d}) k={k}: {ours:.1f} s, {model.summary.numIter} iterations")
-        print(f"centres have {model.local.cluster_centers_.nnz} values")
-        spark.stop()
+        options: dict[str, Any] = {"k": k, "seed": 1, "maxIter": iterations, "initMode": "random"}
+        print(f"wide ({n}, {d}), {X.nnz} values, k={k}; dense centres {k * d * 8 / 1e9:.1f} GB")
+        with Memory() as memory:
+            ours, model = timed(lambda: KMeans(**options, idCol="id").fit(df), 1)
+        print(f"exactmeans.spark: {ours:.1f} s, {model.summary.numIter} iterations")
+        print(f"centres have {model.local.cluster_centers_.nnz} values; most MB {memory.most}")
+        began = time.perf_counter()
+        try:
+            Mllib(**options).fit(df)
+            print(f"Spark MLlib: {time.perf_counter() - began:.1f} s")
+        except Exception as error:
+            what = [line for line in str(error).splitlines() if "Error" in line][:1]
+            print(f"Spark MLlib failed after {time.perf_counter() - began:.1f} s:", *what)
+        with contextlib.suppress(Exception):  # its JVM may be gone
+            spark.stop()
 
 
 def main() -> None:

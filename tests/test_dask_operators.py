@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 from exactmeans.dask import KMeans  # noqa: E402
 from exactmeans.engine.cluster.worker_engine import WorkerEngine  # noqa: E402
+from exactmeans.engine.dask import serving, transport  # noqa: E402
 
 K = 9
 
@@ -69,6 +71,24 @@ def fitted(X: NDArray[Any], callbacks: Any = None, **options: Any) -> KMeans:
     return KMeans(K, init=X[:K], tol=0, max_iter=10, callbacks=callbacks, **options).fit(chunks)
 
 
+def hidden_serve(*arguments: Any) -> None:
+    """Serves in a daemon thread and ends the task at once: the scheduler sees idle workers.
+
+    The test of adaptive scaling must notice the difference.
+    """
+    worker, key = distributed.get_worker(), "hidden"
+
+    def thread() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(distributed, "get_worker", lambda: worker)
+            patch.setattr(distributed, "secede", lambda: None)
+            patch.setattr(type(worker), "get_current_task", lambda self: key)
+            patch.setattr(serving, "_wanted", lambda worker, key: True)
+            serving.serve(*arguments)
+
+    threading.Thread(target=thread, daemon=True).start()
+
+
 # what the scheduler sees --------------------------------------------------------------------------
 
 
@@ -97,18 +117,29 @@ def test_an_idle_timeout_does_not_close_a_cluster_at_work() -> None:
         assert client.status == "running"
 
 
-def test_adaptive_scaling_keeps_the_workers_of_a_fit() -> None:
-    X, workers = rows(), []
+@pytest.mark.parametrize("hidden", [False, True], ids=["tasks", "threads"])
+def test_adaptive_scaling_keeps_the_workers_of_a_fit(
+    hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = rows()
+    workers: set[tuple[str, ...]] = set()
     with cluster() as client:
-        client.cluster.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
 
-        def count(record: Any) -> None:
-            time.sleep(0.6)
-            workers.append(tuple(sorted(client.nthreads())))
+        def count(record: Any) -> bool:
+            if record.iteration == 1:
+                client.cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=2)
+            end = time.monotonic() + (20 if hidden else 0.6)
+            while time.monotonic() < end and len(workers) < 2:
+                time.sleep(0.1)
+                workers.add(tuple(sorted(client.nthreads())))
+            return False
 
-        check(fitted(X, count), X, tol=0, max_iter=10)
-        assert len(workers) >= 5
-        assert len(set(workers)) == 1
+        if hidden:
+            monkeypatch.setattr(transport, "serve", hidden_serve)
+        model = fitted(X, count)
+        assert (len(workers) > 1) == hidden
+        if not hidden:
+            check(model, X, tol=0, max_iter=10)
 
 
 def test_retired_workers_hand_over() -> None:
@@ -127,8 +158,12 @@ def test_retired_workers_hand_over() -> None:
         check(model, X, tol=0, max_iter=10)
 
 
-def test_rows_beyond_the_memory_of_a_worker_are_spilled() -> None:
-    """80 MB of rows on one worker that has 150 MB, most of which Python and Dask take."""
+@pytest.mark.parametrize("held", [False, True], ids=["in Dask's store", "held"])
+def test_rows_beyond_the_memory_of_a_worker_are_spilled(held: bool) -> None:
+    """80 MB of rows on one worker that has 150 MB, most of which Python and Dask take.
+
+    What is spilled must leave the memory, which it does not if an engine holds on to its blocks.
+    """
     n, d = 200_000, 50
     blocks = da.map_blocks(
         _random_block, chunks=((n // 20,) * 20, (d,)), dtype=np.float64, meta=np.empty((0, 0))
@@ -139,29 +174,43 @@ def test_rows_beyond_the_memory_of_a_worker_are_spilled() -> None:
         "distributed.worker.memory.pause": False,
         "distributed.worker.memory.terminate": False,
     }
-    spilled = []
+    seen: list[tuple[float, float]] = []  # bytes on disk and in memory
     with cluster(settings, n_workers=1, memory_limit="150MB") as client:
+        client.run(_trace_memory)
+        if held:
+            client.run(_hold_all_rows)
 
         def look(record: Any) -> None:
-            spilled.extend(client.run(_spilled_bytes).values())
+            seen.extend(client.run(_bytes_of_rows).values())
 
         init = np.asarray(blocks[:K].compute())
         model = KMeans(K, init=init, max_iter=3, tol=0, callbacks=look).fit(blocks)
         X = np.concatenate([_random_block({None: {"chunk-location": (b, 0)}}) for b in range(20)])
-        assert max(spilled) > 30e6
+        assert max(on_disk for on_disk, _ in seen) > 30e6
+        assert (max(in_memory for _, in_memory in seen) > 0.8 * X.nbytes) == held
         local = exactmeans.KMeans(K, init=init, max_iter=3, tol=0).fit(X)
         np.testing.assert_array_equal(model.cluster_centers_, local.cluster_centers_)
         assert model.inertia_ == local.inertia_
         np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
 
 
+def _trace_memory() -> None:
+    """From here on, after the worker has imported this module and all that it needs."""
+    tracemalloc.start()
+
+
+def _hold_all_rows() -> None:
+    serving._MOST_MEMORY = 10.0  # times the memory limit
+
+
+def _bytes_of_rows(dask_worker: Any) -> tuple[float, float]:
+    """Spilled bytes, and those of objects of Python and NumPy in memory."""
+    return float(dask_worker.data.spilled_total.disk), float(tracemalloc.get_traced_memory()[0])
+
+
 def _random_block(block_info: Any = None) -> NDArray[np.float64]:
     number = block_info[None]["chunk-location"][0]
     return np.random.default_rng(number).normal(size=(10_000, 50))
-
-
-def _spilled_bytes(dask_worker: Any) -> float:
-    return float(dask_worker.data.spilled_total.disk)
 
 
 def test_tls() -> None:
