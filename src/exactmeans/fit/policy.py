@@ -268,7 +268,6 @@ class Policy:
         self._max_loss = MAX_LOSS
         #: (first iteration, algorithm, why)
         self.stages: list[tuple[int, str, str]] = []
-        self.algorithm: str = choice.algorithm
         # What the 8-bit filter for dense rows leaves of the cost of a plain pass.
         self._filter_cost = 1.0
         self._choose_first(1.0)
