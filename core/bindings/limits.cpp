@@ -78,9 +78,14 @@ void bind_limits(nb::module_& m) {
                bool weighted, double mass_scale, Size most_options) {
                 require(n > 0 && total > 0 && k > 0 && 0 <= least && least <= most,
                         "limits must leave room for rows");
-                new (self) LimitedAssignment(LimitedProblem{
-                    n, total, k, {least, std::min(most, total)}, weighted, mass_scale,
-                    std::min<Size>(most_options, cost::most_options)});
+                new (self) LimitedAssignment(
+                    LimitedProblem{n,
+                                   total,
+                                   k,
+                                   {least, std::min(most, total)},
+                                   weighted,
+                                   mass_scale,
+                                   std::min<Size>(most_options, cost::most_options)});
             },
             nb::arg("n"), nb::arg("total"), nb::arg("k"), nb::arg("least"), nb::arg("most"),
             nb::arg("weighted"), nb::arg("mass_scale"), nb::arg("most_options"))
