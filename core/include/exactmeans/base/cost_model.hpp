@@ -227,8 +227,12 @@ inline constexpr double filtered_share = 0.6, csr_score_cost = 6;
 // for every feature, and with posting lists, which make scores more expensive.
 inline constexpr double product_update_cost = 32, product_update_cost_postings = 12;
 
-// Size limits (limits/limited_assignment.hpp). Pairs of row and centre in the first sample, and
-// options of a pass, which take 48 bytes each with their heaps: 50 MB and 400 MB. Not tuned.
-inline constexpr std::ptrdiff_t sampled_options = 1 << 20, most_options = 1 << 23;
+// Size limits (limits/reach.hpp). The first sample has about this many pairs of row and centre, but
+// at least this many rows per centre: prices of smaller samples are of little use. With 2^20 pairs
+// the first assignment of 23,000 x 50, k=10 took 32 ms instead of 13.
+inline constexpr std::ptrdiff_t sampled_options = 1 << 15, sampled_rows = 16;
+// Bytes of an option of an open row, with its heaps, and the most options of a pass: 400 MB. Not
+// tuned.
+inline constexpr std::ptrdiff_t option_bytes = 48, most_options = 1 << 23;
 
 }  // namespace exactmeans::cost

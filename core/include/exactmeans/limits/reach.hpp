@@ -13,12 +13,6 @@
 #include "exactmeans/data/rows.hpp"
 
 namespace exactmeans {
-// The first sample has about this many pairs of row and centre, but at least this many rows per
-// centre.
-namespace cost {
-inline constexpr std::ptrdiff_t limits_sampled_options = 1 << 15, sampled_rows = 16;
-inline constexpr std::ptrdiff_t option_bytes = 48;
-}  // namespace cost
 
 struct SizeLimits {
     Size least, most;
@@ -60,7 +54,7 @@ public:
         const Size n = problem.n, k = problem.k;
         const auto pairs = [&] { return (n / stride_) * k; };
         while (pairs() > problem.most_options ||
-               (pairs() > cost::limits_sampled_options &&
+               (pairs() > cost::sampled_options &&
                 n / (stride_ * sample_step) >= cost::sampled_rows * k))
             stride_ *= sample_step;
     }
