@@ -76,6 +76,15 @@ def test_an_algorithm_for_dense_rows_refuses_sparse_ones() -> None:
         KMeans(2, algorithm="kdtree").fit(X)
 
 
+def test_short_fits_build_no_tree() -> None:
+    def first(k: int, max_iter: int) -> str:
+        work = Workload(100_000, 2, k, False, 4, 2.0)
+        return Policy(auto(work), work, max_iter).algorithm
+
+    assert first(100, 5) == "lloyd"
+    assert first(100, 300) == first(1000, 5) == "kdtree"
+
+
 def course(
     work: Workload, all_stats: list[AssignStats], max_iter: int = 300, *, filtered: bool = True
 ) -> list[str]:

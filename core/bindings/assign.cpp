@@ -219,7 +219,7 @@ std::tuple<Size, Size, Size> assign(AnyAssigner& any, const Block& block, AnyCen
     return {stats.changed, stats.distances, stats.skipped};
 }
 
-bool settled(AnyAssigner& any, AnyCentres& centroids, const Labels& labels, int n_jobs) {
+bool labels_certain(AnyAssigner& any, AnyCentres& centroids, const Labels& labels, int n_jobs) {
     require(Size(labels.shape(0)) == any.n, "the block has another length");
     return std::visit(
         [&]<class R>(AssignerState<R>& state) {
@@ -306,7 +306,8 @@ void bind_assign(nb::module_& m) {
         .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"),
              nb::arg("n_jobs"))
         .def_ro("rows_without_score", &AnyAssigner::doubtful)
-        .def("labels_certain", &settled, nb::arg("centroids"), nb::arg("labels"), nb::arg("n_jobs"))
+        .def("labels_certain", &labels_certain, nb::arg("centroids"), nb::arg("labels"),
+             nb::arg("n_jobs"))
         .def("moved", [](AnyAssigner& any, const Movement& movement) {
             std::visit([&](auto& state) { state.assigner->moved(movement); }, any.of);
         });

@@ -48,6 +48,8 @@ void bind_cost_model(nb::module_& m) {
     set("first_row", cost::first_row);
     set("first_row_feature", cost::first_row_feature);
     set("kdtree_distance", cost::kdtree_distance);
+    set("kdtree_build_row", cost::kdtree_build_row);
+    set("kdtree_saving", cost::kdtree_saving);
     set("csr_bounds_row_bytes", cost::csr_bounds_row_bytes);
     set("csr_bounds_any_row", cost::csr_bounds_any_row);
     set("csr_bounds_distance_nonzero", cost::csr_bounds_distance_nonzero);

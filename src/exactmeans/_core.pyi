@@ -323,6 +323,8 @@ class _CostModel:
     first_row: float
     first_row_feature: float
     kdtree_distance: float
+    kdtree_build_row: float
+    kdtree_saving: float
     csr_bounds_row_bytes: float
     csr_bounds_any_row: float
     csr_bounds_distance_nonzero: float

@@ -366,7 +366,7 @@ int usable_cores() {
         // Read once, because it takes longer than a small fit and rarely changes.
         static const int quota = detail::quota_cores();
         if (quota > 0) cores = std::min<long long>(cores, quota);
-        // How joblib is told to leave cores to others.
+        // By this variable joblib leaves cores to others.
         if (const long long most = variable("LOKY_MAX_CPU_COUNT"); most > 0)
             cores = std::min(cores, most);
     }

@@ -80,16 +80,16 @@ def fit(
             write_centers(centers_path, fitted, table)
         if model_path is not None:
             fitted.save(model_path)
-        told = fitted.explain(as_dict=True)
+        explained = fitted.explain(as_dict=True)
         if json:
             result = clusters.as_dict(summary, table)
             if selection is not None:
                 result["reason"] = selection.reason
-            screen.as_json({**result, "fit": told, "written": outputs.as_dict()})
+            screen.as_json({**result, "fit": explained, "written": outputs.as_dict()})
             return
         if selection is not None:
             screen.say(selection.reason)
-        clusters.show(summary, table, told, max_iter)
+        clusters.show(summary, table, explained, max_iter)
         screen.say()
         outputs.tell()
         if not outputs.as_dict():

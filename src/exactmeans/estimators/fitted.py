@@ -250,8 +250,8 @@ class FittedKMeans(
         """
         check_is_fitted(self)
         check_is_fitted(self, "history_", msg="explain() needs a fitted model: call fit first.")
-        told = explanation(self)
-        return told if as_dict else as_text(told)
+        explained = explanation(self)
+        return explained if as_dict else as_text(explained)
 
     def to_sql(
         self,

@@ -183,6 +183,11 @@ class Workload:
             per_row = _COST.first_row_feature * self.width + _COST.first_row
         return distances * self._per_distance(algorithm) + self.compared * per_row
 
+    def tree_pays(self, passes: int) -> bool:
+        """Whether so many passes win back the cost of building a kd-tree."""
+        saved = _COST.kdtree_saving * self.plain_cost() * passes
+        return saved >= _COST.kdtree_build_row * self.compared
+
     def filtered_first_cost(self) -> float:
         """The same with bounds from the 8-bit filter for dense rows; infinite if it is not used."""
         share = _core.filtered_bounds_cost(self.itemsize == 4, self.d, self.k)

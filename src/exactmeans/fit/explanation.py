@@ -85,47 +85,52 @@ def _filter_facts(history: Any, n: int, distinct: int | None) -> dict[str, Any] 
     }
 
 
-def as_text(told: dict[str, Any]) -> str:
+def as_text(explained: dict[str, Any]) -> str:
     """The same in a few lines."""
-    several = len(told["stages"]) > 1
+    several = len(explained["stages"]) > 1
     lines = [
         f"algorithm: {stage['algorithm']}"
         + (f" from iteration {stage['from_iteration']}" if several else "")
         + f" ({stage['reason']})"
-        for stage in told["stages"]
+        for stage in explained["stages"]
     ]
-    shift = "shifted to the mean" if told["shifted"] else "used as given"
-    lines.append(f"data: {told['rows']} x {told['features']}, {told['dtype']}, {shift}")
-    if told["zero_based"] is not None:
-        lines.append(f"indices of svmlight files: from {0 if told['zero_based'] else 1} on")
-    if told["distinct_rows"] is not None:
-        lines.append(f"distinct rows: {told['distinct_rows']}; only these were compared")
-    lines.append(f"threads: {told['threads']}, instruction set: {told['instruction_set']}")
-    lines.append(f"iterations: {told['iterations']}; stopped because {told['stopped']}")
+    shift = "shifted to the mean" if explained["shifted"] else "used as given"
+    lines.append(
+        f"data: {explained['rows']} x {explained['features']}, {explained['dtype']}, {shift}"
+    )
+    if explained["zero_based"] is not None:
+        lines.append(f"indices of svmlight files: from {0 if explained['zero_based'] else 1} on")
+    if explained["distinct_rows"] is not None:
+        lines.append(f"distinct rows: {explained['distinct_rows']}; only these were compared")
+    lines.append(
+        f"threads: {explained['threads']}, instruction set: {explained['instruction_set']}"
+    )
+    lines.append(f"iterations: {explained['iterations']}; stopped because {explained['stopped']}")
     share = ""
-    if told["distances_share"] is not None:
-        plain = told["distances_plain"]
-        share = f" of {plain} that plain Lloyd computes ({told['distances_share']:.1%})"
-    lines.append(f"distances: {told['distances']}{share}")
-    if told["integer_filter"] is not None:
-        facts = told["integer_filter"]
+    if explained["distances_share"] is not None:
+        plain = explained["distances_plain"]
+        share = f" of {plain} that plain Lloyd computes ({explained['distances_share']:.1%})"
+    lines.append(f"distances: {explained['distances']}{share}")
+    if explained["integer_filter"] is not None:
+        facts = explained["integer_filter"]
         lines.append(
             f"8-bit filter: in {facts['iterations']} iterations it decided "
             f"{facts['decided_share']:.1%} of rows and left "
             f"{facts['candidates_per_row']:.2f} distances per row"
         )
-    if told["passes"]:
+    if explained["passes"]:
         lines.append(
-            f"passes over blocks that are not in memory: {told['passes']:.3g}; "
-            f"{told['blocks_unread']} times a block was not read, since no label in it could change"
+            f"passes over blocks that are not in memory: {explained['passes']:.3g}; "
+            f"{explained['blocks_unread']} times a block was not read, since no label in it could "
+            "change"
         )
-    if told["limits"] is not None:
-        limits, inertia = told["limits"], told["inertia"]
+    if explained["limits"] is not None:
+        limits, inertia = explained["limits"], explained["inertia"]
         free = limits["inertia_without_limits"]
         lines.append(
             f"size limits: {_sizes(limits)}; at these centres "
             f"inertia is {inertia:.6g}, without limits {free:.6g}; "
             f"{limits['rows_not_nearest']} rows are not with their nearest centre"
         )
-    lines.append(f"memory beside the data: about {told['bytes_needed'] / 1e6:.1f} MB")
+    lines.append(f"memory beside the data: about {explained['bytes_needed'] / 1e6:.1f} MB")
     return "\n".join(lines)

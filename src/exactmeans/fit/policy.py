@@ -258,6 +258,9 @@ class Policy:
     """
 
     def __init__(self, choice: Choice, work: Workload, max_iter: int) -> None:
+        if choice.adaptive and choice.algorithm == "kdtree" and not work.tree_pays(max_iter):
+            why = f"auto: {max_iter} iterations do not win back the cost of a kd-tree"
+            choice = replace(choice, algorithm="lloyd", why=why)
         self._choice, self._work, self._max_iter = choice, work, max_iter
         self.algorithm: str = choice.algorithm  # of the next iteration
         self._bounds = choice.algorithm not in ("lloyd", "kdtree", "moving")

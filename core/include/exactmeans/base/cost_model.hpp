@@ -202,6 +202,9 @@ inline constexpr double groups_row = 600, groups_row_feature = 5, groups_row_cen
 inline constexpr double bounds_distance_feature = 1.1;  // a group reuses loaded values less
 inline constexpr double first_row = 2200, first_row_feature = 20;
 inline constexpr double kdtree_distance = 8;
+// Building a kd-tree, per row, and the share of a plain pass that it saves: birch1, k = 100, where
+// it took 3 ms and a plain pass 0.4. More centres save more.
+inline constexpr double kdtree_build_row = 5000, kdtree_saving = 0.45;
 // The same for CSR rows: per row (times bytes per value), in any case, and per distance and
 // nonzero.
 inline constexpr double csr_bounds_row_bytes = 6400, csr_bounds_any_row = 40,
@@ -226,6 +229,10 @@ inline constexpr double filtered_share = 0.6, csr_score_cost = 6;
 // Updating one stored product costs this many multiply-adds times 4 bytes per value: with a column
 // for every feature, and with posting lists, which make scores more expensive.
 inline constexpr double product_update_cost = 32, product_update_cost_postings = 12;
+
+// From so many seeds of a node of a tree on, transposing its CSR rows pays: it costs about as much
+// as three candidates that are compared with every row. An estimate.
+inline constexpr std::ptrdiff_t transpose_seeds = 4;
 
 // Size limits (limits/reach.hpp). The first sample has about this many pairs of row and centre, but
 // at least this many rows per centre: prices of smaller samples are of little use. With 2^20 pairs

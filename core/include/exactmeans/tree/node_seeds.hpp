@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/numerics/unit_vectors.hpp"
 #include "exactmeans/seed/csr.hpp"
 #include "exactmeans/seed/dense.hpp"
@@ -18,10 +19,6 @@ namespace exactmeans {
 
 namespace detail {
 
-// From so many seeds on, transposing the rows pays: it costs about as much as three candidates that
-// are compared with every row.
-inline constexpr Size transpose_seeds = 4;
-
 template <class R>
 DenseSeedBlock<R> seed_block(const DenseRows<R>& x, SeedBlock::Measure measure, double, Size,
                              const Threads&) {
@@ -31,7 +28,7 @@ DenseSeedBlock<R> seed_block(const DenseRows<R>& x, SeedBlock::Measure measure, 
 template <class R, class I>
 CsrSeedBlock<R, I> seed_block(const CsrRows<R, I>& x, SeedBlock::Measure measure, double scale,
                               Size k, const Threads& threads) {
-    return CsrSeedBlock<R, I>(x, measure, scale, threads, k < transpose_seeds);
+    return CsrSeedBlock<R, I>(x, measure, scale, threads, k < cost::transpose_seeds);
 }
 
 inline double total_weight(const double* weights, Size n) {

@@ -56,7 +56,7 @@ def serve(
     weight_keys: list[Any] | None,
     n_jobs: int | None,
 ) -> None:
-    """Respond to requests until told to end, or until nobody wants this task any more.
+    """Respond to requests until a request ends the task, or until the client is gone.
 
     `keys`: the blocks in this worker's store, with `size` bytes in total.
     """

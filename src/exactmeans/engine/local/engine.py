@@ -176,8 +176,8 @@ class LocalEngine(SurveyedRows):
                 return False
             return block.assigner.labels_certain(centroids, block.labels, self.n_jobs)
 
-        settled = {block.number for block in self._blocks if certain(block)}
-        self.unread += len(settled)
+        unchanged = {block.number for block in self._blocks if certain(block)}
+        self.unread += len(unchanged)
         summing = threading.Lock()
 
         def label(block: Block, n_jobs: int) -> tuple[int, int, int]:
@@ -187,9 +187,9 @@ class LocalEngine(SurveyedRows):
                     sums.relabel(block.rows, block.labels, block.summed, n_jobs)
             return stats
 
-        all_stats = self.each(label, lambda block: block.number not in settled)
-        all_stats += [(0, 0, block.n) for block in self._blocks if block.number in settled]
-        return _sum_stats(all_stats, len(settled))
+        all_stats = self.each(label, lambda block: block.number not in unchanged)
+        all_stats += [(0, 0, block.n) for block in self._blocks if block.number in unchanged]
+        return _sum_stats(all_stats, len(unchanged))
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
         """Label every row; returns (distances computed, objective at `points`)."""

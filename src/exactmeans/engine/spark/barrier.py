@@ -65,13 +65,13 @@ class _Meeting:
 
     def __init__(self, context: Any, number: int) -> None:
         self.listener: Listener | None = None
-        told: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
         if number > 0:
             token = secrets.token_bytes(TOKEN_BYTES)
             self.listener = Listener(_own_host(context, number), token)
-            told = {"address": self.listener.address, "token": token.hex()}
+            reported = {"address": self.listener.address, "token": token.hex()}
         self._pool = ThreadPoolExecutor(1)
-        self._channels = self._pool.submit(_gathered, context, number, json.dumps(told))
+        self._channels = self._pool.submit(_gathered, context, number, json.dumps(reported))
 
     def channels(self) -> list[Channel]:
         """By task, from task 1 on; none but in task 0."""
@@ -83,8 +83,8 @@ class _Meeting:
             self.listener.close()
 
 
-def _gathered(context: Any, number: int, told: str) -> list[Channel]:
-    everyone = [json.loads(one) for one in context.allGather(told)]
+def _gathered(context: Any, number: int, reported: str) -> list[Channel]:
+    everyone = [json.loads(one) for one in context.allGather(reported)]
     if number > 0:
         return []
     return [Channel(tuple(one["address"]), bytes.fromhex(one["token"])) for one in everyone[1:]]
@@ -146,10 +146,10 @@ class BarrierTransport:
     def open_engines(self) -> Layout:
         """The layout of all rows, which every task learns; those without rows have no engine."""
         asked = dict.fromkeys((0, *self._channels), DESCRIBE)
-        found = {number: wire.decode(told) for number, told in self.exchange(asked)}
-        for told in found.values():
-            if isinstance(told, Failure):
-                wire.raise_failure(told, "a task of the barrier stage")
+        found = {number: wire.decode(reported) for number, reported in self.exchange(asked)}
+        for reported in found.values():
+            if isinstance(reported, Failure):
+                wire.raise_failure(reported, "a task of the barrier stage")
         layout = common_layout([BlockInfo(*found[number]) for number in sorted(found)])
         layout.check()
         kind = wire.encode((str(layout.dtype), layout.sparse))

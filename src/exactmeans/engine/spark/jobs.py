@@ -35,10 +35,12 @@ class JobTransport:
         self.layout = self._look()
 
     def _look(self) -> Layout:
-        found = {number: wire.decode(told) for number, told in self._run_job(_describe).items()}
-        for told in found.values():
-            if isinstance(told, Failure):
-                wire.raise_failure(told, "a task")
+        found = {
+            number: wire.decode(reported) for number, reported in self._run_job(_describe).items()
+        }
+        for reported in found.values():
+            if isinstance(reported, Failure):
+                wire.raise_failure(reported, "a task")
         count = max(found, default=-1) + 1
         none = dataclasses.astuple(BlockInfo(0, 0, None, False, 0))
         infos = [BlockInfo(*found.get(number, none)) for number in range(count)]
@@ -87,10 +89,10 @@ def _describe(batches: Iterable[Any]) -> Iterator[Any]:
 
     context: Any = TaskContext.get()
     try:
-        told: Any = dataclasses.astuple(TaskRows.read(batches).info)
+        reported: Any = dataclasses.astuple(TaskRows.read(batches).info)
     except ValueError as error:
-        told = wire.failure_of(error)
-    yield _answer(context.partitionId(), wire.encode(told))
+        reported = wire.failure_of(error)
+    yield _answer(context.partitionId(), wire.encode(reported))
 
 
 def _answer(number: int, answer: bytes) -> Any:
