@@ -211,7 +211,7 @@ def test_rows_near_their_centres_begin_with_bounds() -> None:
     spots = 100 * rng.normal(size=(200, 20))
     tight = spots[np.arange(8000) % 200] + rng.normal(size=(8000, 20))
     for X, expected in ((tight, "yinyang"), (rng.normal(size=(8000, 20)), "lloyd")):
-        model = KMeans(200, init=X[:200], n_init=1, max_iter=2).fit(X)
+        model = KMeans(200, init=X[:200], n_init=1, max_iter=3).fit(X)
         assert model.history_[0].algorithm == expected
 
 
