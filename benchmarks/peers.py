@@ -160,7 +160,7 @@ class ExactMeans(SklearnLike):
 
 
 def _best_isa() -> str:
-    """What the CPU offers, asked in a process of its own, because the choice is made once."""
+    """What the CPU offers, read in a process of its own, because the choice is made once."""
     ask = "from exactmeans import _core; print(_core.active_isa())"
     environment = {key: value for key, value in os.environ.items() if key != "EXACTMEANS_ISA"}
     done = subprocess.run(

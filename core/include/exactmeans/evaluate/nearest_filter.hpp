@@ -20,8 +20,8 @@ class NearestCandidates : public DenseScoreBounds<R> {
 public:
     using Input = DenseFilterInput<R>;
 
-    // The m nearest centres of row i, row t of the last compute(), nearest first, and, if asked
-    // for, their canonical scores. Returns false if the filter leaves too many.
+    // The m nearest centres of row i, row t of the last compute(), nearest first, and
+    // their canonical scores if `scores` is not null. Returns false if the filter leaves too many.
     bool nearest(const Input& in, Size i, Size t, Size m, std::int32_t* labels, double* scores) {
         std::vector<Candidate>& list = this->candidates(t, m, most(m));
         if (list.empty()) return false;

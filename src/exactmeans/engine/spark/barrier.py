@@ -145,8 +145,8 @@ class BarrierTransport:
 
     def open_engines(self) -> Layout:
         """The layout of all rows, which every task learns; those without rows have no engine."""
-        asked = dict.fromkeys((0, *self._channels), DESCRIBE)
-        found = {number: wire.decode(reported) for number, reported in self.exchange(asked)}
+        requests = dict.fromkeys((0, *self._channels), DESCRIBE)
+        found = {number: wire.decode(reported) for number, reported in self.exchange(requests)}
         for reported in found.values():
             if isinstance(reported, Failure):
                 wire.raise_failure(reported, "a task of the barrier stage")
