@@ -147,7 +147,7 @@ struct AnyAssigner {
         if (!single) of = AssignerState<double>{};
         use(name);
     }
-    // Whether 8-bit codes of all rows may be kept (filter/dense_codes.hpp).
+    // Whether 8-bit codes of all rows may be stored (filter/dense_codes.hpp).
     void set_store_codes(bool may) {
         std::visit([&](auto& state) { state.rows.codes->set_may_store(may); }, of);
     }

@@ -112,7 +112,7 @@ public:
             return false;
         rows->choose_origin(x, centroids.frame());
         if (!centres_.update(centroids, *rows, threads, order)) return false;
-        if (!rows->stored() && rows->count_pass() > 0 && rows->may_store() && 4 * compared >= x.n)
+        if (!rows->stored() && rows->may_store() && 4 * compared >= x.n)
             rows->store(x, centroids.frame(), threads);
         return true;
     }

@@ -153,12 +153,10 @@ public:
         });
         rows_ = std::move(rows);
     }
-    // Is there memory for the codes of all rows? Otherwise every pass quantises them anew.
+    // May the codes of all rows be stored? It takes memory and pays only if several passes follow,
+    // as in a fit. Otherwise every pass quantises the rows anew.
     bool may_store() const { return may_store_; }
     void set_may_store(bool may) { may_store_ = may; }
-    // Counts passes with the filter; returns how many there were before. A single pass, such as
-    // that of predict, does not store codes.
-    Size count_pass() { return passes_++; }
     bool stored() const { return !rows_.empty(); }
     const std::int8_t* codes(Size i, Size d) const { return codes_.get() + i * pitch(d); }
     const CodedVector* row(Size i) const { return rows_.data() + i; }
@@ -178,8 +176,7 @@ private:
 
     std::vector<R> origin_;
     double origin_norm_ = 0;
-    bool spherical_ = false, may_store_ = true;
-    Size passes_ = 0;
+    bool spherical_ = false, may_store_ = false;
     std::unique_ptr<std::int8_t[]> codes_;
     std::vector<CodedVector> rows_;
 };

@@ -40,8 +40,8 @@ class DenseFilterPass {
 public:
     using Input = typename DenseFilter<R>::Input;
 
-    // May the filter be used in this pass? If so, quantises the centres, and from the second pass
-    // on stores codes of all rows. `labels` are those of the rows before the pass.
+    // May the filter be used in this pass? If so, quantises the centres, and all rows if their
+    // codes may be stored. `labels` are those of the rows before the pass.
     bool start(const DenseRows<R>& x, const Centres<R>& centroids, DenseCodes<R>& rows,
                const std::int32_t* labels, const Threads& threads) {
         const Size k = centroids.k();
@@ -57,8 +57,7 @@ public:
         if (rows.stored()) return true;
         const bool pays = probe(x, centroids, rows, labels) < cost::dense_kept_share;
         backoff_.record(pays);
-        if (pays && rows.count_pass() > 0 && rows.may_store())
-            rows.store(x, centroids.frame(), threads);
+        if (pays && rows.may_store()) rows.store(x, centroids.frame(), threads);
         return pays;
     }
     const DenseCentreCodes<R>& centres() const { return centres_; }

@@ -232,7 +232,7 @@ class WorkerEngine:
         self._frame, self._blank = frame, blank
         self._sums = _core.Sums(*blank)
         self._centroids: _core.Centroids | None = None
-        self.engine.start(algorithm, blank[0])
+        self.engine.start(algorithm, blank[0], frame)
 
     def assign(self, centres: Centres) -> tuple[AssignStats, _core.Exported]:
         """Label all rows; returns the statistics and the change of the sums."""

@@ -68,7 +68,7 @@ class Block:
         return self._labelling is not None
 
     def start(self, algorithm: str, k: int, *, single: bool, codes: bool) -> None:
-        """Forget labels and bounds; `codes`: there is memory for 8-bit codes of all rows."""
+        """Forget labels and bounds; `codes`: keep 8-bit codes of all rows."""
         rows = self.n
         if self.duplicates is not None:
             self.duplicates.labels.fill(-1)

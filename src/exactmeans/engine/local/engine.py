@@ -125,13 +125,19 @@ class LocalEngine(SurveyedRows):
     def start(
         self, algorithm: str, k: int, frame: Frame | None = None, grids: Grids | None = None
     ) -> None:
-        """Forget labels and bounds. Frame and grids are for engines with workers."""
+        """Forget labels and bounds.
+
+        A fit passes its frame. Its passes repeat, so 8-bit codes of the rows are kept if there is
+        room. The grids are for engines with workers.
+        """
         single = self.dtype == np.float32
         needed = 0 if self.sparse else _core.code_bytes(single, self.n, k, self.d)
         room = self.scratch_limit is None or needed <= self.scratch_limit
+        # Streamed rows may be more than memory holds.
+        codes = frame is not None and room and not self.streamed
         self.limited = None if self._limits is None else LocalLimitedAssign(self, self._limits, k)
-        for block in self._blocks:  # streamed rows may be more than memory holds
-            block.start(algorithm, k, single=single, codes=room and not self.streamed)
+        for block in self._blocks:
+            block.start(algorithm, k, single=single, codes=codes)
 
     def mass(self, scale: float) -> int:
         """The weights of all rows that have a direction, times `scale`, each rounded to an int."""
