@@ -205,6 +205,23 @@ def test_few_passes_are_not_worth_a_probe(work: Workload, monkeypatch: pytest.Mo
         assert work.probe_cost() <= 0.02 * passes * work.plain_cost()
 
 
+@pytest.mark.parametrize(
+    ("d", "filter_cost", "begins_with"),
+    [(128, 1.0, "pca"), (128, 0.34, "lloyd"), (784, 0.27, "pca")],
+)
+def test_pca_must_beat_the_filter(
+    d: int, filter_cost: float, begins_with: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comparing projections costs the same for any d, so the filter beats it for fewer features."""
+    monkeypatch.setattr(policies, "cost_with_filter", lambda *_: filter_cost)
+    monkeypatch.setattr(policies, "share_left_by_pca", lambda *_: 0.1)
+    monkeypatch.setattr(policies, "share_near", lambda *_: 1.0)
+    work = Workload(100_000, d, 1000, False, 4, float(d))
+    policy = Policy(auto(work), work, 300)
+    policy.begin(None, None)  # type: ignore[arg-type]
+    assert policy.algorithm == begins_with
+
+
 @pytest.mark.usefixtures("without_dot_products")
 def test_rows_near_their_centres_begin_with_bounds() -> None:
     rng = np.random.default_rng(9)

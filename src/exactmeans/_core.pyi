@@ -317,6 +317,7 @@ class _CostModel:
     groups_row: float
     groups_row_feature: float
     groups_row_centre: float
+    filtered_first_centre: float
     groups_any_row: float
     groups_distance: float
     bounds_distance_feature: float

@@ -194,8 +194,7 @@ class Workload:
         if share == 1:
             return math.inf
         per_row = _COST.first_row_feature * self.width + _COST.first_row
-        # All bounds of groups are converted and stored: 2.9 plain passes for glove, k = 1000.
-        per_row += 2 * _COST.groups_row_centre * self.k
+        per_row += _COST.filtered_first_centre * self.k
         return share * self.plain_cost() + self.compared * per_row
 
     def probe_cost(self) -> float:

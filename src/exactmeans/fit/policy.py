@@ -7,33 +7,26 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
-import numpy as np
-
 from exactmeans import _core
-from exactmeans.data.arrays import Matrix, as_array
-from exactmeans.data.centres import from_core
-from exactmeans.data.rows import rows_of
 from exactmeans.engine.protocol import AssignStats, Engine
 from exactmeans.fit.cost_model import (
     AVERAGE_LOSS,
     CHANGED_SHARE_FOR_BOUNDS,
     CHEAP_FIRST_PASS,
     EXPECTED_SAVING,
-    FILTER_PROBE_ROWS,
-    INTER_CENTRE_PROBE_ROWS,
     KDTREE_MAX_FEATURES,
     MAX_LOSS,
     MOVING_NO_GAIN_SHARE,
     PCA_FIRST_PASS,
     PCA_MAX_SHARE,
     PCA_MIN_FEATURES,
-    PCA_PROBE_ROWS,
     PCA_PROBE_SHARE,
     PRODUCTS_BYTES,
     READ_BYTE_COST,
     SHORT_PASS,
     Workload,
 )
+from exactmeans.fit.probes import cost_with_filter, share_left_by_pca, share_near
 
 #: What `algorithm` may be, for type checkers; the core's registry decides.
 AlgorithmName = Literal[
@@ -206,46 +199,6 @@ def refuse_over_limit(
     )
 
 
-def _some_rows(engine: Engine, most: int) -> Matrix:
-    """Rows at even distances, as a sample."""
-    return engine.pick(np.linspace(0, engine.n - 1, min(most, engine.n)).astype(np.intp))
-
-
-def share_left_by_pca(engine: Engine, centroids: _core.Centroids, k: int) -> float:
-    """The share of distances that `pca` computes for a sample of rows."""
-    rows = _some_rows(engine, PCA_PROBE_ROWS)
-    n = len(rows)
-    labels = np.full(n, -1, dtype=np.int32)
-    assigner = _core.Assigner("pca", engine.dtype == np.float32, n, k)
-    _, distances, _ = assigner.assign(rows_of(rows, None), centroids, labels, engine.n_jobs)
-    return distances / (n * k)
-
-
-def cost_with_filter(engine: Engine, centroids: _core.Centroids, work: Workload) -> float:
-    """The cost of a plain pass with the 8-bit filter for dense rows, as a share of one without."""
-    if not work.code_bytes:
-        return 1.0
-    rows = _some_rows(engine, FILTER_PROBE_ROWS)
-    own = rows_of(rows, None)
-    if engine.metric.directed:
-        lengths = np.empty(len(rows))
-        own.lengths(lengths, engine.n_jobs)
-        own = own.with_metric(work.metric, None, lengths)
-    return _core.filtered_cost(own, work.compared, centroids, engine.n_jobs)
-
-
-def share_near(engine: Engine, centroids: _core.Centroids, k: int) -> float:
-    """The share of centres that inter-centre distances do not prune, for a sample of rows."""
-    centres = as_array(from_core(centroids.centres, (k, engine.d)))
-    rows = _some_rows(engine, INTER_CENTRE_PROBE_ROWS)
-    n = len(rows)
-    away, between = np.empty((2, n, k), dtype=engine.dtype)
-    rows_of(rows, None).transform(centres, None, 0, away, engine.n_jobs)
-    nearest = away.argmin(axis=1)
-    rows_of(centres[nearest], None).transform(centres, None, 0, between, engine.n_jobs)
-    return float(np.mean(between <= 2 * away[np.arange(n), nearest][:, None]))
-
-
 class Policy:
     """Chooses the algorithm of each iteration from the statistics of the previous ones.
 
@@ -285,7 +238,7 @@ class Policy:
             self._choose_first(1.0)
         if self._choice.probe and self._may_probe():
             left = share_left_by_pca(engine, centroids, work.k)
-            if left <= PCA_MAX_SHARE * self._filter_cost:
+            if left <= PCA_MAX_SHARE and self._pca_beats_filter(left):
                 why = f"auto: principal coordinates prune {1 - left:.0%} of the centres"
                 self._choice = replace(self._choice, algorithm="pca")
                 self.algorithm, self.stages = "pca", [(1, "pca", why)]
@@ -304,6 +257,14 @@ class Policy:
             probe <= PCA_PROBE_SHARE * self._max_iter
             and EXPECTED_SAVING * (self._max_iter - 1) >= PCA_FIRST_PASS
         )
+
+    def _pca_beats_filter(self, left: float) -> bool:
+        """Whether a pass of `pca` with this share of distances costs less than a filtered one."""
+        if self._filter_cost == 1:
+            return True
+        distances = round(left * self._work.compared * self._work.k)
+        stats = AssignStats(changed=self._work.n, distances=distances, skipped=0)
+        return self._work.cost("pca", stats) < self._plain_cost
 
     def _choose_first(self, share: float) -> None:
         """Bounds, or plain Lloyd if their first pass, with this share of distances, costs too much.
