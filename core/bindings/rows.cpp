@@ -8,6 +8,7 @@
 #include "exactmeans/evaluate/distance_sums.hpp"
 #include "exactmeans/evaluate/distances.hpp"
 #include "exactmeans/evaluate/nearest_centres.hpp"
+#include "exactmeans/evaluate/own_distances.hpp"
 #include "exactmeans/numerics/bins.hpp"
 #include "exactmeans/numerics/frame.hpp"
 #include "exactmeans/numerics/survey.hpp"

@@ -1,4 +1,5 @@
 #include "exactmeans/evaluate/distances.hpp"
+#include "exactmeans/evaluate/own_distances.hpp"
 
 #include <limits>
 

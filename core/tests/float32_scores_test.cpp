@@ -5,7 +5,7 @@
 
 #include "check.hpp"
 #include "exactmeans/centres/canonical_score.hpp"
-#include "exactmeans/scan/scan.hpp"
+#include "exactmeans/scan/float32_scores.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;

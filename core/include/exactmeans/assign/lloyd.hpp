@@ -17,6 +17,7 @@
 #include "exactmeans/filter/dense_filter_pass.hpp"
 #include "exactmeans/filter/filter_probe.hpp"
 #include "exactmeans/filter/windowed_filter.hpp"
+#include "exactmeans/scan/float32_scores.hpp"
 
 namespace exactmeans {
 

@@ -9,12 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "exactmeans/base/backoff.hpp"
 #include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
-#include "exactmeans/centres/score_error.hpp"
-#include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/filter/dense_bounds.hpp"
 #include "exactmeans/filter/dense_filter.hpp"
@@ -22,71 +19,9 @@
 #include "exactmeans/filter/verify_candidates.hpp"
 #include "exactmeans/kernels/scores.hpp"
 #include "exactmeans/scan/row_slacks.hpp"
+#include "exactmeans/scan/work.hpp"
 
 namespace exactmeans {
-
-// The input of one pass of an algorithm: a block of rows, the centres, and the labels of the block.
-template <class Rows>
-struct Work {
-    using R = typename Rows::Real;
-
-    const Rows& x;
-    SharedCentres<R>& shared;
-    std::int32_t* labels;
-    RowSlacks<R>& slacks;
-    DenseCodes<R>* codes;  // null: the pass does without the 8-bit filter
-    HeldPanels<R> panels{};
-    HeldPanels<float> float32_panels{};  // used instead of `panels` if it has posting lists
-    ScoreError float32_error{};
-
-    const Centres<R>& centroids = shared.centres;
-    LayoutCache<R>& layouts = shared.layouts;
-
-    Work(const Rows& rows, SharedCentres<R>& centres, std::int32_t* row_labels,
-         RowSlacks<R>& row_slacks, DenseCodes<R>* row_codes = nullptr)
-        : x(rows), shared(centres), labels(row_labels), slacks(row_slacks), codes(row_codes) {}
-
-    // Lays out all centres. Required before Scan::nearest.
-    void pack_centres(const Threads& threads) {
-        panels = layouts.panels(centroids, is_dense<Rows>, threads);
-    }
-    // Lays out all centres in float32, which takes half the memory. Enough for Scan::nearest
-    // without second scores and for Scan::nearest_two. Returns false if these rows or centres do
-    // not allow it.
-    bool pack_float32(const Threads& threads) {
-        if constexpr (is_dense<Rows> || sizeof(R) == sizeof(float)) {
-            return false;
-        } else {
-            if (!centroids.sparse() || !centroids.frame().packs_as_is() ||
-                !scores_are_products(centroids.frame().metric))
-                return false;
-            float32_error = ScoreError(centroids);
-            if (!float32_error.is_usual()) return false;
-            float32_panels = layouts.float32_panels(centroids, threads);
-            if (float32_panels.postings) measure_rows(threads);
-            return float32_panels.postings != nullptr;
-        }
-    }
-    // Computes norms and slack of the rows. Required before slack() and any bound.
-    void measure_rows(const Threads& threads) { slacks.update(x, centroids, threads); }
-    // True if labels may come from scores that are summed in another order than the canonical one.
-    // Needs pack_centres and measure_rows.
-    bool reordered() const {
-        return panels.postings && scores_are_products(centroids.frame().metric);
-    }
-    RowSlack slack(Size i) const { return slacks.of(x, centroids, i); }
-};
-
-// Buffers of one thread that algorithms reuse from range to range (assign/group_range.hpp).
-template <class R>
-struct Workspace {
-    std::vector<Size> id, picked_id;
-    std::vector<float> bound, reach, near, far;
-    std::vector<std::int32_t> survivors, label, own_group, remaining;
-    std::vector<R> score, second, own_group_score;
-    std::vector<DeltaSums> delta_sums;
-    std::vector<std::vector<std::int32_t>> picks;
-};
 
 // One thread's comparisons of rows with centres, and their results: label[t], score[t] and
 // second[t] belong to row ids[t], or to row begin + t if there are no ids.
@@ -375,38 +310,6 @@ private:
     PackedCsrRows<R> packed_rows_;
     const PackedCsrRow<R>* rows_ = nullptr;
     std::vector<std::conditional_t<is_dense<Rows>, const R*, PackedCsrRow<R>>> picked_;
-};
-
-// Lays out centres for a pass that needs labels: in float32 if float32 scores decide nearly all
-// labels, which a probe of a few rows tests in each pass.
-class Float32Scores {
-public:
-    template <class Rows>
-    void pack(Work<Rows>& work, const Threads& threads) {
-        if constexpr (!is_dense<Rows>) {
-            if (backoff_.due() && work.pack_float32(threads) && pays(work)) return;
-            work.float32_panels = {};
-        }
-        work.pack_centres(threads);
-        if (work.reordered()) work.measure_rows(threads);
-    }
-
-private:
-    // Do few of the probed rows need canonical scores?
-    template <class Rows>
-    bool pays(const Work<Rows>& work) {
-        const Size some = std::min<Size>(cost::float32_probed_rows, work.x.n);
-        std::vector<Size> ids(static_cast<std::size_t>(some));
-        for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (work.x.n / some);
-        Scan<Rows> scan;
-        const bool paid =
-            cost::float32_verified_share * scan.nearest_by_float32(work, 0, ids.data(), some) <=
-            some;
-        backoff_.record(paid);
-        return paid;
-    }
-
-    Backoff backoff_{16, 16};  // passes without a probe, after one that failed
 };
 
 // Rows per parallel task. Dense: about a million multiply-adds, in whole register tiles of 48 rows,

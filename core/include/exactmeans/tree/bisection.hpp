@@ -28,7 +28,7 @@
 #include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/shared_centres.hpp"
-#include "exactmeans/evaluate/distances.hpp"
+#include "exactmeans/evaluate/own_distances.hpp"
 #include "exactmeans/kernels/bounds.hpp"
 #include "exactmeans/numerics/exact_sum.hpp"
 #include "exactmeans/numerics/slack.hpp"

@@ -12,7 +12,7 @@
 
 #include "exactmeans/assign/registry.hpp"
 #include "exactmeans/centres/shared_centres.hpp"
-#include "exactmeans/evaluate/distances.hpp"
+#include "exactmeans/evaluate/own_distances.hpp"
 #include "exactmeans/tree/balance.hpp"
 #include "exactmeans/tree/node_problem.hpp"
 #include "exactmeans/tree/node_seeds.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "exactmeans/evaluate/distances.hpp"
+#include "exactmeans/evaluate/own_distances.hpp"
 #include "exactmeans/numerics/bins.hpp"
 #include "exactmeans/numerics/exact_sum.hpp"
 #include "exactmeans/numerics/frame.hpp"

@@ -34,6 +34,7 @@
 #include "exactmeans/assign/sparse/moving_by_table.hpp"
 #include "exactmeans/assign/sparse/moving_centres.hpp"
 #include "exactmeans/filter/filter_probe.hpp"
+#include "exactmeans/scan/float32_scores.hpp"
 
 namespace exactmeans {
 

@@ -21,6 +21,7 @@
 #include "exactmeans/filter/aggregated_scores.hpp"
 #include "exactmeans/filter/float32_rows.hpp"
 #include "exactmeans/filter/windowed_filter.hpp"
+#include "exactmeans/scan/float32_scores.hpp"
 
 namespace exactmeans {
 
