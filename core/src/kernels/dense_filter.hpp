@@ -83,31 +83,40 @@ public:
 
     // Computes the lower bounds; returns the lanes where they do not exceed the limit.
     std::uint64_t bound(const std::int32_t* products, float* lows) const {
-        const V limit = V::splat(rows_.limit[i_]);
-        std::uint64_t below = 0;
-#pragma GCC unroll 16
-        for (int v = 0; v < Vectors; ++v) {
+        return not_above_limit([&](int v) {
             const auto own = CentreBounds<V>::load(centres_, first_ + v * V::lanes);
             const V low = own.lows(V::load(products + v * V::lanes), inverse_, minus_residual_);
             low.store(lows + v * V::lanes);
-            constexpr unsigned all = (1u << V::lanes) - 1;
-            below |= std::uint64_t(~V::bits(V::less(limit, low)) & all) << (v * V::lanes);
-        }
-        return below;
+            return low;
+        });
     }
 
-    // Lists the lanes `below`. Unless the limit comes from a label, lowers it first.
+    // Lists the lanes `below`. Unless the limit comes from a label, lowers it first, which leaves
+    // few of them.
     void list(std::uint64_t below, const float* lows) {
-        if (!rows_.labelled) lower_limit(lows);
-        const float limit = rows_.limit[i_];
-        do {
+        if (!rows_.labelled) {
+            lower_limit(lows);
+            below = not_above_limit([&](int v) { return V::load(lows + v * V::lanes); });
+        }
+        for (; below; below &= below - 1) {
             const int lane = __builtin_ctzll(below);
-            below &= below - 1;
-            if (lows[lane] <= limit) push({std::int32_t(first_ + lane), lows[lane]});
-        } while (below);
+            push({std::int32_t(first_ + lane), lows[lane]});
+        }
     }
 
 private:
+    // The lanes of the vectors low_of(v) that do not exceed the limit.
+    template <class LowOf>
+    std::uint64_t not_above_limit(LowOf low_of) const {
+        const V limit = V::splat(rows_.limit[i_]);
+        constexpr unsigned all = (1u << V::lanes) - 1;
+        std::uint64_t lanes = 0;
+#pragma GCC unroll 16
+        for (int v = 0; v < Vectors; ++v)
+            lanes |= std::uint64_t(~V::bits(V::less(limit, low_of(v))) & all) << (v * V::lanes);
+        return lanes;
+    }
+
     void lower_limit(const float* lows) {
         const V margin = V::splat(float(rows_.margin[i_]));
         V least = V::splat(std::numeric_limits<float>::infinity());

@@ -65,7 +65,7 @@ public:
     // Quantises x - origin; `codes` gets d codes, and zeros up to `pitch`.
     void operator()(const R* x, const R* origin, Size d, Size pitch, std::int8_t* codes,
                     CodedVector& out) {
-        const std::size_t padded = std::size_t((d + 63) / 64 * 64);
+        const std::size_t padded = std::size_t((d + 15) / 16 * 16);  // whole vectors
         values_.resize(padded);
         codes_.resize(padded);
         vector_kernels<R>().centred(x, origin, d, values_.data());
