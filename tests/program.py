@@ -44,7 +44,8 @@ def process(arguments: list[str], stdin: str, cwd: Path | None) -> Any:
 def here(arguments: list[str], stdin: str, cwd: Path | None) -> Any:
     """In this process; `run` of the program returns the exit code that a process would have."""
     app = pytest.importorskip("exactmeans.cli.app", reason="needs the extra cli")
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    written = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(each, "utf-8", write_through=True) for each in written)
     with (
         contextlib.chdir(cwd or Path.cwd()),
         contextlib.redirect_stdout(out),
@@ -54,8 +55,9 @@ def here(arguments: list[str], stdin: str, cwd: Path | None) -> Any:
         warnings.catch_warnings(),  # the program shows warnings in its own way
     ):
         code = app.run(arguments)
-    said = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
-    return subprocess.CompletedProcess(arguments, code, *said)
+    return subprocess.CompletedProcess(
+        arguments, code, *(each.getvalue().decode() for each in written)
+    )
 
 
 def run(*arguments: Any, stdin: str = "", cwd: Path | None = None, how: Runner = here) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 import datasets
 import exactmeans
+import exactmeans.text
 from databases import put, rows_of
 from exactmeans import KMeans
 from postgres import PASSWORD, Server
