@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass
 from functools import cache
-from itertools import pairwise
+from heapq import heapify, heappop, heapreplace
+from itertools import combinations, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -214,19 +215,50 @@ def params(found: Iterator[Case]) -> list[Any]:
     return [pytest.param(case, id=str(case)) for case in found]
 
 
-def sampled(cross: Iterator[tuple[Any, ...]], *, one_in: int) -> list[Any]:
-    """Params of a full cross, of which one in so many is quick and the others are `slow`.
+def sampled(cross: Iterable[tuple[Any, ...]], *, one_in: int = 0) -> list[Any]:
+    """Params of a full cross, of which a sample is quick and the others are `slow`.
 
-    The choice follows from the names, so that it stays the same from run to run, and is spread over
-    all algorithms, layouts and data.
+    The sample has every pair of values that the cross has, and one in so many cases besides. It
+    follows from the names of the values, so that it stays the same from run to run.
     """
-    found = []
-    for values in cross:
-        name = "-".join(map(str, values))
-        quick = zlib.crc32(name.encode()) % one_in == 0
-        marks = () if quick else (pytest.mark.slow,)
-        found.append(pytest.param(*values, id=name, marks=marks))
-    return found
+    rows = list(cross)
+    names = ["-".join(map(str, values)) for values in rows]
+    hashes = [zlib.crc32(name.encode()) for name in names]
+    quick = _with_every_pair([_parts(values) for values in rows], hashes)
+    quick |= {at for at, found in enumerate(hashes) if one_in and found % one_in == 0}
+    return [
+        pytest.param(*values, id=name, marks=() if at in quick else (pytest.mark.slow,))
+        for at, (values, name) in enumerate(zip(rows, names, strict=True))
+    ]
+
+
+def _parts(values: tuple[Any, ...]) -> list[str]:
+    """A case counts as what it is made of."""
+    split = (astuple(value) if isinstance(value, Case) else (value,) for value in values)
+    return [str(part) for parts in split for part in parts]
+
+
+def _with_every_pair(rows: list[list[str]], order: list[int]) -> set[int]:
+    """Places of few rows that have every pair of values which any row has.
+
+    Greedily: rows with the most new pairs first, by `order` among equals.
+    """
+    pairs = [set(combinations(enumerate(row), 2)) for row in rows]
+    heap = [(-len(own), order[at], at) for at, own in enumerate(pairs)]
+    heapify(heap)
+    chosen, seen = set[int](), set[Any]()
+    while heap:
+        most, _, at = heap[0]
+        new = len(pairs[at] - seen)
+        if new == 0:
+            heappop(heap)
+        elif new < -most:  # some were taken since; others may have more
+            heapreplace(heap, (-new, order[at], at))
+        else:
+            heappop(heap)
+            chosen.add(at)
+            seen |= pairs[at]
+    return chosen
 
 
 # Answers ------------------------------------------------------------------------------------------
@@ -254,14 +286,15 @@ def bits(model: KMeans) -> Bits:
     )
 
 
-def digest(dtypes: tuple[str, ...] = DTYPES) -> str:
-    """One word for the bits of many fits, to compare processes by."""
+def digest(*, full: bool) -> str:
+    """One word for the bits of many fits, to compare processes by; of a sample unless `full`."""
+    cross = [(case, algorithm) for case in cases() for algorithm in ABLE[case.family]]
+    wanted = [tuple(one.values) for one in sampled(cross) if full or not one.marks]
     seen = hashlib.sha256()
-    for case in cases():
-        if case.dtype in dtypes and case.weights != "none":
-            for algorithm in ABLE[case.family]:
-                model = case.fit(algorithm=algorithm, max_iter=20)
-                seen.update(repr((str(case), algorithm, bits(model))).encode())
-                seen.update(model.predict(case.X[::-1]).tobytes())
-                seen.update(model.transform(case.X).tobytes())
+    for case, algorithm in wanted:
+        if case.weights != "none":
+            model = case.fit(algorithm=algorithm, max_iter=20)
+            seen.update(repr((str(case), algorithm, bits(model))).encode())
+            seen.update(model.predict(case.X[::-1]).tobytes())
+            seen.update(model.transform(case.X).tobytes())
     return seen.hexdigest()

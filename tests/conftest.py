@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 from collections.abc import Iterator
+from typing import IO
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +28,58 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # Shells start background jobs with SIGINT ignored, and tests of Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Where tests run ---------------------------------------------------------------------------------
+
+#: Files whose tests take longest, longest first: begun last, one would leave the other cores idle.
+LONGEST = ("spark",)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --dist loadgroup a file is the work of one process: its tests share clusters and caches.
+
+    All that starts Spark is one group, since a process starts its Java once.
+    """
+    names = {item: _group(item) for item in items}
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(names[item], len(places)))
+    if config.pluginmanager.hasplugin("xdist"):
+        for item, name in names.items():
+            item.add_marker(pytest.mark.xdist_group(name))
+
+
+def _group(item: pytest.Item) -> str:
+    stem = item.path.stem
+    spark = stem == "test_spark" or (stem == "test_docs" and "spark" in item.name)
+    return "spark" if spark else stem.removeprefix("test_")
+
+
+# What is stuck -----------------------------------------------------------------------------------
+
+#: Seconds after which a test is stuck; the longest take a minute, and slow machines ten times that.
+TIME_LIMIT = 900
+
+_terminal: list[IO[str]] = []
+
+
+def pytest_configure() -> None:
+    """Tests have their standard error captured; this one is the terminal's."""
+    _terminal.append(os.fdopen(os.dup(2), "w"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End a process that is stuck, with what each thread does; pytest-xdist starts another."""
+    faulthandler.dump_traceback_later(TIME_LIMIT, exit=True, file=_terminal[0])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+# Servers -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -297,11 +297,21 @@ def short_texts(kind: str, n: int, d: int, signs: bool) -> NDArray[np.float64]:
     return rows
 
 
-@pytest.mark.parametrize("dtype", cases.DTYPES)
-@pytest.mark.parametrize("metric", ["euclidean", "cosine", "angular"])
-@pytest.mark.parametrize("signs", [False, True])
-@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e6])
-@pytest.mark.parametrize("kind", ["topics", "noise", "ties"])
+KINDS = ("topics", "noise", "ties")
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale", "signs", "metric", "dtype"),
+    cases.sampled(
+        product(
+            KINDS,
+            (1.0, 1e-9, 1e6),
+            (False, True),
+            ("euclidean", "cosine", "angular"),
+            cases.DTYPES,
+        )
+    ),
+)
 def test_centres_that_did_not_move_are_not_looked_at(
     kind: str, dtype: str, metric: str, signs: bool, scale: float
 ) -> None:
@@ -316,14 +326,16 @@ def test_centres_that_did_not_move_are_not_looked_at(
         assert sifted.history_[-1].distances < 0.3 * plain.history_[-1].distances
 
 
-@pytest.mark.parametrize(("dtype", "index"), [("float32", "int32"), ("float64", "int64")])
-@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-@pytest.mark.parametrize("signs", [False, True])
-@pytest.mark.parametrize("kind", ["topics", "noise", "ties"])
-@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize(
+    ("lists", "kind", "signs", "metric", "dtype"),
+    cases.sampled(
+        product((False, True), KINDS, (False, True), ("euclidean", "cosine"), cases.DTYPES)
+    ),
+)
 def test_centres_that_hardly_moved_need_no_filter(
-    lists: bool, kind: str, signs: bool, metric: str, dtype: str, index: str
+    lists: bool, kind: str, signs: bool, metric: str, dtype: str
 ) -> None:
+    index = {"float32": "int32", "float64": "int64"}[dtype]
     n, k = 20_000, 160 if lists else 24
     X = sp.csr_matrix(short_texts(kind, n, 500 if lists else 100, signs).astype(dtype))
     X.indptr, X.indices = X.indptr.astype(index), X.indices.astype(index)

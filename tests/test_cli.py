@@ -1,4 +1,4 @@
-"""The program as people run it: a process, in a pipe and under a pseudo-terminal."""
+"""The program: what commands say and write; in pipes and terminals, in processes of its own."""
 
 from __future__ import annotations
 
@@ -20,42 +20,10 @@ import datasets
 import exactmeans
 from exactmeans import KMeans, KMeansTree, open_blocks
 from exactmeans.preparation import Preparation, rows_for
+from program import WIDE, good, process, refused
 
 pytest.importorskip("typer", reason="needs the extra cli")
 pytest.importorskip("rich", reason="needs the extra cli")
-
-WIDE = {**os.environ, "COLUMNS": "100", "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
-
-
-def run(*arguments: Any, stdin: str = "", cwd: Path | None = None) -> Any:
-    return subprocess.run(
-        [sys.executable, "-m", "exactmeans", *map(str, arguments)],
-        input=stdin,
-        cwd=cwd,
-        env=WIDE,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def good(*arguments: Any, stdin: str = "", cwd: Path | None = None) -> Any:
-    done = run(*arguments, stdin=stdin, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def refused(*arguments: Any, code: int = 1, stdin: str = "", cwd: Path | None = None) -> str:
-    """The one sentence of a command that fails, after its notes."""
-    done = run(*arguments, stdin=stdin, cwd=cwd)
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("Note: ")]
-    assert done.returncode == code, done.stderr
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("exactmeans: ")
-    assert lines[0].endswith(".")
-    return str(lines[0].removeprefix("exactmeans: "))
 
 
 @pytest.fixture
@@ -80,7 +48,7 @@ USED = ("--id", "name", "--exclude", "city", "--weights", "weight")
 def test_fit_gives_what_the_library_gives(table: Path, tmp_path: Path) -> None:
     names = {"model": "m.safetensors", "labels": "l.csv", "centers": "c.csv", "report": "r.html"}
     out = [f"--{name}={tmp_path / file}" for name, file in names.items()]
-    done = good("fit", table, "-k", 3, *USED, "--seed", 5, *out)
+    done = good("fit", table, "-k", 3, *USED, "--seed", 5, *out, how=process)
     X = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
     weights = np.loadtxt(table, delimiter=",", skiprows=1, usecols=4)
     wanted = KMeans(3, random_state=5).fit(X, sample_weight=weights)
@@ -160,7 +128,7 @@ def test_missing_values_are_dropped_if_asked(suffix: str, tmp_path: Path) -> Non
 
 def test_standard_input(table: Path) -> None:
     text = table.read_text()
-    done = good("fit", "-", "-k", 3, *USED, "--json", stdin=text)
+    done = good("fit", "-", "-k", 3, *USED, "--json", stdin=text, how=process)
     found = json.loads(done.stdout)
     assert found == {**found, "data": "standard input", "rows": 90, "k": 3}
     assert len(found["clusters"]) == 3
@@ -336,7 +304,8 @@ def test_select_k_gives_what_the_library_gives(table: Path) -> None:
 
 
 def test_select_k_in_a_pipe(table: Path) -> None:
-    done = good("select-k", table, "-k", "2,3,5", *USED, "--criterion", "davies_bouldin")
+    pick = ("-k", "2,3,5", "--criterion", "davies_bouldin")
+    done = good("select-k", table, *pick, *USED, how=process)
     lines = done.stdout.splitlines()
     assert lines[0].split("\t")[:3] == ["k", "inertia", "silhouette"]
     assert [line.split("\t")[0] for line in lines[1:4]] == ["2", "3", "5"]
@@ -423,6 +392,9 @@ def test_bad_input_is_one_sentence(table: Path, tmp_path: Path) -> None:
         assert words in refused(*arguments, cwd=tmp_path), arguments
     for usage in (("fit",), ("fit", "people.csv"), ("fit", "people.csv", "--odd"), ("odd",)):
         refused(*usage, code=2, cwd=tmp_path)
+    # Exit codes and standard error of a process, once for each code.
+    assert refused("info", "nothing.csv", cwd=tmp_path, how=process).startswith("there is no file")
+    refused("odd", code=2, cwd=tmp_path, how=process)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -440,7 +412,7 @@ def test_force_replaces(table: Path, tmp_path: Path) -> None:
 
 
 def test_help_and_version() -> None:
-    assert good("version").stdout.strip() == exactmeans.__version__
+    assert good("version", how=process).stdout.strip() == exactmeans.__version__
     found = good("--help").stdout
     for command in ("fit", "predict", "select-k", "report", "info", "version"):
         assert command in found
@@ -540,7 +512,7 @@ def test_a_terminal_shows_a_bar_and_a_table(tmp_path: Path) -> None:
 
 
 def test_a_pipe_gets_plain_lines(table: Path) -> None:
-    done = good("fit", table, "-k", 3, *USED)
+    done = good("fit", table, "-k", 3, *USED, how=process)
     assert "\x1b" not in done.stdout + done.stderr
     assert "cluster\trows\tshare" in done.stdout
 

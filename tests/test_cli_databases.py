@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ import pytest
 
 import datasets
 import exactmeans
+import exactmeans.text
 from databases import put, rows_of
 from exactmeans import KMeans
 from postgres import PASSWORD, Server
-from test_cli import good
+from program import good, refused
 
-app = pytest.importorskip("exactmeans.cli.app", reason="needs the extra cli")
+pytest.importorskip("exactmeans.cli.app", reason="needs the extra cli")
 
 X = datasets.blobs(120, 2, 3)
 IDS = np.random.default_rng(5).permutation(len(X))  # the order in which the table has its rows
@@ -49,24 +49,6 @@ def duck(tmp_path: Path) -> str:
     return filled(f"duckdb:///{tmp_path / 'own.db'}")
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> tuple[str, str]:
-    """The program in this process, which is quicker; what it prints on both streams."""
-    with warnings.catch_warnings():  # the program shows warnings in its own way
-        found = app.run([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    assert found == code, err
-    return out, err
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
-    _, err = run(capsys, *arguments, code=1)
-    lines = [line for line in err.splitlines() if not line.startswith("Note: ")]
-    assert len(lines) == 1, err
-    assert lines[0].startswith("exactmeans: ")
-    assert lines[0].endswith(".")
-    return lines[0]
-
-
 def test_fit_and_predict_write_what_the_library_gives(uri: str, tmp_path: Path) -> None:
     model = tmp_path / "m.safetensors"
     done = good("fit", uri, *QUERY, "-k", 3, "--seed", 5, "--into", "groups", "--model", model)
@@ -88,35 +70,35 @@ def test_fit_and_predict_write_what_the_library_gives(uri: str, tmp_path: Path) 
     ]
 
 
-def test_select_k_and_report(uri: str, tmp_path: Path, capsys: Any) -> None:
-    out, _ = run(capsys, "select-k", uri, *QUERY, "-k", "2:4", "--json")
+def test_select_k_and_report(uri: str, tmp_path: Path) -> None:
+    out = good("select-k", uri, *QUERY, "-k", "2:4", "--json").stdout
     assert json.loads(out)["best_k"] == 3
     model, page = tmp_path / "m.safetensors", tmp_path / "r.html"
-    run(capsys, "fit", uri, *QUERY, "-k", 3, "--standardize", "--model", model)
-    run(capsys, "report", model, uri, *QUERY, "-o", page)
+    good("fit", uri, *QUERY, "-k", 3, "--standardize", "--model", model)
+    good("report", model, uri, *QUERY, "-o", page)
     text = page.read_text()
     assert "Clusters of the query" in text
     assert PASSWORD not in text
     assert uri not in text
 
 
-def test_texts_of_a_query(uri: str, tmp_path: Path, capsys: Any) -> None:
+def test_texts_of_a_query(uri: str, tmp_path: Path) -> None:
     query = ("--query", "SELECT name, body FROM notes", "--key", "name")
     model = tmp_path / "m.safetensors"
-    run(capsys, "fit", uri, *query, "--text", "-k", 2, "--into", "topics", "--model", model)
+    good("fit", uri, *query, "--text", "-k", 2, "--into", "topics", "--model", model)
     found = dict(rows_of(uri, "SELECT name, cluster FROM topics"))
     assert found["n0"] == found["n1"] != found["n2"] == found["n3"]
     rows = exactmeans.text.tfidf(TEXTS, min_df=1, stop_words="english").X
     wanted = KMeans(2, metric="cosine", random_state=0).fit(rows)
     assert [found[f"n{i}"] for i in range(4)] == wanted.labels_.tolist()
-    out, _ = run(capsys, "predict", model, uri, *query, "--json")
+    out = good("predict", model, uri, *query, "--json").stdout
     assert json.loads(out)["labels"] == wanted.labels_.tolist()
     assert json.loads(out)["ids"] == ["n0", "n1", "n2", "n3"]
 
 
-def test_weights_layouts_and_scales(duck: str, tmp_path: Path, capsys: Any) -> None:
+def test_weights_layouts_and_scales(duck: str, tmp_path: Path) -> None:
     query = ("--query", "SELECT * FROM points", "--key", "id", "--weights", "w", "--seed", 1)
-    run(capsys, "fit", duck, *query, "-k", 3, "--standardize", "--into", "groups")
+    good("fit", duck, *query, "-k", 3, "--standardize", "--into", "groups")
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     wanted = KMeans(3, random_state=1).fit(Z, sample_weight=1.0 + np.arange(len(X)) % 2)
     found = rows_of(duck, "SELECT cluster FROM groups ORDER BY id")
@@ -124,34 +106,32 @@ def test_weights_layouts_and_scales(duck: str, tmp_path: Path, capsys: Any) -> N
 
     model = tmp_path / "m.safetensors"
     arrays = ("--query", "SELECT id, [a, b] AS v FROM points", "--key", "id", "--layout", "array")
-    run(capsys, "fit", duck, *arrays, "-k", 3, "--into", "arrays", "--model", model)
+    good("fit", duck, *arrays, "-k", 3, "--into", "arrays", "--model", model)
     wanted = KMeans(3, random_state=0).fit(X)
     found = rows_of(duck, "SELECT cluster FROM arrays ORDER BY id")
     assert [row[0] for row in found] == wanted.labels_.tolist()
     # Triples without a value in the last column still have the width of the model.
     triples = "SELECT * FROM triples WHERE f = 0"
-    out, _ = run(
-        capsys, "predict", model, duck, "--query", triples, "--key", "id", "--layout", "coo"
-    )
+    out = good("predict", model, duck, "--query", triples, "--key", "id", "--layout", "coo").stdout
     narrow = np.where([True, False], X, 0.0)
     labels = [int(line.split(",")[1]) for line in out.splitlines()[1:]]
     assert labels == wanted.predict(narrow).tolist()
 
 
-def test_a_table_is_replaced_only_by_force(duck: str, capsys: Any) -> None:
+def test_a_table_is_replaced_only_by_force(duck: str) -> None:
     name = 'x"; drop table points; --'
-    run(capsys, "fit", duck, *QUERY, "-k", 3, "--into", name)
-    said = refused(capsys, "fit", duck, *QUERY, "-k", 2, "--into", name)
+    good("fit", duck, *QUERY, "-k", 3, "--into", name)
+    said = refused("fit", duck, *QUERY, "-k", 2, "--into", name)
     assert said.endswith("; --force replaces it.")
     quoted = '"' + name.replace('"', '""') + '"'
     count = f"SELECT count(DISTINCT cluster), count(*) FROM {quoted}"
     assert rows_of(duck, count) == [(3, len(X))]
-    run(capsys, "fit", duck, *QUERY, "-k", 2, "--into", name, "--force")
+    good("fit", duck, *QUERY, "-k", 2, "--into", name, "--force")
     assert rows_of(duck, count) == [(2, len(X))]
     assert rows_of(duck, "SELECT count(*) FROM points") == [(len(X),)]
 
 
-def test_bad_input_is_one_sentence(duck: str, tmp_path: Path, capsys: Any) -> None:
+def test_bad_input_is_one_sentence(duck: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n5,6\n")
     put(duck, "holes", {"id": [1, 2, 3, 4], "a": [1.0, None, 3.0, 4.0]})
     holes = ("--query", "SELECT * FROM holes", "--key", "id")
@@ -181,20 +161,20 @@ def test_bad_input_is_one_sentence(duck: str, tmp_path: Path, capsys: Any) -> No
         (secret, *QUERY): "DATA must be a URI that begins with",
     }
     for arguments, words in cases.items():
-        said = refused(capsys, "fit", *arguments, "-k", 2)
+        said = refused("fit", *arguments, "-k", 2)
         assert words in said, arguments
         assert "hidden" not in said
     tables = {row[0] for row in rows_of(duck, "SELECT table_name FROM information_schema.tables")}
     assert tables == {"points", "notes", "triples", "holes"}
     assert not (tmp_path / "nothing.db").exists()
-    _, err = run(capsys, "fit", duck, *holes, "-k", 2, "--na", "drop", "--into", "kept")
+    err = good("fit", duck, *holes, "-k", 2, "--na", "drop", "--into", "kept").stderr
     assert "rows left out because they lack a value: 1" in err
     assert rows_of(duck, "SELECT id FROM kept ORDER BY id") == [(1,), (3,), (4,)]
-    assert "info takes a file" in refused(capsys, "info", duck)
+    assert "info takes a file" in refused("info", duck)
 
 
-def test_a_server_that_is_not_there(capsys: Any) -> None:
+def test_a_server_that_is_not_there() -> None:
     where = "postgresql://user:hidden@127.0.0.1:1/shop"
-    said = refused(capsys, "fit", where, *QUERY, "-k", 2, "--into", "t")
-    assert said.startswith("exactmeans: connection failed: ")
+    said = refused("fit", where, *QUERY, "-k", 2, "--into", "t")
+    assert said.startswith("connection failed: ")
     assert "hidden" not in said

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from inspect import signature
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -186,9 +187,10 @@ INITS = [*INIT_NAMES, *(("d", alpha) for alpha in (0, 1, 1.5, 2, math.inf))]
 SUMMED = [metric.name for metric in METRICS.values() if metric.summed]
 
 
-@pytest.mark.parametrize("metric", SUMMED)
-@pytest.mark.parametrize("form", ["dense", "weighted", "csr"])
-@pytest.mark.parametrize("init", INITS, ids=str)
+@pytest.mark.parametrize(
+    ("init", "form", "metric"),
+    cases.sampled(product(INITS, ("dense", "weighted", "csr"), SUMMED)),
+)
 def test_seeds_of_the_local_estimator(client: Any, init: Any, form: str, metric: str) -> None:
     X: Any = rows(900)
     X[[5, 700]] = 0
@@ -539,8 +541,15 @@ def kill_a_worker(client: Any) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("init", ["given", "k-means||"])
+@pytest.mark.parametrize(
+    ("init", "sparse"),
+    [
+        ("given", False),
+        ("k-means||", True),
+        pytest.param("given", True, marks=pytest.mark.slow),
+        pytest.param("k-means||", False, marks=pytest.mark.slow),
+    ],
+)
 def test_a_worker_that_dies_costs_nothing_but_time(mortal: Any, init: str, sparse: bool) -> None:
     X: Any = texts() if sparse else rows()
     start = dense(X[:K]) if init == "given" else init
@@ -575,7 +584,7 @@ def test_weights_that_die_with_a_worker_are_sent_again(mortal: Any) -> None:
     same(model, local)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_labels_outlive_their_worker(mortal: Any, weighted: bool) -> None:
     """Those of weighted rows too: no label depends on a weight, so none is needed again."""
     X = rows()

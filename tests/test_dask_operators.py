@@ -1,6 +1,6 @@
 """Fits on Dask as those who run the cluster see them: timeouts, scaling, memory, TLS, failures.
 
-Every test has a cluster of its own on the loopback device, which ends with the test.
+A test that changes its cluster has one of its own, which ends with the test; others share one.
 """
 
 from __future__ import annotations
@@ -49,14 +49,16 @@ def cluster(settings: dict[str, Any] | None = None, **options: Any) -> Iterator[
         yield client
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Any]:
+    """A client of a cluster that tests leave as they found it."""
+    with cluster() as client:
+        yield client
+
+
 def rows(n: int = 3000, d: int = 6) -> NDArray[np.float64]:
     rng = np.random.default_rng(n + d)
     return rng.normal(size=(n, d)) + 3 * rng.integers(0, 3, size=(n, 1))
-
-
-def slow(seconds: float) -> Any:
-    """A callback that makes a fit of ten iterations last so long."""
-    return lambda record: time.sleep(seconds / 10)
 
 
 def check(model: KMeans, X: NDArray[Any], **options: Any) -> None:
@@ -92,29 +94,42 @@ def hidden_serve(*arguments: Any) -> None:
 # what the scheduler sees --------------------------------------------------------------------------
 
 
-def test_engines_are_tasks_in_progress() -> None:
+def test_engines_are_tasks_in_progress(shared: Any) -> None:
     X, seen = rows(), []
-    with cluster() as client:
 
-        def look(record: Any) -> None:
-            seen.append([key for keys in client.processing().values() for key in keys])
+    def look(record: Any) -> None:
+        seen.append([key for keys in shared.processing().values() for key in keys])
 
-        check(fitted(X, look), X, tol=0, max_iter=10)
-        assert len(seen) > 2
-        assert all(len(keys) == 2 for keys in seen)
-        assert all(key.startswith("exactmeans-worker-engine") for keys in seen for key in keys)
-        end = time.monotonic() + 5
-        while any(client.processing().values()) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert not any(client.processing().values())
+    check(fitted(X, look), X, tol=0, max_iter=10)
+    assert len(seen) > 2
+    assert all(len(keys) == 2 for keys in seen)
+    assert all(key.startswith("exactmeans-worker-engine") for keys in seen for key in keys)
+    end = time.monotonic() + 5
+    while any(shared.processing().values()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(shared.processing().values())
 
 
-def test_an_idle_timeout_does_not_close_a_cluster_at_work() -> None:
+def test_an_idle_timeout_does_not_close_a_cluster_at_work(shared: Any) -> None:
+    """The timeout holds from the first iteration on, as starting workers may take longer."""
     X = rows()
-    settings = {"distributed.scheduler.idle-timeout": "5s"}
-    with cluster(settings) as client:
-        check(fitted(X, slow(12)), X, tol=0, max_iter=10)
-        assert client.status == "running"
+
+    def work(record: Any) -> None:
+        if record.iteration == 1:
+            shared.run_on_scheduler(_set_idle_timeout, 1.0)
+        time.sleep(0.4)  # four timeouts in all
+        if record.iteration == 10:
+            shared.run_on_scheduler(_set_idle_timeout, 600.0)
+
+    model = fitted(X, work)
+    assert model.n_iter_ == 10
+    assert shared.status == "running"
+    check(model, X, tol=0, max_iter=10)
+
+
+def _set_idle_timeout(seconds: float, dask_scheduler: Any) -> None:
+    """The scheduler looks four times a second."""
+    dask_scheduler.idle_timeout = seconds
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["tasks", "threads"])
@@ -128,7 +143,9 @@ def test_adaptive_scaling_keeps_the_workers_of_a_fit(
         def count(record: Any) -> bool:
             if record.iteration == 1:
                 client.cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=2)
-            end = time.monotonic() + (20 if hidden else 0.6)
+            # Workers of no use are gone after 0.3 s; six of the ten iterations need not wait.
+            wait = 0.6 if record.iteration <= 4 else 0.0
+            end = time.monotonic() + (20 if hidden else wait)
             while time.monotonic() < end and len(workers) < 2:
                 time.sleep(0.1)
                 workers.add(tuple(sorted(client.nthreads())))
@@ -239,20 +256,17 @@ def test_workers_that_are_killed_again_and_again() -> None:
     assert len(killed) >= 2
 
 
-def test_errors_of_workers_have_their_type_and_their_traceback(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_errors_of_workers_have_their_type_and_their_traceback(shared: Any) -> None:
     X = rows()
-    with cluster() as client:
-        client.run(_break_engines)
-        with pytest.raises(ZeroDivisionError, match="no rows today") as raised:
-            fitted(X)
-        note = "".join(raised.value.__notes__)
-        assert "Raised by the Dask worker tcp://" in note
-        assert "in _broken_assign" in note
-        assert not hasattr(WorkerEngine, "__wrapped__")
-        client.run(_mend_engines)
-        check(fitted(X), X, tol=0, max_iter=10)
+    shared.run(_break_engines)
+    with pytest.raises(ZeroDivisionError, match="no rows today") as raised:
+        fitted(X)
+    note = "".join(raised.value.__notes__)
+    assert "Raised by the Dask worker tcp://" in note
+    assert "in _broken_assign" in note
+    assert not hasattr(WorkerEngine, "__wrapped__")
+    shared.run(_mend_engines)
+    check(fitted(X), X, tol=0, max_iter=10)
 
 
 def _broken_assign(self: Any, centres: Any) -> Any:
@@ -271,18 +285,16 @@ def _mend_engines() -> None:
     WorkerEngine.assign = _assign  # type: ignore[method-assign]
 
 
-def test_a_fit_whose_tasks_are_cancelled_ends() -> None:
-    with cluster() as client:
+def test_a_fit_whose_tasks_are_cancelled_ends(shared: Any) -> None:
+    def cancel(record: Any) -> None:
+        if record.iteration == 2:
+            engines = [key for keys in shared.processing().values() for key in keys]
+            shared.cancel([distributed.Future(key, shared) for key in engines])
+            time.sleep(1.5)
 
-        def cancel(record: Any) -> None:
-            if record.iteration == 2:
-                engines = [key for keys in client.processing().values() for key in keys]
-                client.cancel([distributed.Future(key, client) for key in engines])
-                time.sleep(1.5)
-
-        with pytest.raises(distributed.CancelledError, match="was cancelled"):
-            fitted(rows(), cancel)
-        assert client.submit(abs, -1).result(timeout=10) == 1
+    with pytest.raises(distributed.CancelledError, match="was cancelled"):
+        fitted(rows(), cancel)
+    assert shared.submit(abs, -1).result(timeout=10) == 1
 
 
 @pytest.mark.parametrize("gone", ["scheduler", "workers"])
@@ -300,8 +312,8 @@ def test_a_cluster_that_is_gone_for_good(gone: str, tmp_path: Path) -> None:
                         process.wait()
 
             settings = {
-                "exactmeans.recovery-timeout": "6s",
-                "distributed.comm.timeouts.connect": "5s",
+                "exactmeans.recovery-timeout": "2s",
+                "distributed.comm.timeouts.connect": "2s",
             }
             began = time.monotonic()
             with dask.config.set(settings), pytest.raises(RuntimeError) as raised:
@@ -375,18 +387,22 @@ def test_nothing_is_printed_when_workers_end(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_ctrl_c_ends_the_tasks() -> None:
-    with cluster() as client:
-        timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        timer.start()
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                fitted(rows(), slow(60))
-        finally:
-            timer.cancel()
-            signal.signal(signal.SIGINT, before)
-        end = time.monotonic() + 5
-        while any(client.processing().values()) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert not any(client.processing().values())
+def test_ctrl_c_ends_the_tasks(shared: Any) -> None:
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def wait(record: Any) -> None:
+        if record.iteration == 2:
+            timer.start()
+            time.sleep(60)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            fitted(rows(), wait)
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGINT, before)
+    end = time.monotonic() + 5
+    while any(shared.processing().values()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(shared.processing().values())

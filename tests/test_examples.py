@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ EXAMPLES = datasets.ROOT / "examples"
 pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no sources beside the tests")
 
 
+@cache
 def run(name: str, *arguments: str, data: Path | None = None) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MPLBACKEND": "Agg"}
     environment.pop("EXACTMEANS_DATA", None)

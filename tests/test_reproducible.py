@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -194,24 +195,25 @@ def _run(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-DIGEST = "import cases; from exactmeans import _core; print(_core.active_isa(), cases.digest())"
+DIGEST = """
+import cases
+from exactmeans import _core
+print(_core.active_isa(), cases.digest(full={full}))
+"""
 
 
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("isa", _core.usable_isas())
-def test_every_instruction_set_gives_the_same_bits(isa: str) -> None:
-    active, digest = _run(DIGEST, EXACTMEANS_ISA=isa).split()
+def test_every_instruction_set_gives_the_same_bits(isa: str, full: bool) -> None:
+    active, digest = _run(DIGEST.format(full=full), EXACTMEANS_ISA=isa).split()
     assert active == isa
-    assert digest == _digest()
+    assert digest == _digest(full)
 
 
-_digests: list[str] = []
-
-
-def _digest() -> str:
-    """Of this process, computed once."""
-    if not _digests:
-        _digests.append(cases.digest())
-    return _digests[0]
+@cache
+def _digest(full: bool) -> str:
+    """Of this process."""
+    return cases.digest(full=full)
 
 
 # Company ------------------------------------------------------------------------------------------

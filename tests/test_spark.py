@@ -92,8 +92,15 @@ def test_bits_of_the_local_estimator(spark: Any, init: str) -> None:
     same(model, local_model(X, init=init, **options), df)
 
 
-@pytest.mark.parametrize("mode", ["barrier", "jobs"])
-@pytest.mark.parametrize("measure", ["euclidean", "cosine"])
+@pytest.mark.parametrize(
+    ("measure", "mode"),
+    [
+        ("euclidean", "barrier"),
+        ("cosine", "jobs"),
+        pytest.param("euclidean", "jobs", marks=pytest.mark.slow),
+        pytest.param("cosine", "barrier", marks=pytest.mark.slow),
+    ],
+)
 def test_sparse_and_weighted_rows(spark: Any, measure: str, mode: str) -> None:
     X = sp.csr_array(sp.hstack([sp.csr_array(np.full((400, 1), 0.5)), texts()]))  # no row of zeros
     weights = np.random.default_rng(0).random(X.shape[0])
@@ -142,9 +149,9 @@ def test_rows_without_ids_give_an_exact_clustering(spark: Any) -> None:
     assert again.inertia_ == model.summary.trainingCost
 
 
-def test_pipelines_and_cross_validation(spark: Any, tmp_path: Path) -> None:
-    X = rows(300, 3)
-    df = spark.createDataFrame([(i, *x) for i, x in enumerate(X.tolist())], ["id", "a", "b", "c"])
+def test_pipelines(spark: Any, tmp_path: Path) -> None:
+    data = [(i, *x) for i, x in enumerate(rows(300, 3).tolist())]
+    df = spark.createDataFrame(data, ["id", "a", "b", "c"])
     stages: list[Any] = [
         VectorAssembler(inputCols=["a", "b", "c"], outputCol="raw"),
         StandardScaler(inputCol="raw", outputCol="features"),
@@ -155,6 +162,10 @@ def test_pipelines_and_cross_validation(spark: Any, tmp_path: Path) -> None:
     fitted.write().overwrite().save(str(tmp_path / "pipeline"))
     again = PipelineModel.load(str(tmp_path / "pipeline"))
     assert [r.prediction for r in again.transform(df).orderBy("id").collect()] == labels
+
+
+@pytest.mark.slow
+def test_cross_validation(spark: Any) -> None:
     estimator = KMeans(seed=1, idCol="id")
     validator = CrossValidator(
         estimator=estimator,
@@ -163,7 +174,7 @@ def test_pipelines_and_cross_validation(spark: Any, tmp_path: Path) -> None:
         numFolds=2,
         seed=0,
     )
-    best: Any = validator.fit(fitted.transform(df).drop("prediction"))
+    best: Any = validator.fit(frame(spark, rows(300, 3)))
     assert best.bestModel.getK() in (2, 3)
     assert len(best.avgMetrics) == 2
 

@@ -125,12 +125,21 @@ def test_no_dense_layout_beyond_the_memory_limit() -> None:
         KMeans(20, memory_limit=least - 1).fit(X)
 
 
+def thin_centres(k: int, d: int, per_centre: int) -> Any:
+    """Each with so many values, evenly spread; SciPy's random arrays permute all k x d places."""
+    rng = np.random.default_rng(0)
+    step = d // per_centre
+    features = step * np.arange(per_centre) + rng.integers(0, step, (k, per_centre))
+    ends = per_centre * np.arange(k + 1)
+    return sp.csr_array((rng.random(k * per_centre), features.ravel(), ends), shape=(k, d))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_filter_is_not_made_for_thin_centres(dtype: str) -> None:
     # 64 MB of 8-bit values, of which one in a hundred must not be 0 beyond that
     frame, k = Frame(0, None), 128
     for d, share, look in ((2**18, 0.0001, True), (2**19, 0.0001, False), (2**19, 0.02, True)):
-        X = sp.csr_array(sp.random_array((k, d), density=share, random_state=0, dtype=dtype))
+        X = thin_centres(k, d, int(share * d)).astype(dtype)
         assert frame.centroids(X, LocalEngine([X], None, 2)).fits_filter() == look
 
 
@@ -300,15 +309,6 @@ def test_memory_follows_the_nonzeros() -> None:
     KMeans(20, random_state=0, memory_limit="200MB").fit(X)  # k x d alone is four times that
     with pytest.raises(ValueError, match="memory_limit must be at least"):
         KMeans(20, random_state=0, memory_limit="50MB").fit(X)
-
-
-def test_the_examples_of_the_page_run() -> None:
-    page = (datasets.ROOT / "docs" / "sparse.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {}
-    blocks = page.split("```python\n")[1:]
-    assert len(blocks) == 2
-    for block in blocks:
-        exec(block.partition("```")[0], names)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 3, 16])

@@ -6,6 +6,7 @@ import pickle
 import uuid
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -336,48 +337,45 @@ def test_triples_in_a_file(duck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 # what is refused ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("query", "options", "message"),
-    [
-        ("SELECT id, 'x' AS a FROM t", {}, "features must hold numbers, but column 'a' holds text"),
-        ("SELECT * FROM t", {"key": "no"}, "key must be a column of the query, but 'no' is not"),
-        ("SELECT * FROM t", {"features": ["a", "no"]}, "features must be a column of the query"),
-        ("SELECT * FROM t", {"weight": "no"}, "weight must be a column of the query"),
-        ("SELECT id FROM t", {}, "features must name columns"),
-        ("SELECT * FROM t WHERE id < 0", {}, "query must return rows, but it returned none"),
-        ("SELECT * FROM t UNION ALL SELECT * FROM t", {}, "column 'id' has 0 more than once"),
-        ("SELECT nullif(id, 3) AS id, a FROM t", {}, "key must not be NULL"),
-        ("SELECT id, nullif(id, 3) AS a FROM t", {}, "id = 3 has such a value in column 'a'"),
-        ("SELECT id, a, nullif(id, 7) AS w FROM t", {"weight": "w"}, "id = 7 has such .* 'w'"),
-        ("SELECT * FROM t", {"key": "a"}, "key must hold integers, text, dates or UUIDs"),
-        ("SELECT * FROM t", {"layout": "array"}, "features must name one column for"),
-        ("SELECT * FROM t", {"layout": "coo"}, "features must name two columns for layout='coo'"),
-        ("SELECT id, a FROM t", {"layout": "array"}, "a column of arrays .* holds double"),
-        ("SELECT id, a, a AS n FROM t", {"layout": "coo"}, "must have column numbers from"),
-        ("SELECT id, id + 5 AS c, a FROM t", {"layout": "coo", "n_features": 9}, "from 0 to 8"),
-    ],
-)  # fmt: skip
-def test_bad_rows_are_refused(
-    connection: Any, query: str, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        open_sql(query, connection, **({"key": "id"} | options))
-    assert open_sql("SELECT * FROM t", connection, key="id").shape == X.shape
+#: Queries, options and what is said about them; one connection is asked all of them.
+BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
+    ("SELECT id, 'x' AS a FROM t", {}, "features must hold numbers, but column 'a' holds text"),
+    ("SELECT * FROM t", {"key": "no"}, "key must be a column of the query, but 'no' is not"),
+    ("SELECT * FROM t", {"features": ["a", "no"]}, "features must be a column of the query"),
+    ("SELECT * FROM t", {"weight": "no"}, "weight must be a column of the query"),
+    ("SELECT id FROM t", {}, "features must name columns"),
+    ("SELECT * FROM t WHERE id < 0", {}, "query must return rows, but it returned none"),
+    ("SELECT * FROM t UNION ALL SELECT * FROM t", {}, "column 'id' has 0 more than once"),
+    ("SELECT nullif(id, 3) AS id, a FROM t", {}, "key must not be NULL"),
+    ("SELECT id, nullif(id, 3) AS a FROM t", {}, "id = 3 has such a value in column 'a'"),
+    ("SELECT id, a, nullif(id, 7) AS w FROM t", {"weight": "w"}, "id = 7 has such .* 'w'"),
+    ("SELECT * FROM t", {"key": "a"}, "key must hold integers, text, dates or UUIDs"),
+    ("SELECT * FROM t", {"layout": "array"}, "features must name one column for"),
+    ("SELECT * FROM t", {"layout": "coo"}, "features must name two columns for layout='coo'"),
+    ("SELECT id, a FROM t", {"layout": "array"}, "a column of arrays .* holds double"),
+    ("SELECT id, a, a AS n FROM t", {"layout": "coo"}, "must have column numbers from"),
+    ("SELECT id, id + 5 AS c, a FROM t", {"layout": "coo", "n_features": 9}, "from 0 to 8"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [("SELECT * FROM nowhere", "nowhere"), ("SELEC 1", "SELEC"), ("SELECT zap FROM t", "zap")],
-)
-def test_bad_queries_are_refused_in_one_sentence(connection: Any, query: str, message: str) -> None:
-    with pytest.raises(DatabaseError, match=message) as failure:
-        open_sql(query, connection, key="id")
-    said = str(failure.value)
-    assert said.startswith("query failed in ")
-    assert "\n" not in said
-    assert said.endswith(".")
-    assert failure.value.__cause__ is None
-    assert open_sql("SELECT * FROM t", connection, key="id").shape == X.shape  # usable
+def test_bad_rows_are_refused(connection: Any) -> None:
+    for query, options, message in BAD_ROWS:
+        with pytest.raises(ValueError, match=message):
+            open_sql(query, connection, **({"key": "id"} | options))
+        assert open_sql("SELECT * FROM t", connection, key="id").shape == X.shape, query
+
+
+def test_bad_queries_are_refused_in_one_sentence(connection: Any) -> None:
+    bad = {"SELECT * FROM nowhere": "nowhere", "SELEC 1": "SELEC", "SELECT zap FROM t": "zap"}
+    for query, message in bad.items():
+        with pytest.raises(DatabaseError, match=message) as failure:
+            open_sql(query, connection, key="id")
+        said = str(failure.value)
+        assert said.startswith("query failed in ")
+        assert "\n" not in said
+        assert said.endswith(".")
+        assert failure.value.__cause__ is None
+        assert open_sql("SELECT * FROM t", connection, key="id").shape == X.shape, "usable"
 
 
 @pytest.mark.parametrize(
@@ -543,21 +541,25 @@ def test_a_failure_in_the_second_table_undoes_the_first(tmp_path: Path) -> None:
     assert rows_of(uri, "SELECT name FROM sqlite_master") == [("centres_entries",)]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("form", ["dense", "csr", "sparse centres"])
-def test_a_model_comes_back_from_a_table(connection: Any, form: str, dtype: Any) -> None:
+def test_a_model_comes_back_from_a_table(connection: Any) -> None:
+    for form, dtype in product(("dense", "csr", "sparse centres"), (np.float32, np.float64)):
+        _comes_back(connection, form, dtype)
+
+
+def _comes_back(connection: Any, form: str, dtype: Any) -> None:
     data: Any = X.astype(dtype) if form == "dense" else sp.csr_array(np.maximum(X, 0).astype(dtype))
     model = KMeans(K, random_state=0, sparse_centers=form == "sparse centres").fit(data)
-    model.centers_to_sql(connection, "centres", data)
-    back = from_sql(connection, "centres")
+    table = f"{form} {np.dtype(dtype)}"
+    model.centers_to_sql(connection, table, data)
+    back = from_sql(connection, table)
     assert type(back) is KMeans
     assert back.get_params() == model.get_params()
-    assert sp.issparse(back.cluster_centers_) == sp.issparse(model.cluster_centers_)
+    assert sp.issparse(back.cluster_centers_) == sp.issparse(model.cluster_centers_), table
     assert back.cluster_centers_.dtype == dtype
-    assert abs(back.cluster_centers_ - model.cluster_centers_).max() == 0
+    assert abs(back.cluster_centers_ - model.cluster_centers_).max() == 0, table
     assert np.array_equal(back.predict(data), model.labels_)
     assert back.explain() == model.explain()
-    found = rows_of(connection, "SELECT id, size, inertia FROM centres ORDER BY id")
+    found = rows_of(connection, f'SELECT id, size, inertia FROM "{table}" ORDER BY id')
     assert [row[:2] for row in found] == list(enumerate(np.bincount(model.labels_).tolist()))
     assert np.isclose(sum(row[2] for row in found), model.inertia_)
 

@@ -445,14 +445,14 @@ def test_bounds_that_do_not_fit_are_done_without(
 @pytest.mark.parametrize(
     ("layout", "init", "limit"),
     [
-        ("dense", "k-means++", 24_000_000),
         ("dense", "k-means||", 0),
         ("dense", "k-means++", 16_000_000),
         ("csr", "k-means++", 24_000_000),
-        ("csr", "k-means||", 0),
         ("parquet", "k-means||", 0),
         ("feather", "k-means||", 0),
-        ("feather", "k-means++", 24_000_000),
+        pytest.param("dense", "k-means++", 24_000_000, marks=pytest.mark.slow),
+        pytest.param("csr", "k-means||", 0, marks=pytest.mark.slow),
+        pytest.param("feather", "k-means++", 24_000_000, marks=pytest.mark.slow),
     ],
 )
 def test_memory_stays_within_the_limit(layout: str, init: str, limit: int, tmp_path: Path) -> None:
