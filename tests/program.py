@@ -1,7 +1,7 @@
 """The command line for tests: in this process, or in one of its own as people run it.
 
-A new interpreter takes two seconds to import what a command needs; most tests ask what a command
-says and writes, which does not depend on the process.
+A new interpreter takes two seconds to import what a command needs. Most tests check the output of a
+command, which does not depend on the process.
 """
 
 from __future__ import annotations
