@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "exactmeans/kernels/integer_products.hpp"
 #include "lanes.hpp"
@@ -46,6 +47,22 @@ void quantize(const float* values, Size d, float least, std::int8_t* codes, Code
     if (residual2 < std::numeric_limits<float>::infinity() && inverse > 0) return;
     for (Size f = 0; f < d; ++f) codes[f] = 0;
     out = {1, 0, 0, std::numeric_limits<float>::infinity(), 0};
+}
+
+// fn(units as a constant of the compiler).
+template <class Fn>
+void with_units(Size units, Fn fn) {
+    static_assert(CodedCentres::most_units == 4);
+    switch (units) {
+        case 1:
+            return fn(std::integral_constant<int, 1>{});
+        case 2:
+            return fn(std::integral_constant<int, 2>{});
+        case 3:
+            return fn(std::integral_constant<int, 3>{});
+        default:
+            return fn(std::integral_constant<int, 4>{});
+    }
 }
 
 template <class V>
@@ -187,18 +204,9 @@ void find_in_units(const std::int32_t* products, Size n, const CodedCentres& cen
 template <class V>
 void find_candidates(const std::int32_t* products, Size n, const CodedCentres& centres, Size unit,
                      Size units, const CandidateLists& rows) {
-    static_assert(CodedCentres::most_units == 4);
-    const Size first = unit * CodedCentres::unit;
-    switch (units) {
-        case 1:
-            return find_in_units<V, 1>(products, n, centres, first, rows);
-        case 2:
-            return find_in_units<V, 2>(products, n, centres, first, rows);
-        case 3:
-            return find_in_units<V, 3>(products, n, centres, first, rows);
-        default:
-            return find_in_units<V, 4>(products, n, centres, first, rows);
-    }
+    with_units(units, [&](auto known) {
+        find_in_units<V, known>(products, n, centres, unit * CodedCentres::unit, rows);
+    });
 }
 
 template <class V>
@@ -243,18 +251,9 @@ void bound_units(const std::int32_t* products, Size n, const CodedCentres& centr
 template <class V>
 void bound_scores(const std::int32_t* products, Size n, const CodedCentres& centres, Size unit,
                   Size units, const ScoreBounds& rows) {
-    static_assert(CodedCentres::most_units == 4);
-    const Size first = unit * CodedCentres::unit;
-    switch (units) {
-        case 1:
-            return bound_units<V, 1>(products, n, centres, first, rows);
-        case 2:
-            return bound_units<V, 2>(products, n, centres, first, rows);
-        case 3:
-            return bound_units<V, 3>(products, n, centres, first, rows);
-        default:
-            return bound_units<V, 4>(products, n, centres, first, rows);
-    }
+    with_units(units, [&](auto known) {
+        bound_units<V, known>(products, n, centres, unit * CodedCentres::unit, rows);
+    });
 }
 
 template <class V>
