@@ -468,6 +468,14 @@ def _parsed(text: str) -> Any:
     return eval(text.rstrip(";").replace("(", "[").replace(")", "]"), {})
 
 
+def test_sparse_centres_have_short_indices() -> None:
+    """As those of the rows, which other programs take without a copy."""
+    X = sp.random(200, 30, density=0.2, random_state=0, format="csr")
+    for model in (KMeansTree(4, random_state=0), BisectingKMeans(4, random_state=0)):
+        centres = model.fit(X)._node_centres
+        assert centres.indices.dtype == centres.indptr.dtype == np.int32
+
+
 def test_newick() -> None:
     X = dense_rows(60)
     tree = KMeansTree(3, max_leaf_size=10, random_state=0).fit(X)

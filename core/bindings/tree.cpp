@@ -35,8 +35,16 @@ nb::object centres_of(const std::vector<NodeSplit<R>>& splits, bool sparse, Size
     std::vector<std::int32_t> indices;
     std::vector<std::int64_t> offsets{0};
     Size children = 0;
+    std::size_t entries = 0;
     for (const NodeSplit<R>& split : splits) {
         children += split.children;
+        entries += split.centres.size();
+        for (const SparseVector<R>& centre : split.sparse_centres)
+            entries += std::size_t(centre.size());
+    }
+    values.reserve(entries);
+    if (sparse) indices.reserve(entries);
+    for (const NodeSplit<R>& split : splits) {
         values.insert(values.end(), split.centres.begin(), split.centres.end());
         for (const SparseVector<R>& centre : split.sparse_centres) {
             values.insert(values.end(), centre.value.begin(), centre.value.end());

@@ -30,7 +30,11 @@ def for_core(centres: Matrix) -> NDArray[Any] | _core.SparseCentres:
 def from_core(given: Any, shape: tuple[int, int]) -> Matrix:
     """An array, or a CSR matrix from its three arrays."""
     if isinstance(given, tuple):
-        return sp.csr_array(given, shape=shape)
+        values, indices, offsets = given
+        # SciPy gives the indices the type of the offsets: 64 bits for each would copy them.
+        if len(values) < 2**31:
+            offsets = offsets.astype(np.int32)
+        return sp.csr_array((values, indices, offsets), shape=shape)
     array: Matrix = given
     return array
 

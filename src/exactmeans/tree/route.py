@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans.data.arrays import Double
@@ -27,7 +31,11 @@ class Router:
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
-        self._centres = for_core(nodes.centres)
+
+    @cached_property
+    def _centres(self) -> NDArray[Any] | _core.SparseCentres:
+        """A copy of CSR centres, which a fit alone does not need."""
+        return for_core(self.nodes.centres)
 
     def leaves(self, engine: LocalEngine) -> Ids:
         """The leaf that each row reaches by the nearest child at each node, as a node."""
