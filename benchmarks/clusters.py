@@ -173,7 +173,7 @@ def on_spark(name: str, iterations: int, repeats: int) -> None:
             estimator.copy().setMaxIter(2).fit(df)
         ours, model = timed(lambda: ours_of.fit(df), repeats)
         ordered, _ = timed(lambda: in_order.fit(df), repeats)
-        given = {"init": centres, "max_iter": iterations, "tol": 0.0}
+        given: dict[str, Any] = {"init": centres, "max_iter": iterations, "tol": 0.0}
         local, _ = timed(lambda: exactmeans.KMeans(K, **given, n_jobs=2).fit(X), repeats)
         print(f"{name} {X.shape} k={K}, {iterations} iterations, 2 tasks", flush=True)
         show("exactmeans.spark", ours, ours, inertia_of(X, model.local.cluster_centers_))
@@ -239,7 +239,8 @@ def wide(iterations: int, n: int = 100_000, d: int = 2_381_304, k: int = 1000) -
             Mllib(**options).fit(df)
             print(f"Spark MLlib: {time.perf_counter() - began:.1f} s")
         except Exception as error:
-            what = [line for line in str(error).splitlines() if "Error" in line][:1]
+            lines = str(error).splitlines()
+            what = [line for line in lines if "Error" in line or "Exception" in line][:1]
             print(f"Spark MLlib failed after {time.perf_counter() - began:.1f} s:", *what)
         with contextlib.suppress(Exception):  # its JVM may be gone
             spark.stop()
