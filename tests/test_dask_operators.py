@@ -406,3 +406,51 @@ def test_ctrl_c_ends_the_tasks(shared: Any) -> None:
     while any(shared.processing().values()) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(shared.processing().values())
+
+
+# all of it at once --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_fit_with_tls_idle_timeout_scaling_spilling_and_a_death() -> None:
+    """80 MB of rows on at most three workers of 150 MB; one is killed in the third iteration."""
+    pytest.importorskip("cryptography")
+    n, d = 200_000, 50
+    blocks = da.map_blocks(
+        _random_block, chunks=((n // 20,) * 20, (d,)), dtype=np.float64, meta=np.empty((0, 0))
+    )
+    X = np.concatenate([_random_block({None: {"chunk-location": (b, 0)}}) for b in range(20)])
+    settings = {
+        "distributed.scheduler.idle-timeout": "5s",
+        "distributed.worker.memory.target": 0.1,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": False,
+    }
+    options: dict[str, Any] = {"init": X[:K], "max_iter": 8, "tol": 0}
+    spilled, killed = [0.0], []
+    with cluster(settings, memory_limit="150MB", security=True, protocol="tls") as client:
+        client.cluster.adapt(minimum=1, maximum=3, interval="500ms", wait_count=2)
+
+        def trouble(record: Any) -> None:
+            seen = client.run(_spilled, on_error="ignore").values()
+            spilled.extend(value for value in seen if isinstance(value, float))
+            if record.iteration == 3:
+                pid = next(iter(client.run(os.getpid).values()))
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+            time.sleep(1.0)  # eight of them: longer than the idle timeout
+
+        model = KMeans(K, **options, callbacks=trouble).fit(blocks)
+        assert client.status == "running"
+        assert client.scheduler.address.startswith("tls://")
+        assert killed
+        assert max(spilled) > 5e6
+        local = exactmeans.KMeans(K, **options).fit(X)
+        np.testing.assert_array_equal(model.cluster_centers_, local.cluster_centers_)
+        assert (model.inertia_, model.n_iter_) == (local.inertia_, local.n_iter_)
+        np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
+
+
+def _spilled(dask_worker: Any) -> float:
+    return float(dask_worker.data.spilled_total.disk)

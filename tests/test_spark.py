@@ -29,6 +29,7 @@ from pyspark.sql import functions as F
 
 from exactmeans.spark import KMeans, KMeansModel
 from exactmeans.spark.batches import small_batches
+from exactmeans.spark.partitions import partitions_of
 
 K = 6
 
@@ -308,6 +309,29 @@ def test_the_size_of_batches_is_restored(spark: Any, before: str) -> None:
 
 
 def test_temporary_files_are_removed(spark: Any) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("exactmeans-*.checkpoint"))
+    before = _left()
     KMeans(k=3).fit(frame(spark, rows()))
-    assert set(Path(tempfile.gettempdir()).glob("exactmeans-*.checkpoint")) == before
+    assert _left() == before
+
+
+def _left() -> set[Path]:
+    """Checkpoints, and addresses of tasks."""
+    folder = Path(tempfile.gettempdir())
+    return {*folder.glob("exactmeans-*.checkpoint"), *folder.glob("exactmeans-*.tasks")}
+
+
+def test_rows_are_shuffled_only_if_they_must_be(spark: Any) -> None:
+    """Two tasks read two partitions as they are, unless operators cut them within the stage."""
+    line = F.array((F.col("id") % 7).cast("double"), (F.col("id") % 5).cast("double"))
+    two = spark.range(0, 200, 1, 2).select(line.alias("features"))
+    four = spark.range(0, 200, 1, 4).select(line.alias("features"))
+    assert partitions_of(two) == partitions_of(four.coalesce(2)) == 2
+    assert partitions_of(four) == 4
+    assert partitions_of(four.repartition(2)) is None
+    X = np.array([[i % 7, i % 5] for i in range(200)], dtype=float)
+    start = X[:3].tolist()
+    local = exactmeans.KMeans(3, init=X[:3], tol=0, max_iter=20).fit(X)
+    for df in (two, four, four.coalesce(2), four.repartition(2)):
+        model = KMeans(k=3, initialCenters=start, tol=0.0).fit(df)
+        assert model.summary.trainingCost == local.inertia_
+        np.testing.assert_array_equal(model.clusterCenters(), local.cluster_centers_)

@@ -28,6 +28,7 @@ from exactmeans.spark.batches import small_batches
 from exactmeans.spark.loop import FitLoop, model_from
 from exactmeans.spark.model import KMeansModel, KMeansSummary
 from exactmeans.spark.params import INIT_MODES, METRICS, MODES, FitParams
+from exactmeans.spark.partitions import partitions_of, slots_of
 
 __all__ = ["KMeans"]
 
@@ -35,8 +36,9 @@ __all__ = ["KMeans"]
 _REFUSALS = {
     "SPARK-24819": "more tasks at once (numWorkers is more than the cluster has slots for)",
     "SPARK-24942": "spark.dynamicAllocation.enabled=false",
-    "SPARK-24820": "a data frame without operations that change the number of partitions",
 }
+# What it says of rows that reach the stage without a shuffle from another number of partitions.
+_CHAIN = "SPARK-24820"
 
 
 class KMeans(
@@ -152,7 +154,7 @@ class KMeans(
         )
         run = _in_jobs if self.getOrDefault(self.mode) == "jobs" else _in_barrier
         with small_batches(dataset.sparkSession):
-            content, sizes, sparse = run(rows, options, loop)
+            content, sizes, sparse = run(rows, workers, options, loop)
         model = KMeansModel(model_from(content), sparse)
         model._summary = KMeansSummary(model, sizes, dataset)
         return self._copyValues(model)
@@ -185,7 +187,7 @@ class KMeans(
 
     def _workers(self, spark: Any) -> int:
         """How many partitions; refuses a barrier stage that Spark would refuse much later."""
-        slots = _slots(spark)
+        slots = slots_of(spark)
         given = self._optional(self.numWorkers)
         workers = slots if given is None else check_int("numWorkers", given, 1)
         if self.getOrDefault(self.mode) == "jobs":
@@ -206,18 +208,10 @@ class KMeans(
         if weight is not None:
             chosen.append(F.col(weight).cast("double").alias(WEIGHT))
         if order is None:
-            return dataset.select(*chosen).repartition(workers)
+            rows = dataset.select(*chosen)
+            return rows if partitions_of(rows) == workers else rows.repartition(workers)
         rows = dataset.select(*chosen, F.col(order).alias(ID))
         return rows.repartitionByRange(workers, ID).sortWithinPartitions(ID)
-
-
-def _slots(spark: Any) -> int:
-    """How many tasks run at once: as many as the partitions that Spark gives a range."""
-    context = getattr(spark, "_sc", None)
-    if context is not None:
-        return int(context.defaultParallelism)
-    parts = spark.range(100_000).select(F.spark_partition_id().alias("part"))
-    return max(1, int(parts.distinct().count()))
 
 
 def _features(dataset: Any, names: str | list[str]) -> Any:
@@ -239,13 +233,21 @@ def _features(dataset: Any, names: str | list[str]) -> Any:
     )
 
 
-def _in_barrier(rows: Any, options: RowOptions, loop: FitLoop) -> Any:
+def _in_barrier(rows: Any, workers: int, options: RowOptions, loop: FitLoop) -> Any:
     def task(batches: Iterable[Any]) -> Iterator[Any]:
         return run_stage(batches, options, loop)
 
-    try:
+    def collected(rows: Any) -> Any:
         # Spark starts a failed barrier stage again only if another stage follows.
-        found = rows.mapInArrow(task, RESULT, barrier=True).repartition(1).collect()
+        return rows.mapInArrow(task, RESULT, barrier=True).repartition(1).collect()
+
+    try:
+        try:
+            found = collected(rows)
+        except Exception as error:
+            if _CHAIN not in str(error):
+                raise
+            found = collected(rows.repartition(workers))
     except Exception as error:
         for code, needed in _REFUSALS.items():
             if code in str(error):
@@ -261,7 +263,7 @@ def _refusal(needed: str) -> str:
     return f"Spark runs a barrier stage only with {needed}: set that, or use mode='jobs'."
 
 
-def _in_jobs(rows: Any, options: RowOptions, loop: FitLoop) -> Any:
+def _in_jobs(rows: Any, workers: int, options: RowOptions, loop: FitLoop) -> Any:
     """The loop on the driver."""
     rows = rows.persist()
 

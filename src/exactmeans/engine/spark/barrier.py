@@ -1,6 +1,6 @@
 """A fit in one barrier stage: every task serves its rows, and task 0 runs the loop.
 
-Tasks tell each other addresses and tokens through the barrier. If one of them dies, Spark starts
+Tasks find each other by a `Meeting`. If one of them dies, Spark starts
 all of them again; the fit then resumes from its checkpoint, if task 0 finds it, or from the start,
 to the same bits.
 """
@@ -8,23 +8,19 @@ to the same bits.
 from __future__ import annotations
 
 import dataclasses
-import json
-import secrets
-import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from exactmeans.engine.cluster import wire
-from exactmeans.engine.cluster.channel import TOKEN_BYTES, Channel, Listener
 from exactmeans.engine.cluster.engine import ClusterEngine, RowOptions
 from exactmeans.engine.cluster.layout import BlockInfo, Layout
 from exactmeans.engine.cluster.pool import Message
 from exactmeans.engine.cluster.requests import Failure
 from exactmeans.engine.cluster.worker_engine import InMemory, WorkerEngine
+from exactmeans.engine.spark.meeting import Meeting
 from exactmeans.engine.spark.rows import TaskRows, common_layout
 
 #: What a stage gives back: one row, with a result or a failure in the wire format.
@@ -33,8 +29,15 @@ RESULT = "result binary"
 DESCRIBE = b"describe"
 _PATIENCE = 600.0  # seconds that a task waits for task 0 to connect
 
-#: Runs the loop over an engine, in task 0; returns a result that the wire format can hold.
-Loop = Callable[[ClusterEngine], Any]
+
+class Loop(Protocol):
+    """Runs the loop over an engine, in task 0; returns a result that the wire format can hold."""
+
+    @property
+    def name(self) -> str:
+        """Of the fit: the same in all its tasks, and no other fit has it."""
+
+    def __call__(self, engine: ClusterEngine) -> Any: ...
 
 
 def run_stage(batches: Iterable[Any], options: RowOptions, loop: Loop) -> Iterator[Any]:
@@ -42,58 +45,19 @@ def run_stage(batches: Iterable[Any], options: RowOptions, loop: Loop) -> Iterat
     from pyspark import BarrierTaskContext
 
     context: Any = BarrierTaskContext.get()
-    number = context.partitionId()
-    meeting = _Meeting(context, number)
+    meeting = Meeting(context, loop.name)
     try:
-        engine = TaskEngine(number, batches, context.cpus())
+        engine = TaskEngine(context.partitionId(), batches, context.cpus())
         if meeting.listener is not None:
             meeting.listener.serve(engine.respond_to, _PATIENCE)
-        channels = meeting.channels()
+            result = None
+        else:
+            result = wire.encode(_result(engine, meeting, options, loop))
+        meeting.check(at_the_end=True)
     finally:
         meeting.close()
-    if number == 0:
-        result = wire.encode(_result(engine, channels, options, loop))
+    if result is not None:
         yield pa.RecordBatch.from_pydict({"result": [result]})
-
-
-class _Meeting:
-    """Channels from task 0 to all others, by addresses and tokens that go through the barrier.
-
-    Spark looks only once a second whether all tasks have reached a barrier, so a thread waits for
-    it while the task reads its rows.
-    """
-
-    def __init__(self, context: Any, number: int) -> None:
-        self.listener: Listener | None = None
-        reported: dict[str, Any] = {}
-        if number > 0:
-            token = secrets.token_bytes(TOKEN_BYTES)
-            self.listener = Listener(_own_host(context, number), token)
-            reported = {"address": self.listener.address, "token": token.hex()}
-        self._pool = ThreadPoolExecutor(1)
-        self._channels = self._pool.submit(_gathered, context, number, json.dumps(reported))
-
-    def channels(self) -> list[Channel]:
-        """By task, from task 1 on; none but in task 0."""
-        return self._channels.result()
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False)
-        if self.listener is not None:
-            self.listener.close()
-
-
-def _gathered(context: Any, number: int, reported: str) -> list[Channel]:
-    everyone = [json.loads(one) for one in context.allGather(reported)]
-    if number > 0:
-        return []
-    return [Channel(tuple(one["address"]), bytes.fromhex(one["token"])) for one in everyone[1:]]
-
-
-def _own_host(context: Any, number: int) -> str:
-    """The host that other tasks know this one by."""
-    host = context.getTaskInfos()[number].address.rpartition(":")[0]
-    return socket.gethostbyname(host)
 
 
 class TaskEngine:
@@ -122,9 +86,9 @@ class TaskEngine:
         return wire.encode(None)
 
 
-def _result(engine: TaskEngine, channels: list[Channel], options: RowOptions, loop: Loop) -> Any:
+def _result(engine: TaskEngine, meeting: Meeting, options: RowOptions, loop: Loop) -> Any:
     """Run the loop. What users can act on is returned; what Spark may retry is raised."""
-    transport = BarrierTransport(engine, channels)
+    transport = BarrierTransport(engine, meeting)
     try:
         layout = transport.open_engines()
         places = {b: [b] for b, info in enumerate(layout.infos) if info.rows}
@@ -140,8 +104,9 @@ class BarrierTransport:
 
     stateless = False
 
-    def __init__(self, engine: TaskEngine, channels: list[Channel]) -> None:
-        self._engine, self._channels = engine, dict(enumerate(channels, 1))
+    def __init__(self, engine: TaskEngine, meeting: Meeting) -> None:
+        self._engine, self._meeting = engine, meeting
+        self._channels = dict(enumerate(meeting.channels(), 1))
 
     def open_engines(self) -> Layout:
         """The layout of all rows, which every task learns; those without rows have no engine."""
@@ -162,6 +127,7 @@ class BarrierTransport:
         return f"task {number} of the barrier stage"
 
     def exchange(self, messages: Mapping[int, Message]) -> Iterator[tuple[int, Message]]:
+        self._meeting.check()
         for number, message in messages.items():
             if number in self._channels:
                 self._channels[number].send(bytes(message))
