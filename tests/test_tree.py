@@ -473,6 +473,7 @@ def test_sparse_centres_have_short_indices() -> None:
     X = sp.random(200, 30, density=0.2, random_state=0, format="csr")
     for model in (KMeansTree(4, random_state=0), BisectingKMeans(4, random_state=0)):
         centres = model.fit(X)._node_centres
+        assert not isinstance(centres, np.ndarray)
         assert centres.indices.dtype == centres.indptr.dtype == np.int32
 
 
