@@ -311,6 +311,9 @@ def test_the_size_of_batches_is_restored(spark: Any, before: str) -> None:
 def test_temporary_files_are_removed(spark: Any) -> None:
     before = _left()
     KMeans(k=3).fit(frame(spark, rows()))
+    end = time.monotonic() + 10
+    while _left() != before and time.monotonic() < end:  # a task may end after the fit
+        time.sleep(0.05)
     assert _left() == before
 
 
