@@ -9,9 +9,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Directories too: their time changes when a file is removed.
 SOURCES := pyproject.toml CMakeLists.txt \
 	$(shell find core/include core/src core/bindings src -not -path '*__pycache__*' 2>/dev/null)
-# A file is the work of one process, in the order of tests/conftest.py. One process more than there
-# are cores: those that test clusters wait for other processes most of the time.
-PYTEST_ARGS ?= -n $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1) --dist loadgroup --no-loadscope-reorder
+# A file is the work of one process, in the order of tests/conftest.py.
+PYTEST_ARGS ?= -n auto --dist loadgroup --no-loadscope-reorder
 ASAN_SITE := build/asan-site
 
 .PHONY: help demo test test-all test-oldest lint format asan tsan neon bench published docs wheel clean
