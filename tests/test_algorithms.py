@@ -228,8 +228,10 @@ def test_rows_near_their_centres_begin_with_bounds() -> None:
     spots = 100 * rng.normal(size=(200, 20))
     tight = spots[np.arange(8000) % 200] + rng.normal(size=(8000, 20))
     for X, expected in ((tight, "yinyang"), (rng.normal(size=(8000, 20)), "lloyd")):
-        model = KMeans(200, init=X[:200], n_init=1, max_iter=3).fit(X)
+        model = KMeans(200, init=X[:200], n_init=1, max_iter=100).fit(X)
         assert model.history_[0].algorithm == expected
+        short = KMeans(200, init=X[:200], n_init=1, max_iter=5).fit(X)  # too few to win it back
+        assert short.history_[0].algorithm == "lloyd"
 
 
 @pytest.mark.parametrize("work", [FEWER, replace(WIDE, d=20, width=20.0)])

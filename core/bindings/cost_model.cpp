@@ -43,6 +43,7 @@ void bind_cost_model(nb::module_& m) {
     set("groups_row_feature", cost::groups_row_feature);
     set("groups_row_centre", cost::groups_row_centre);
     set("filtered_first_centre", cost::filtered_first_centre);
+    set("first_distances", cost::first_distances);
     set("groups_any_row", cost::groups_any_row);
     set("groups_distance", cost::groups_distance);
     set("bounds_distance_feature", cost::bounds_distance_feature);

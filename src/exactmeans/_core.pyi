@@ -318,6 +318,7 @@ class _CostModel:
     groups_row_feature: float
     groups_row_centre: float
     filtered_first_centre: float
+    first_distances: float
     groups_any_row: float
     groups_distance: float
     bounds_distance_feature: float
