@@ -21,14 +21,14 @@ class Barrier:
 
     def __init__(self, tasks: int) -> None:
         self.open = threading.Event()
-        self.said = [""] * tasks
+        self.reported = [""] * tasks
         self._all = threading.Barrier(tasks)
 
     def gather(self, number: int, message: str) -> list[str]:
-        self.said[number] = message
+        self.reported[number] = message
         self._all.wait(PATIENCE)
         assert self.open.wait(PATIENCE)
-        return list(self.said)
+        return list(self.reported)
 
 
 class Context:
@@ -103,16 +103,16 @@ def test_an_address_where_nobody_listens(folder: Path, pool: ThreadPoolExecutor)
     barrier = Barrier(3)
     first, *others = meetings(barrier, ["127.0.0.1"] * 3)
     left = next(folder.glob("*/2"))
-    told = left.read_text()
+    reported = left.read_text()
     assert others[1].listener is not None
     port = others[1].listener.address[1]
-    left.write_text(told.replace(str(port), "1"))
+    left.write_text(reported.replace(str(port), "1"))
     served = [pool.submit(serve, other, b"%d" % i) for i, other in enumerate(others, 1)]
-    asked = pool.submit(answers, first)
+    answered = pool.submit(answers, first)
     with pytest.raises(TimeoutError):
-        asked.result(0.3)
+        answered.result(0.3)
     barrier.open.set()
-    assert asked.result(PATIENCE) == [b"1?", b"2?"]
+    assert answered.result(PATIENCE) == [b"1?", b"2?"]
     first.check(at_the_end=True)
     for one in served:
         one.result(PATIENCE)
@@ -123,10 +123,10 @@ def test_a_task_of_an_earlier_attempt_is_noticed(folder: Path, pool: ThreadPoolE
     old = Barrier(2)
     _, zombie = meetings(old, ["127.0.0.1"] * 2)
     left = next(folder.glob("*/1"))
-    told = left.read_text()
+    reported = left.read_text()
     barrier = Barrier(2)
     first, second = meetings(barrier, ["127.0.0.1"] * 2)
-    left.write_text(told)
+    left.write_text(reported)
     old.open.set()
     served = pool.submit(serve, zombie, b"old")
     assert answers(first) == [b"old?"]

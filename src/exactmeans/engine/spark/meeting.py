@@ -71,8 +71,8 @@ class Meeting:
     def _connected(self, reported: list[str]) -> list[Channel]:
         for one in reported:
             if one not in self._open:  # a task accepts one connection only
-                said = json.loads(one)
-                channel = Channel(tuple(said["address"]), bytes.fromhex(said["token"]))
+                report = json.loads(one)
+                channel = Channel(tuple(report["address"]), bytes.fromhex(report["token"]))
                 self._open[one] = channel
         for gone in self._open.keys() - set(reported):
             self._open.pop(gone).close()
