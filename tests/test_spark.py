@@ -7,7 +7,9 @@ import signal
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -308,19 +310,28 @@ def test_the_size_of_batches_is_restored(spark: Any, before: str) -> None:
     spark.conf.unset(setting)
 
 
-def test_temporary_files_are_removed(spark: Any) -> None:
-    before = _left()
-    KMeans(k=3).fit(frame(spark, rows()))
-    end = time.monotonic() + 10
-    while _left() != before and time.monotonic() < end:  # a task may end after the fit
-        time.sleep(0.05)
-    assert _left() == before
-
-
-def _left() -> set[Path]:
+def test_temporary_files_are_removed(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints, and addresses of tasks."""
-    folder = Path(tempfile.gettempdir())
-    return {*folder.glob("exactmeans-*.checkpoint"), *folder.glob("exactmeans-*.tasks")}
+    own = uuid.uuid4()  # other processes have fits, too
+    monkeypatch.setattr(uuid, "uuid4", lambda: own)
+    seen: set[str] = set()
+
+    def left() -> set[str]:
+        found = {path.suffix for path in Path(tempfile.gettempdir()).glob(f"exactmeans-{own.hex}*")}
+        seen.update(found)
+        return found
+
+    with ThreadPoolExecutor(1) as pool:
+        fit = pool.submit(KMeans(k=3).fit, frame(spark, rows()))
+        while not fit.done():
+            left()
+            time.sleep(0.005)
+        fit.result()
+    end = time.monotonic() + 10
+    while left() and time.monotonic() < end:  # a task may end after the fit
+        time.sleep(0.05)
+    assert not left()
+    assert ".tasks" in seen
 
 
 def test_rows_are_shuffled_only_if_they_must_be(spark: Any) -> None:
