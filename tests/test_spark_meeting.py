@@ -17,7 +17,7 @@ PATIENCE = 30.0  # seconds
 
 
 class Barrier:
-    """That of Spark, which lets nobody through before it is open."""
+    """That of Spark, which no task passes before it is open."""
 
     def __init__(self, tasks: int) -> None:
         self.open = threading.Event()
@@ -121,14 +121,14 @@ def test_an_address_where_nobody_listens(folder: Path, pool: ThreadPoolExecutor)
 
 def test_a_task_of_an_earlier_attempt_is_noticed(folder: Path, pool: ThreadPoolExecutor) -> None:
     old = Barrier(2)
-    _, zombie = meetings(old, ["127.0.0.1"] * 2)
+    _, earlier = meetings(old, ["127.0.0.1"] * 2)
     left = next(folder.glob("*/1"))
     reported = left.read_text()
     barrier = Barrier(2)
     first, second = meetings(barrier, ["127.0.0.1"] * 2)
     left.write_text(reported)
     old.open.set()
-    served = pool.submit(serve, zombie, b"old")
+    served = pool.submit(serve, earlier, b"old")
     assert answers(first) == [b"old?"]
     first.check()  # nothing is known yet
     barrier.open.set()

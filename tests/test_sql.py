@@ -337,7 +337,7 @@ def test_triples_in_a_file(duck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 # what is refused ----------------------------------------------------------------------------------
 
 
-#: Queries, options and what is said about them; one connection is asked all of them.
+#: Queries, options and the error that each raises. One connection runs all of them.
 BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("SELECT id, 'x' AS a FROM t", {}, "features must hold numbers, but column 'a' holds text"),
     ("SELECT * FROM t", {"key": "no"}, "key must be a column of the query, but 'no' is not"),

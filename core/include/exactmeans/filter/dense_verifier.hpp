@@ -52,11 +52,7 @@ public:
     // Loads row i, with codes `row`, for the calls below.
     void load(const Input& in, Size i, const CodedVector& row) {
         tile_.load(in.x, in.centroids.frame().shift_or_null(), 0, &i, 1);
-        if (d_ != in.x.d) {
-            d_ = in.x.d;
-            reordered_ = reordered(d_);
-        }
-        own_error_ = reordered_ * double(row.rounding) / double(row.inverse);
+        own_error_ = reordered(in.x.d) * double(row.rounding) / double(row.inverse);
     }
 
     // The loaded row, shifted as the frame says.
@@ -147,7 +143,7 @@ private:
     }
     // Two sums of the same terms, in any order, differ by at most two such errors.
     double error(const Input& in, std::int32_t place) const {
-        return own_error_ + reordered_ * in.centres.rounding(place);
+        return own_error_ + reordered(in.x.d) * in.centres.rounding(place);
     }
     // The error of a canonical score and of a sum in any order, in errors of a canonical score:
     // chains of float32 are cut, sums in another order are not.
@@ -158,8 +154,6 @@ private:
     }
 
     DenseTile<R> tile_;
-    Size d_ = 0;
-    double reordered_ = 0;  // of d_ features
     double own_error_ = 0;
     std::vector<R> score_;
     std::vector<double> error_, highs_;
