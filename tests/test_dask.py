@@ -1,21 +1,15 @@
-"""Dask gives the bits of the local estimator, for any chunks and workers, and survives deaths."""
+"""Dask gives the bits of the local estimator, for any chunks and workers."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import math
-import os
-import pickle
 import secrets
-import signal
-import sys
-import threading
-import time
+import socket
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from inspect import signature
 from itertools import product
 from pathlib import Path
@@ -24,60 +18,32 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 import cases
 import exactmeans
-from exactmeans import _core
+from dask_clusters import (
+    K,
+    cloudpickle,
+    da,
+    dask,
+    dense,
+    distributed,
+    in_chunks,
+    in_this_process,
+    processes,
+    rows,
+    same,
+    texts,
+)
+from exactmeans.dask import KMeans, MiniBatchKMeans
+from exactmeans.engine.cluster import worker_engine
+from exactmeans.engine.cluster.pool import WorkerPool
+from exactmeans.engine.dask.placement import by_worker
+from exactmeans.engine.dask.transport import DaskTransport
+from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.fit.policy import ALGORITHM_NAMES
 from exactmeans.metrics import METRICS
-
-dask = pytest.importorskip("dask")
-da = pytest.importorskip("dask.array")
-distributed = pytest.importorskip("distributed")
-cloudpickle = pytest.importorskip("cloudpickle")
-from exactmeans.dask import KMeans, MiniBatchKMeans  # noqa: E402
-from exactmeans.engine.cluster import worker_engine  # noqa: E402
-from exactmeans.engine.cluster.channel import (  # noqa: E402
-    TOKEN_BYTES,
-    Channel,
-    Listener,
-)
-from exactmeans.engine.cluster.pool import WorkerPool  # noqa: E402
-from exactmeans.engine.cluster.reduce import reduced  # noqa: E402
-from exactmeans.engine.cluster.requests import Centres, Request, Response  # noqa: E402
-from exactmeans.engine.cluster.seeding import ClusterSeeding  # noqa: E402
-from exactmeans.engine.cluster.worker_engine import (  # noqa: E402
-    WorkerEngine,
-    updated_centres,
-)
-from exactmeans.engine.dask.placement import by_worker  # noqa: E402
-from exactmeans.engine.dask.transport import DaskTransport  # noqa: E402
-from exactmeans.engine.local.engine import LocalEngine  # noqa: E402
-from exactmeans.engine.local.seeding import LocalSeeding  # noqa: E402
-from exactmeans.engine.protocol import Seeding  # noqa: E402
-from exactmeans.fit.policy import ALGORITHM_NAMES  # noqa: E402
-from exactmeans.seeding.init import INIT_NAMES  # noqa: E402
-
-K = 12
-
-
-@contextmanager
-def processes(workers: int) -> Iterator[Any]:
-    """A cluster of processes with a thread each."""
-    settings = {"distributed.comm.timeouts.connect": "60s"}
-    with (
-        dask.config.set(settings),
-        distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=":0",
-            memory_limit="1GB",
-            worker_dashboard_address=":0",
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
+from exactmeans.seeding.init import INIT_NAMES
 
 
 @pytest.fixture(scope="module")
@@ -86,62 +52,11 @@ def client() -> Iterator[Any]:
         yield two
 
 
-@pytest.fixture
-def mortal() -> Iterator[Any]:
-    """Workers that may be killed: Dask does not always start others in their place."""
-    with processes(3) as three:
-        yield three
-
-
-@contextmanager
-def in_this_process(workers: int, threads: int = 1) -> Iterator[Any]:
-    """A cluster without processes, which nobody uses who does not ask for it."""
-    with (
-        distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=threads,
-            processes=False,
-            dashboard_address=":0",
-            worker_dashboard_address=":0",
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
 @pytest.fixture(scope="module")
 def crowd() -> Iterator[Any]:
-    """Ten workers: more than are asked directly."""
+    """Ten workers."""
     with in_this_process(10) as ten:
         yield ten
-
-
-def rows(n: int = 1500, d: int = 5, dtype: str = "float64") -> NDArray[Any]:
-    rng = np.random.default_rng(n + d)
-    return (rng.normal(size=(n, d)) + 4 * rng.integers(0, 3, size=(n, 1))).astype(dtype)
-
-
-def texts(n: int = 900, d: int = 200) -> Any:
-    return sp.random(n, d, 0.04, format="csr", random_state=1)
-
-
-def in_chunks(X: Any, *lengths: int) -> Any:
-    """A Dask array of CSR chunks."""
-    ids = da.from_array(np.arange(X.shape[0]), chunks=(lengths,))
-    chunks = (lengths, (X.shape[1],))
-    return ids.map_blocks(lambda i: X[i], dtype=X.dtype, new_axis=1, chunks=chunks, meta=X[:0])
-
-
-def dense(X: Any) -> Any:
-    return X if isinstance(X, np.ndarray) else X.toarray()
-
-
-def same(model: KMeans, local: exactmeans.KMeans) -> None:
-    assert isinstance(model.labels_, da.Array)
-    np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
-    np.testing.assert_array_equal(dense(model.cluster_centers_), dense(local.cluster_centers_))
-    assert model.n_iter_ == local.n_iter_
-    assert model.inertia_ == local.inertia_
 
 
 # the same bits ------------------------------------------------------------------------------------
@@ -210,20 +125,6 @@ def test_seeds_of_the_local_estimator(client: Any, init: Any, form: str, metric:
     own = None if weights is None else da.from_array(weights, chunks=700)
     assert model.score(chunks, sample_weight=own) == local.score(X, sample_weight=weights)
     np.testing.assert_array_equal(model.predict(chunks).compute(), local.labels_)
-
-
-def test_both_seedings_offer_every_operation() -> None:
-    """mypy checks that methods of seeding use no other."""
-    assert Seeding.__abstractmethods__ >= {
-        "draw",
-        "greedy",
-        "refresh",
-        "add_deferred",
-        "seed_weights",
-    }
-    for kind in (LocalSeeding, ClusterSeeding):
-        assert issubclass(kind, Seeding)
-        assert not kind.__abstractmethods__
 
 
 def test_saved_models_are_local_ones(client: Any, tmp_path: Path) -> None:
@@ -330,6 +231,71 @@ def test_what_moved_is_sent_and_what_changed_comes_back(
         assert len(clusters) <= 2 * stats.changed  # a row leaves one and comes to another
         assert len(features) <= 2 * stats.changed * width
         assert sparse or values.shape[0] == len(clusters)
+
+
+def transports(monkeypatch: pytest.MonkeyPatch) -> list[DaskTransport]:
+    """Those of the fits that follow."""
+    made: list[DaskTransport] = []
+    init = DaskTransport.__init__
+
+    def spy(self: DaskTransport, *arguments: Any) -> None:
+        made.append(self)
+        init(self, *arguments)
+
+    monkeypatch.setattr(DaskTransport, "__init__", spy)
+    return made
+
+
+def test_messages_do_not_pass_event_loops(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over plain TCP, only the first message to each engine does."""
+    X, sent = rows(), set()
+    send = DaskTransport._send
+
+    async def spy(self: DaskTransport, serving: Any, message: Any) -> Any:
+        sent.add((serving.token, message))  # repeated until the engine has begun
+        return await send(self, serving, message)
+
+    monkeypatch.setattr(DaskTransport, "_send", spy)
+    local = exactmeans.KMeans(K, init=X[:K]).fit(X)
+    same(KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5))), local)
+    assert local.n_iter_ > 5
+    assert len(sent) == len({token for token, _ in sent}) == 2
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["in a fit", "from the start"])
+def test_without_connections_of_their_own(
+    client: Any, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    """Engines whose connections fail keep their state: messages go over Dask's comm."""
+    made, rebuilt, ended = transports(monkeypatch), [], []
+    rebuild = DaskTransport.rebuild
+
+    def spy(self: DaskTransport, numbers: tuple[int, ...]) -> None:
+        rebuilt.append(numbers)
+        rebuild(self, numbers)
+
+    monkeypatch.setattr(DaskTransport, "rebuild", spy)
+    if not taken:  # the worker closes the connection, as it does if it has no such engine
+        token = secrets.token_hex(16)
+        handed_over = DaskTransport._handed_over
+
+        async def misled(self: DaskTransport, serving: Any) -> Any:
+            return await handed_over(self, replace(serving, token=token))
+
+        monkeypatch.setattr(DaskTransport, "_handed_over", misled)
+
+    def end(record: exactmeans.Iteration) -> None:
+        if record.iteration == 3:
+            ended.extend(made[0]._open_channels([0, 1]))
+            for _, channel in ended:
+                channel._socket.shutdown(socket.SHUT_RDWR)
+
+    X = rows()
+    local = exactmeans.KMeans(K, init=X[:K]).fit(X)
+    model = KMeans(K, init=X[:K], callbacks=end).fit(da.from_array(X, chunks=(400, 5)))
+    same(model, local)
+    assert len(ended) == (2 if taken else 0)
+    assert not rebuilt
 
 
 def test_nothing_grows_with_iterations(client: Any) -> None:
@@ -531,225 +497,6 @@ def test_without_a_cluster(scheduler: str, sparse: bool) -> None:
         assert model.score(chunks) == local.score(X)
 
 
-# what goes wrong ----------------------------------------------------------------------------------
-
-
-def kill_a_worker(client: Any) -> None:
-    """As the system would: at once, without a word to anybody."""
-    pid = next(iter(client.run(os.getpid).values()))
-    assert pid != os.getpid()
-    os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize(
-    ("init", "sparse"),
-    [
-        ("given", False),
-        ("k-means||", True),
-        pytest.param("given", True, marks=pytest.mark.slow),
-        pytest.param("k-means||", False, marks=pytest.mark.slow),
-    ],
-)
-def test_a_worker_that_dies_costs_nothing_but_time(mortal: Any, init: str, sparse: bool) -> None:
-    X: Any = texts() if sparse else rows()
-    start = dense(X[:K]) if init == "given" else init
-    local = exactmeans.KMeans(K, init=start, random_state=0, tol=0).fit(X)
-    chunks = in_chunks(X, 400, 300, 200) if sparse else da.from_array(X, chunks=(400, 5))
-    deaths = []
-
-    def die(record: exactmeans.Iteration) -> None:
-        if record.iteration == 3:
-            kill_a_worker(mortal)
-            deaths.append(record)
-
-    model = KMeans(K, init=start, random_state=0, tol=0, callbacks=die).fit(chunks)
-    assert deaths
-    same(model, local)
-
-
-def test_weights_that_die_with_a_worker_are_sent_again(mortal: Any) -> None:
-    """They came from this process: no task can make them again."""
-    X, weights = rows(), np.random.default_rng(0).random(1500)
-    local = exactmeans.KMeans(K, init=X[:K], tol=0).fit(X, sample_weight=weights)
-    deaths = []
-
-    def die(record: exactmeans.Iteration) -> None:
-        if record.iteration in (2, 4):
-            kill_a_worker(mortal)
-            deaths.append(record)
-
-    model = KMeans(K, init=X[:K], tol=0, callbacks=die)
-    model.fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
-    assert len(deaths) == 2
-    same(model, local)
-
-
-@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_labels_outlive_their_worker(mortal: Any, weighted: bool) -> None:
-    """Those of weighted rows too: no label depends on a weight, so none is needed again."""
-    X = rows()
-    weights = np.random.default_rng(0).random(1500) if weighted else None
-    model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
-    kill_a_worker(mortal)
-    local = exactmeans.KMeans(K, init=X[:K]).fit(X, sample_weight=weights)
-    np.testing.assert_array_equal(model.labels_.compute(), local.labels_)
-
-
-def test_blocks_that_nothing_makes_again(mortal: Any) -> None:
-    X = rows()
-    futures = mortal.scatter(np.array_split(X, 3))
-
-    def die(record: exactmeans.Iteration) -> None:
-        if record.iteration == 2:
-            kill_a_worker(mortal)
-
-    with pytest.raises(RuntimeError, match="died with their worker"):
-        KMeans(K, init=X[:K], tol=0, callbacks=die).fit(futures)
-
-
-def test_workers_that_the_client_cannot_reach(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages go through the scheduler, for the same bits."""
-
-    connect, refused = client.rpc.connect, []
-
-    async def refuse(address: str, timeout: Any = None) -> Any:
-        if address == client.scheduler.address:
-            return await connect(address, timeout)
-        refused.append(address)
-        raise ConnectionRefusedError
-
-    X, weights = rows(), np.random.default_rng(0).random(1500)
-    local = exactmeans.KMeans(K, init=X[:K]).fit(X, sample_weight=weights)
-    monkeypatch.setattr(client.rpc, "connect", refuse)
-    model = KMeans(K, init=X[:K]).fit(da.from_array(X, chunks=(400, 5)), sample_weight=weights)
-    same(model, local)
-    assert refused
-
-
-def test_channels_need_the_token() -> None:
-    asked = []
-
-    def answer(question: Any) -> bytes:
-        asked.append(bytes(question))
-        return bytes(question)[::-1]
-
-    token = secrets.token_bytes(TOKEN_BYTES)
-    listener = Listener("127.0.0.1", token)
-    with ThreadPoolExecutor(1) as thread:
-        served = thread.submit(listener.serve, answer, 20.0)
-        stranger = Channel(listener.address, bytes(TOKEN_BYTES))
-        with pytest.raises(ConnectionError):
-            stranger.receive()
-        stranger.close()
-        channel = Channel(listener.address, token)
-        for question in (b"abc", bytes(10**6)):
-            channel.send(question)
-            assert channel.receive() == question[::-1]
-        channel.close()
-        served.result(timeout=20)
-    assert asked == [b"abc", bytes(10**6)]
-
-
-@pytest.mark.parametrize("init", ["k-means||", ("d", 2)], ids=str)
-def test_lost_state_is_replayed_from_the_log(monkeypatch: pytest.MonkeyPatch, init: Any) -> None:
-    """Engines lose their state before every request, in seeding and in the loop."""
-    respond, replayed = WorkerEngine.respond, []
-
-    def forgetful(self: WorkerEngine, request: Request, log: Any = None) -> Response:
-        if log is None:
-            self.version = -2
-        else:
-            replayed.append(len(log))
-        return respond(self, request, log)
-
-    X = rows(400)
-    local = exactmeans.KMeans(8, init=init, random_state=0, max_iter=4).fit(X)
-    monkeypatch.setattr(WorkerEngine, "respond", forgetful)
-    monkeypatch.setattr(DaskTransport, "rebuild", lambda self, numbers: None)
-    with in_this_process(2) as two, two.as_current():
-        model = KMeans(8, init=init, random_state=0, max_iter=4)
-        same(model.fit(da.from_array(X, chunks=(150, 5))), local)
-    assert max(replayed) > 3
-
-
-def soon(done: Callable[[], bool]) -> bool:
-    """Futures are let go by another thread."""
-    end = time.monotonic() + 3
-    while not done() and time.monotonic() < end:
-        time.sleep(0.05)
-    return done()
-
-
-def test_ctrl_c_leaves_nothing_behind(client: Any) -> None:
-    X = da.from_array(rows(), chunks=(400, 5))
-    model = KMeans(K, init=rows()[:K])
-
-    def interrupt(record: exactmeans.Iteration) -> None:
-        raise KeyboardInterrupt
-
-    model.set_params(callbacks=interrupt)
-    try:
-        model.fit(X)
-    except KeyboardInterrupt:  # not by pytest.raises, which holds on to all frames
-        interrupted = True
-    assert interrupted
-    assert not hasattr(model, "cluster_centers_")
-    gc.collect()
-    assert soon(lambda: not client.futures)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to one process there")
-def test_ctrl_c_while_blocks_are_computed(client: Any) -> None:
-    """What has not begun never does, even while somebody holds on to the traceback."""
-    blocks = [dask.delayed(_slow_rows)(number) for number in range(40)]
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt) as held:
-            KMeans(3).fit(blocks)
-    finally:
-        timer.cancel()
-        signal.signal(signal.SIGINT, before)
-    assert held.tb
-
-    def left(dask_scheduler: Any) -> int:
-        return len(dask_scheduler.tasks)
-
-    # At most those that were running; all would take eight seconds.
-    assert soon(lambda: client.run_on_scheduler(left) <= 4)
-
-
-def _slow_rows(number: int) -> NDArray[Any]:
-    time.sleep(0.4)
-    return rows(50)
-
-
-@pytest.mark.parametrize("aside", [False, True])
-def test_a_fit_in_a_task(client: Any, aside: bool) -> None:
-    """On a worker with one thread, which the blocks need, too."""
-    got = client.submit(_fit_in_a_task, aside, pure=False).result(timeout=60)
-    np.testing.assert_array_equal(got, exactmeans.KMeans(K, init=rows()[:K]).fit(rows()).labels_)
-
-
-def _fit_in_a_task(aside: bool) -> Any:
-    with distributed.worker_client() if aside else nullcontext():
-        model = KMeans(K, init=rows()[:K]).fit(da.from_array(rows(), chunks=(400, 5)))
-        return model.labels_.compute()
-
-
-def test_asynchronous_clients_are_refused() -> None:
-    async def fit() -> None:
-        cluster = distributed.LocalCluster(
-            n_workers=1, processes=False, dashboard_address=":0", asynchronous=True
-        )
-        async with cluster, distributed.Client(cluster, asynchronous=True):
-            with pytest.raises(ValueError, match="asynchronous client"):
-                KMeans(2).fit(da.ones((9, 2)))
-
-    asyncio.run(fit())
-
-
 def test_parameters_are_those_of_the_local_estimator() -> None:
     own, local = (list(signature(each).parameters) for each in (KMeans, exactmeans.KMeans))
     assert own == local
@@ -779,185 +526,6 @@ def test_futures_do_not_pile_up(client: Any) -> None:
     model.fit(chunks)
     assert len(held) > 12
     assert max(held) <= 12
-
-
-@pytest.mark.parametrize(
-    ("X", "parameters", "message"),
-    [
-        (lambda: da.ones((9,)), {}, "X must be two-dimensional"),
-        (lambda: da.ones((3, 2)), {}, "n_samples=3 should be >= n_clusters=8"),
-        (lambda: da.full((20, 2), np.nan), {}, "X must be finite"),
-        (lambda: da.ones((20, 2)), {"init": lambda X, k, random_state: X}, "init must not be"),
-        (lambda: da.ones((20, 2)), {"checkpoint": "file"}, "checkpoint must be None"),
-        (lambda: da.ones((20, 2)), {"n_jobs": 0}, "n_jobs must be"),
-        (lambda: [dask.delayed(np.ones((9, d))) for d in (2, 3)], {}, "blocks of one width"),
-        (lambda: [dask.delayed(x) for x in (rows(9), texts(9, 5))], {}, "all dense or all sparse"),
-        (lambda: dask.delayed(rows()), {}, "but it is a Delayed"),
-        (lambda: da.ones((0, 2)), {}, "0 sample"),
-    ],
-)
-def test_errors(
-    client: Any, X: Callable[[], Any], parameters: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        KMeans(**{"n_clusters": 8, **parameters}).fit(X())
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.ones(5), "expected"),
-        (np.ones((30, 2)), "1D"),
-        (-np.ones(30), "negative"),
-        (np.zeros(30), "zero for every row"),
-        (np.full(30, np.inf), "finite"),
-        (lambda: [dask.delayed(np.ones(30))], "as many blocks"),
-    ],
-)
-def test_errors_of_weights(client: Any, weights: Any, message: str) -> None:
-    X = da.from_array(rows(30), chunks=(10, 5))
-    with pytest.raises(ValueError, match=message):
-        KMeans(3).fit(X, sample_weight=weights() if callable(weights) else weights)
-
-
-class PydataSparse:
-    """As arrays of the sparse package: no SciPy matrix, and refuses to become an array."""
-
-    def __init__(self, block: Any) -> None:
-        self.shape, self.ndim, self.dtype = block.shape, block.ndim, block.dtype
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("Cannot convert a sparse array to dense automatically.")
-
-    def to_scipy_sparse(self) -> None: ...
-
-
-@pytest.mark.parametrize("cluster", [False, True])
-def test_chunks_of_pydata_sparse_are_refused_in_a_sentence(client: Any, cluster: bool) -> None:
-    chunks = [dask.delayed(PydataSparse)(rows(30)) for _ in range(2)]
-    model = KMeans(3, init=rows(3)).fit(rows(30))
-    with dask.config.set(scheduler="distributed" if cluster else "sync"):
-        for call in (
-            lambda: KMeans(3).fit(chunks),
-            lambda: model.predict(chunks).compute(),
-            lambda: model.score(chunks),
-        ):
-            with pytest.raises(ValueError, match=r"is a PydataSparse of .* X\.to_scipy_sparse\(\)"):
-                call()
-
-
-@pytest.mark.parametrize("cluster", [False, True])
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"n_clusters": 0},
-        {"n_clusters": 31},
-        {"max_iter": 0},
-        {"tol": -1},
-        {"algorithm": "fast"},
-        {"metric": "l2"},
-        {"init": "k-means"},
-        {"init": np.ones((3, 4))},
-        {"n_init": 0},
-        {"n_jobs": 0},
-        {"dtype": "int8"},
-        {"memory_limit": 10},
-        {"init_options": {"rounds": 0}},
-        {"callbacks": 3},
-        {"zero_rows": "drop"},
-        {"sparse_centers": "no"},
-    ],
-    ids=str,
-)
-def test_errors_of_the_local_estimator(
-    client: Any, cluster: bool, parameters: dict[str, Any]
-) -> None:
-    X = rows(30)
-    given = {"n_clusters": 3, "init": "k-means||", **parameters}
-    with pytest.raises(ValueError, match=r"\w") as local:
-        exactmeans.KMeans(**given).fit(X)
-    with (
-        dask.config.set(scheduler="distributed" if cluster else "sync"),
-        pytest.raises(ValueError, match=r"\w") as ours,
-    ):
-        KMeans(**given).fit(da.from_array(X, chunks=(10, 5)))
-    if "memory_limit" not in parameters:  # which is what rows of a worker take
-        assert str(ours.value) == str(local.value)
-
-
-def test_nonfinite_rows_are_named_by_their_number(client: Any) -> None:
-    X = rows(50)
-    X[37, 2] = np.inf
-    with pytest.raises(ValueError, match="the first such row is 37"):
-        KMeans(3).fit(da.from_array(X, chunks=(20, 5)))
-
-
-# parts --------------------------------------------------------------------------------------------
-
-
-def test_what_travels_arrives_as_it_was() -> None:
-    grid = _core.Grid(np.array([1.0, 1e-200, 3e300]), 1000)
-    grid.bins = 3
-    again = pickle.loads(pickle.dumps(grid))
-    assert (again.bins, again.exponent) == (grid.bins, grid.exponent)
-    values = rows(300, 3) * np.array([0.1, 1e-201, 1e299])
-    exported = []
-    for own in (grid, again):
-        sums = _core.Sums(1, 3, own, _core.Grid(np.ones(1), 300))
-        labels = np.full(300, -1, np.int32)
-        sums.relabel(_core.Rows.dense(values, None), None, labels, 1)
-        exported.append(sums.bins)
-    np.testing.assert_array_equal(exported[0], exported[1])
-
-    total = _core.ExactSum()
-    for value in (1e300, -1e-300, 3.0):
-        total.add(value)
-    twin = pickle.loads(pickle.dumps(total))
-    twin.add(-1e300)
-    assert twin.value == 3.0
-
-    survey = _core.Rows.dense(np.array([[1.0, -4.0], [np.nan, 0.0]]), None).survey(1)
-    again = pickle.loads(pickle.dumps(survey))
-    assert (again.largest, again.first_bad_row, again.bad_is_nan) == (survey.largest, 1, True)
-    np.testing.assert_array_equal(again.bounds, survey.bounds)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_sums_of_many_workers_are_reduced_exactly(sparse: bool) -> None:
-    X: Any = texts() if sparse else rows(900)
-    k = 7
-    labels = np.random.default_rng(0).integers(0, k - 1, 900).astype(np.int32)
-    grid = _core.Grid(np.full(1 if sparse else X.shape[1], abs(X).max()), 900)
-    grid.bins = 2
-    blank = (k, X.shape[1], grid, _core.Grid(np.ones(1), 900), sparse)
-
-    def summed(begin: int, end: int) -> Any:
-        sums, part = _core.Sums(*blank), X[begin:end]
-        block = (
-            _core.Rows.csr(part.data, part.indices, part.indptr, X.shape[1], None)[0]
-            if sparse
-            else _core.Rows.dense(part, None)
-        )
-        sums.relabel(block, labels[begin:end], np.full(end - begin, -1, np.int32), 1)
-        return blank, sums.export()
-
-    whole = summed(0, 900)[1]
-    responses = [Response(summed(b, b + 60)) for b in range(0, 900, 60)]
-    what = WorkerEngine.add_all.__qualname__
-    together = reduced(what, [reduced(what, responses[:7]), *responses[7:], Response(lost=(3,))])
-    assert together.lost == (3,)
-    for a, b in zip(together.value[1], whole, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_only_moved_centres_are_sent() -> None:
-    old = rows(6, 4)
-    new = old.copy()
-    new[[1, 4]] += 1
-    for form in (np.asarray, sp.csr_array):
-        before, after = form(old), form(new)
-        got = updated_centres(before, Centres(after[[1, 4]], np.array([1, 4])))
-        np.testing.assert_array_equal(dense(got), new)
 
 
 def test_blocks_stay_where_they_are_unless_that_is_too_much() -> None:

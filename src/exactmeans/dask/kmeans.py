@@ -28,6 +28,7 @@ from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.base import FitParameters, with_defaults
 from exactmeans.estimators.limits import refuse_limits
 from exactmeans.parameters import check_n_jobs
+from exactmeans.seeding.init import check_without_rows
 
 __all__ = ["KMeans"]
 
@@ -71,7 +72,8 @@ class KMeans(LazyKMeans, kmeans.KMeans):
         Parameters
         ----------
         X : Dask array or dataframe, or list of delayed objects or futures
-            DaskBlocks of rows. They are computed once, on the workers, and stay there meanwhile.
+            One block of rows per chunk, partition or item. Blocks are computed once, on the
+            workers, and stay there during the fit.
         y : Ignored
         sample_weight : Dask array or series, list of delayed, array-like or float, default=None
             How much each row counts; not used by a given `init`.
@@ -92,10 +94,9 @@ class KMeans(LazyKMeans, kmeans.KMeans):
     def _open_engine(self, X: Any, sample_weight: Any, parameters: FitParameters) -> Engine:
         if not is_lazy(X):
             return super()._open_engine(X, sample_weight, parameters)
-        refuse_limits(self, "for Dask collections: fit rows in one process, or blocks of files")
+        refuse_limits(self, "Dask collections", "exactmeans.KMeans keeps limits, on files too")
         parameters.metric.refuse_blocks()
-        if callable(self.init):
-            raise ValueError("init must not be a callable when X comes in blocks.")
+        check_without_rows(self, in_blocks=True)
         if self.checkpoint is not None:
             raise ValueError("checkpoint must be None for Dask collections.")
         blocks = DaskBlocks.of(self, X, reset=True)
@@ -127,6 +128,7 @@ class KMeans(LazyKMeans, kmeans.KMeans):
             self.zero_rows,
             weighted=weights is not None,
             scratch_limit=parameters.scratch_limit,
+            feature_names=getattr(self, "feature_names_in_", None),
         )
         transport = DaskTransport(client, placement, self.n_jobs)
         return _EngineThere(client, transport, options, weights if sent else None)
@@ -150,6 +152,7 @@ class KMeans(LazyKMeans, kmeans.KMeans):
             parameters.metric,
             self.zero_rows,
             scratch_limit=parameters.scratch_limit,
+            feature_names=getattr(self, "feature_names_in_", None),
         )
 
     def _labels_for_users(self, labels: FinalLabels, engine: Engine) -> Any:

@@ -12,6 +12,7 @@ from exactmeans import minibatch
 from exactmeans.callbacks import Progress
 from exactmeans.dask.lazy import LazyKMeans
 from exactmeans.data.dask_blocks import DaskBlocks, DaskSource, client_of, is_lazy
+from exactmeans.seeding.init import check_without_rows
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -45,6 +46,7 @@ class MiniBatchKMeans(LazyKMeans, minibatch.MiniBatchKMeans):
         if not is_lazy(X):
             super()._fit(X, y, sample_weight, progress)
             return
+        check_without_rows(self, in_blocks=True)
         blocks = DaskBlocks.of(self, X, reset=True)
         names = getattr(self, "feature_names_in_", None)
         source = DaskSource(blocks, names)

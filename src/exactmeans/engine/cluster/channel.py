@@ -1,13 +1,14 @@
 """A channel to one worker engine: a TCP socket with length-prefixed messages.
 
-For clusters without a fast way to send messages of their own, such as Spark. The worker accepts one
-connection, which authenticates by a token that the cluster delivered to both ends.
+The socket is one that the cluster connected, or one of a `Listener`, which accepts one connection.
+That authenticates by a token that the cluster delivered to both ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
+import selectors
 import socket
 import struct
 from collections.abc import Callable
@@ -17,6 +18,7 @@ Address = tuple[str, int]
 TOKEN_BYTES = 32
 _LENGTH = struct.Struct("<Q")
 _TIMEOUT = 5.0  # seconds to connect
+_POLL = 0.5  # seconds between two checks whether messages are still wanted
 # Detects a machine that vanished after half a minute, where the system supports these options.
 _KEEPALIVE = {
     **{"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4},  # seconds without traffic
@@ -25,23 +27,55 @@ _KEEPALIVE = {
 
 
 class Channel:
-    """The client's end. Every method raises OSError if the other end is gone."""
+    """One end of a connected socket. Its methods raise OSError if the other end is gone."""
 
-    def __init__(self, address: Address, token: bytes) -> None:
-        self._socket = socket.create_connection(address, timeout=_TIMEOUT)
-        _prepare(self._socket)
-        self._socket.sendall(token)
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        _prepare(connected)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(connected, selectors.EVENT_READ)
+
+    @staticmethod
+    def to(address: Address, token: bytes) -> Channel:
+        """Connect to a `Listener`."""
+        connected = socket.create_connection(address, timeout=_TIMEOUT)
+        channel = Channel(connected)
+        connected.sendall(token)
+        return channel
 
     def send(self, message: bytes) -> None:
-        _send(self._socket, message)
+        self._socket.sendall(_LENGTH.pack(len(message)))
+        self._socket.sendall(message)
 
     def receive(self) -> bytearray:
-        return _receive(self._socket)
+        (length,) = _LENGTH.unpack(_exactly(self._socket, _LENGTH.size))
+        return _exactly(self._socket, length)
+
+    def ready(self, seconds: float) -> bool:
+        """Whether something can be received, or the other end is gone, within this time."""
+        return bool(self._selector.select(seconds))
+
+    def serve(
+        self, respond: Callable[[Any], bytes], wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Respond to messages until an empty one arrives, while they are wanted."""
+        while wanted():
+            if not self.ready(_POLL):
+                continue
+            message = self.receive()
+            if not message:
+                return
+            self.send(respond(message))
 
     def close(self) -> None:
         """End the conversation."""
         with contextlib.suppress(OSError):
             self.send(b"")
+        self.drop()
+
+    def drop(self) -> None:
+        """Close the socket without notice."""
+        self._selector.close()
         self._socket.close()
 
 
@@ -59,9 +93,11 @@ class Listener:
         Raises OSError if nobody connects within `patience` seconds, or if the other end vanishes.
         """
         self._server.settimeout(patience)
-        with _accepted(self._server, self._token) as caller:
-            while message := _receive(caller):
-                _send(caller, respond(message))
+        channel = Channel(_accepted(self._server, self._token))
+        try:
+            channel.serve(respond)
+        finally:
+            channel.drop()
 
     def close(self) -> None:
         self._server.close()
@@ -78,7 +114,6 @@ def _accepted(server: socket.socket, token: bytes) -> socket.socket:
             except OSError:
                 allowed = False
             if allowed:
-                _prepare(caller)
                 return caller
             caller.close()
 
@@ -90,16 +125,6 @@ def _prepare(end: socket.socket) -> None:
     for option, value in _KEEPALIVE.items():
         if hasattr(socket, option):
             end.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def _send(end: socket.socket, data: bytes) -> None:
-    end.sendall(_LENGTH.pack(len(data)))
-    end.sendall(data)
-
-
-def _receive(end: socket.socket) -> bytearray:
-    (length,) = _LENGTH.unpack(_exactly(end, _LENGTH.size))
-    return _exactly(end, length)
 
 
 def _exactly(end: socket.socket, count: int) -> bytearray:

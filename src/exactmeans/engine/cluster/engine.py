@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans.data.arrays import Double, Matrix, stacked
 from exactmeans.data.centres import from_core, normalise
-from exactmeans.data.rows import Lengths, refuse_nonfinite
+from exactmeans.data.rows import Lengths, refuse_nonfinite, rows_of
 from exactmeans.engine.cluster.layout import Layout
 from exactmeans.engine.cluster.pool import Transport, WorkerPool
 from exactmeans.engine.cluster.requests import Centres, Opening, Request
@@ -68,6 +68,7 @@ class RowOptions:
     zero_rows: str = "error"
     weighted: bool = False
     scratch_limit: int | None = None
+    feature_names: Any = None  # of all columns, for errors
 
 
 class ClusterEngine:
@@ -135,11 +136,18 @@ class ClusterEngine:
 
     def examine(self) -> _core.Survey:
         survey = self.survey(weighted=False)
-        refuse_nonfinite(survey)
+        if survey.first_bad_row >= 0:
+            self._refuse_row(survey.first_bad_row)
         if self.metric.directed:
             self._lengths.refuse(self._options.zero_rows, self.metric.name)
             self._lengths.refuse_none(self.n, self.metric.name)
         return survey
+
+    def _refuse_row(self, row: int) -> None:
+        """Fetches the row, so that the error names its column."""
+        bad = self.pick(np.array([row]))
+        own = rows_of(bad, None).survey(self.n_jobs)
+        refuse_nonfinite(own, row, bad, self._options.feature_names)
 
     @cached_property
     def _lengths(self) -> Lengths:

@@ -9,6 +9,7 @@ encoded or decoded.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import struct
@@ -177,16 +178,17 @@ def failure_of(error: BaseException) -> Failure:
 def raise_failure(failure: Failure, where: str) -> None:
     """Raise an exception of the type that the worker raised, with its traceback as a note.
 
-    Only types of modules that are imported here are used; for others, a RuntimeError names them.
+    Only types of modules that are imported here are used; for others, a RuntimeError names them. A
+    type that is not made from a message is replaced by the nearest base that is.
     """
     kind = getattr(sys.modules.get(failure.module), failure.kind, None)
-    error: Exception | None = None
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        try:
-            error = kind(failure.message)
-        except Exception:  # its constructor takes something else
-            error = None
-    if error is None:
-        error = RuntimeError(f"{failure.kind}: {failure.message}")
+    bases = kind.__mro__ if isinstance(kind, type) and issubclass(kind, Exception) else ()
+    bases = bases[: bases.index(Exception)] if bases else ()
+    named = f"{failure.kind}: {failure.message}"
+    error: Exception = RuntimeError(named)
+    for base in bases:
+        with contextlib.suppress(Exception):  # its constructor takes something else
+            error = base(failure.message if base is kind else named)
+            break
     error.add_note(f"Raised by {where}:\n{failure.traceback}")
     raise error

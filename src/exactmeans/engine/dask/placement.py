@@ -215,7 +215,7 @@ def noticing_loss(client: Any) -> Iterator[None]:
     """Turn what Dask raises without a scheduler into one sentence."""
     try:
         yield
-    except (OSError, distributed.CancelledError):
+    except (OSError, RuntimeError, distributed.CancelledError):
         refuse_gone(client)
         raise
 

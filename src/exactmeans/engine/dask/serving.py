@@ -2,7 +2,9 @@
 
 The task secedes from the worker's threads, so that blocks can be computed there meanwhile, but
 stays in `processing`: idle timeouts, adaptive scaling and the dashboard see a cluster at work.
-Requests arrive over Dask's own comm, on the worker's port.
+Requests arrive over Dask's own comm, on the worker's port. Event loops on both sides cost more
+than short iterations, so a plain TCP connection is handed over to the engine once it is made: then
+its thread and the fit's thread exchange messages without them.
 """
 
 from __future__ import annotations
@@ -16,21 +18,26 @@ import distributed
 from distributed.core import Status
 
 from exactmeans.data.arrays import Matrix
+from exactmeans.engine.cluster.channel import Channel
 from exactmeans.engine.cluster.worker_engine import BlockLostError, WorkerEngine
 
-OPERATION = "exactmeans_request"  # among the operations of a Dask worker
+# Among the operations of a Dask worker.
+OPERATION = "exactmeans_request"
+HAND_OVER = "exactmeans_hand_over"
+GREETING = b"ready"  # the first message of an engine that reads a connection
 _POLL = 0.5  # seconds between two checks whether the task is still wanted
 # Rows that take more than this share of a worker's memory limit stay in Dask's store, which spills
 # them from a share of 0.6 on, and are read block by block.
 _MOST_MEMORY = 0.5
 
-_Inbox = queue.SimpleQueue[tuple[bytes, Any, Any] | None]
+_Inbox = queue.SimpleQueue[tuple[bytes, Any, Any] | Channel | None]
 _inboxes: dict[str, _Inbox] = {}  # of the engines of this process, by token
 
 
 def install(dask_worker: Any) -> None:
     """Make a worker accept requests."""
     dask_worker.handlers[OPERATION] = _receive
+    dask_worker.handlers[HAND_OVER] = _hand_over
 
 
 async def _receive(token: str, message: bytes | None = None) -> Any:
@@ -45,6 +52,25 @@ async def _receive(token: str, message: bytes | None = None) -> Any:
     response = loop.create_future()
     inbox.put((message, response, loop))
     return await response
+
+
+async def _hand_over(comm: Any, token: str) -> None:
+    """Let the thread of an engine read this connection; without such an engine, close it."""
+    channel, inbox = taken(comm), _inboxes.get(token)
+    if channel is not None and inbox is not None:
+        inbox.put(channel)
+    elif channel is not None:
+        channel.drop()
+
+
+def taken(comm: Any) -> Channel | None:
+    """The socket of a connection of Dask, which lets go of it; None if it is not plain TCP."""
+    stream = getattr(comm, "stream", None)
+    channel = None
+    if stream is not None and comm.peer_address.startswith("tcp://"):
+        channel = Channel(stream.socket.dup())
+    comm.abort()  # closes the socket, but not the connection, which the duplicate holds
+    return channel
 
 
 def serve(
@@ -76,13 +102,24 @@ def serve(
                 continue
             if received is None:
                 return
+            if isinstance(received, Channel):
+                try:
+                    received.send(GREETING)
+                    received.serve(engine.respond_to, lambda: _wanted(worker, key))
+                    return
+                except OSError:
+                    continue  # messages come as before
+                finally:
+                    received.drop()
             message, response, loop = received
             _answer(response, loop, engine.respond_to(message))
     finally:
         del _inboxes[token]
         while not inbox.empty():
             left = inbox.get()
-            if left is not None:
+            if isinstance(left, Channel):
+                left.drop()
+            elif left is not None:
                 _answer(left[1], left[2], None)
 
 

@@ -72,7 +72,7 @@ class Meeting:
         for one in reported:
             if one not in self._open:  # a task accepts one connection only
                 report = json.loads(one)
-                channel = Channel(tuple(report["address"]), bytes.fromhex(report["token"]))
+                channel = Channel.to(tuple(report["address"]), bytes.fromhex(report["token"]))
                 self._open[one] = channel
         for gone in self._open.keys() - set(reported):
             self._open.pop(gone).close()
