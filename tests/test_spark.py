@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -19,10 +20,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import exactmeans
-from spark import spark_session
+from spark import spark_session, use_quick_settings
 
 pytest.importorskip("pyspark", reason="needs pyspark")
 from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.clustering import KMeans as MLlibKMeans
+from pyspark.ml.clustering import KMeansModel as MLlibKMeansModel
 from pyspark.ml.evaluation import ClusteringEvaluator
 from pyspark.ml.feature import StandardScaler, VectorAssembler
 from pyspark.ml.linalg import Vectors
@@ -32,12 +35,14 @@ from pyspark.sql import functions as F
 from exactmeans.spark import KMeans, KMeansModel
 from exactmeans.spark.batches import small_batches
 from exactmeans.spark.partitions import partitions_of
+from exactmeans.spark.tasks import check_python, in_mllibs_words
 
 K = 6
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
+    use_quick_settings()
     with spark_session() as session:
         yield session
 
@@ -185,7 +190,7 @@ def test_cross_validation(spark: Any) -> None:
 def test_writing_and_reading(spark: Any, tmp_path: Path) -> None:
     X = texts()
     df = frame(spark, X)
-    estimator = KMeans(k=K, seed=3, idCol="id", predictionCol="cluster")
+    estimator = KMeans(k=K, seed=3, idCol="id", predictionCol="cluster", maxIter=7)
     estimator.save(str(tmp_path / "estimator"))
     again = KMeans.load(str(tmp_path / "estimator"))
     assert {p.name: v for p, v in again.extractParamMap().items()} == {
@@ -194,10 +199,90 @@ def test_writing_and_reading(spark: Any, tmp_path: Path) -> None:
     model = again.fit(df)
     model.write().save(str(tmp_path / "model"))
     read = KMeansModel.load(str(tmp_path / "model"))
-    assert read.getPredictionCol() == "cluster"
+    assert (read.getPredictionCol(), read.getMaxIter()) == ("cluster", 7)
     assert not read.hasSummary
     assert read.transform(df).orderBy("id").collect() == model.transform(df).orderBy("id").collect()
     assert read.predict(Vectors.dense(X[:1].toarray()[0])) == model.local.predict(X[:1])[0]
+    assert {p.name: v for p, v in read.extractParamMap().items()} == {
+        p.name: v for p, v in model.extractParamMap().items()
+    }
+
+
+# Parameters of MLlib's ways to compute, which the estimator does not have either.
+WAYS_OF_MLLIB = {"Solver", "MaxBlockSizeInMB", "IntermediateStorageLevel"}
+
+
+def test_what_models_of_mllib_have(spark: Any) -> None:
+    """Every getter, setter and property, with the values of the estimator."""
+    df = frame(spark, rows())
+    estimator = KMeans(k=K, seed=3, tol=0.5, maxIter=7, initMode="random", weightCol="weight")
+    model = estimator.setInitSteps(3).setPredictionCol("cluster").fit(df)
+    getters = {name[3:] for name in dir(MLlibKMeansModel) if name.startswith("get")}
+    generic = {"OrDefault", "Param"}
+    for name in getters - generic - WAYS_OF_MLLIB:
+        assert getattr(model, f"get{name}")() == getattr(estimator, f"get{name}")(), name
+    assert (model.getK(), model.getTol(), model.getMaxIter(), model.getSeed()) == (K, 0.5, 7, 3)
+    assert (model.getInitMode(), model.getInitSteps()) == ("random", 3)
+    assert (model.getWeightCol(), model.getPredictionCol()) == ("weight", "cluster")
+    assert model.numFeatures == 4
+    others = {"setFeaturesCol", "setPredictionCol", "clusterCenters", "predict", "summary"}
+    assert others <= set(dir(model))
+    assert repr(model.summary) == (
+        f"KMeansSummary(k={K}, numIter={model.summary.numIter}, "
+        f"trainingCost={model.summary.trainingCost})"
+    )
+
+
+def test_getters_of_the_estimator(spark: Any, tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "idCol": "id",
+        "numWorkers": 2,
+        "mode": "jobs",
+        "algorithm": "hamerly",
+        "checkpointDir": str(tmp_path),
+        "initialCenters": [[1.0, 2.0]],
+    }
+    estimator = KMeans(**given)
+    for name, value in given.items():
+        assert getattr(estimator, f"get{name[0].upper()}{name[1:]}")() == value
+
+
+def test_one_row(spark: Any) -> None:
+    X = rows()
+    model = KMeans(k=3, seed=7, idCol="id").fit(frame(spark, X))
+    label = int(model.local.predict(X[:1])[0])
+    sparse = Vectors.sparse(4, dict(enumerate(X[0].tolist())))
+    for one in (Vectors.dense(X[0]), sparse, X[0], X[0].tolist(), tuple(X[0].tolist())):
+        assert model.predict(one) == label
+    for wrong in (X, X[0, :3], "abcd", ["a", "b", "c", "d"], None, 3.0):
+        with pytest.raises(TypeError, match="value must be a vector or a list of 4 numbers"):
+            model.predict(wrong)
+
+
+def test_parameters_and_attributes_are_those_of_mllib(spark: Any) -> None:
+    df = frame(spark, rows(60, 3))
+    options: dict[str, Any] = {"k": 3, "maxIter": 5, "tol": 1e-3, "seed": 4, "weightCol": "weight"}
+    options |= {"initMode": "random", "initSteps": 3, "distanceMeasure": "cosine"}
+    estimators: list[Any] = [MLlibKMeans(), KMeans()]
+    theirs, ours = (estimator.copy() for estimator in estimators)
+    model, own = MLlibKMeans(**options).fit(df), KMeans(**options).fit(df)
+    # What concerns MLlib's computation only.
+    solving = {"solver", "maxBlockSizeInMB", "intermediateStorageLevel"}
+    for name in {param.name for param in theirs.params} - solving:
+        assert ours.isDefined(name) == theirs.isDefined(name) or name == "seed"
+        if theirs.isDefined(name) and name != "seed":
+            assert ours.getOrDefault(name) == theirs.getOrDefault(name)
+        assert own.getOrDefault(name) == model.getOrDefault(model.getParam(name))
+        getter = "get" + name[0].upper() + name[1:]
+        assert getattr(own, getter)() == getattr(model, getter)()
+
+    def public(thing: Any) -> set[str]:
+        return {name for name in dir(thing) if not name.startswith("_")}
+
+    accessors = {"get" + name[0].upper() + name[1:] for name in solving}
+    assert public(model) - public(own) <= solving | accessors
+    assert public(model.summary) <= public(own.summary)
+    assert (own.numFeatures, own.summary.k) == (model.numFeatures, model.summary.k)
 
 
 # what goes wrong ----------------------------------------------------------------------------------
@@ -207,14 +292,25 @@ def test_writing_and_reading(spark: Any, tmp_path: Path) -> None:
     ("parameters", "message"),
     [
         ({"k": 0}, "k must be"),
-        ({"k": 900}, "n_samples=600 should be >= n_clusters=900"),
+        ({"k": 900}, "n_samples=600 should be >= k=900"),
         ({"distanceMeasure": "manhattan"}, "distanceMeasure must be"),
         ({"initMode": "best"}, "initMode must be"),
         ({"mode": "fast"}, "mode must be"),
         ({"numWorkers": 9}, "numWorkers must be at most 2"),
         ({"featuresCol": "id"}, "featuresCol must be a column of vectors"),
+        ({"featuresCol": "Features"}, "'Features' is none: it has id, features, weight"),
+        ({"featuresCol": ["weight", "x"]}, "featuresCol must name a column .* 'x'"),
+        ({"idCol": "x"}, "idCol must name a column of the data frame, but 'x' is none"),
+        ({"weightCol": "x"}, "weightCol must name a column of the data frame, but 'x' is none"),
+        ({"weightCol": "features"}, "weightCol must be a column of numbers, but .* is vector"),
+        ({"initialCenters": [[1.0, 2.0, 3.0, 4.0]]}, "initialCenters must have one row for each"),
+        ({"initialCenters": np.ones((3, 2))}, r"initialCenters must have shape \(3, 4\).* 4\."),
         ({"idCol": "weight"}, "idCol must be different for every row"),
         ({"algorithm": "fast"}, "algorithm must be"),
+        (
+            {"initialCenters": [[0.0] * 4] * 2},
+            "initialCenters must have one row for each of k=3",
+        ),
     ],
     ids=str,
 )
@@ -226,10 +322,187 @@ def test_errors(spark: Any, parameters: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("mode", ["barrier", "jobs"])
 def test_values_that_cannot_be_clustered(spark: Any, mode: str) -> None:
+    """The errors of the local estimator, in MLlib's words."""
     X = rows()
+    X[599, 2] = np.inf
     X[3, 1] = np.nan
-    with pytest.raises(ValueError, match="the first such row is 3"):
-        KMeans(k=3, idCol="id", mode=mode).fit(frame(spark, X))
+    df = frame(spark, X)
+    with pytest.raises(ValueError, match="row is 3, in column 1:") as local:
+        exactmeans.KMeans(3).fit(X)
+    with pytest.raises(ValueError, match="featuresCol must be finite") as ours:
+        KMeans(k=3, idCol="id", mode=mode).fit(df)
+    assert str(ours.value) == str(local.value).replace("X must", "featuresCol must")
+    data = [(i, *x) for i, x in enumerate(X.tolist())]
+    named = spark.createDataFrame(data, ["id", "a", "b", "c", "d"])
+    with pytest.raises(ValueError, match="the first such row is 3, in column 'b':"):
+        KMeans(k=3, idCol="id", mode=mode, featuresCol=["a", "b", "c", "d"]).fit(named)
+
+
+def test_rows_without_a_direction(spark: Any) -> None:
+    X = rows()
+    X[5] = 0
+    with pytest.raises(ValueError, match=r"^featuresCol must not .* distanceMeasure='cosine'") as e:
+        KMeans(k=3, idCol="id", distanceMeasure="cosine").fit(frame(spark, X))
+    assert str(e.value).endswith("the first of which is row 5; leave them out.")
+
+
+def test_weights_that_are_all_zero(spark: Any) -> None:
+    with pytest.raises(ValueError, match=r"^weightCol must not be zero for every row"):
+        KMeans(k=3, weightCol="weight").fit(frame(spark, rows(), np.zeros(600)))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("X must have rows, but Found array with 0 sample(s).", "dataset must have rows, but it"),
+        ("init must have shape (3, 4).", "initialCenters must have shape (3, 4)."),
+        ("sample_weight must be finite.", "weightCol must be finite."),
+        ("idCol must be different for every row.", "idCol must be different for every row."),
+    ],
+)
+def test_words_of_mllib(ours: str, theirs: str) -> None:
+    assert in_mllibs_words(ours).startswith(theirs)
+
+
+@pytest.fixture
+def no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits that start tasks fail."""
+    from exactmeans.spark import estimator
+
+    def refused(*_: Any) -> Any:
+        raise AssertionError("tasks were started")
+
+    monkeypatch.setattr(estimator, "_in_barrier", refused)
+    monkeypatch.setattr(estimator, "_in_jobs", refused)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"checkpointDir": "/no/such"}, "checkpointDir must be a folder that exists, but '/no/su"),
+        ({"checkpointDir": "/no/such", "mode": "jobs"}, "checkpointDir must be a folder that"),
+        ({"initialCenters": np.ones((3, 2))}, r"initialCenters must have shape \(3, 4\)"),
+        ({"initialCenters": np.full((3, 4), np.inf)}, "initialCenters must be finite"),
+        (
+            {"initialCenters": np.zeros((3, 4)), "distanceMeasure": "cosine"},
+            "initialCenters must not have rows of zeros for distanceMeasure='cosine'",
+        ),
+        ({"predictionCol": "id"}, "predictionCol must be a new column, but 'id' exists already"),
+    ],
+    ids=str,
+)
+def test_what_is_refused_before_tasks_run(
+    spark: Any, no_tasks: None, parameters: dict[str, Any], message: str
+) -> None:
+    data = [(i, *x) for i, x in enumerate(rows(20).tolist())]
+    names = ["a", "b", "c", "d"]
+    df = spark.createDataFrame(data, ["id", *names])
+    with pytest.raises(ValueError, match=message):
+        KMeans(k=3, featuresCol=names, **parameters).fit(df)
+    assembled = VectorAssembler(inputCols=names, outputCol="features").transform(df)
+    with pytest.raises(ValueError, match=message):
+        KMeans(k=3, **parameters).fit(assembled)
+
+
+def test_a_missing_folder_on_the_machine_of_the_loop(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster, folders of the driver say nothing."""
+    from exactmeans.spark import estimator
+
+    monkeypatch.setattr(estimator, "run_here", lambda spark: False)
+    with pytest.raises(ValueError, match=r"^checkpointDir must be a folder that exists"):
+        KMeans(k=3, checkpointDir="/no/such").fit(frame(spark, rows()))
+
+
+def test_mllib_refuses_a_column_of_predictions_in_fit_too(spark: Any) -> None:
+    df = frame(spark, rows(20)).withColumn("prediction", F.lit(0))
+    for kind in (MLlibKMeans, KMeans):
+        with pytest.raises(Exception, match=r"prediction.*(already exists|exists already)"):
+            kind(k=3).fit(df)
+
+
+@pytest.mark.parametrize("wrong", [[[1.0], [1.0, 2.0]], [["a"]], "abc"], ids=str)
+def test_centres_that_are_no_rows(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="initialCenters must be rows of numbers"):
+        KMeans(initialCenters=wrong)
+
+
+def test_a_python_without_the_package_is_refused_before_tasks_run(
+    spark: Any, no_tasks: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a virtual environment is found on the PATH only if it is activated."""
+    package = Path(exactmeans.__file__).parents[1]
+
+    def python(name: str, options: str) -> str:
+        path = tmp_path / name
+        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {options} "$@"\n')
+        path.chmod(0o755)
+        return str(path)
+
+    df = frame(spark, rows(20))
+    monkeypatch.setattr(spark._sc, "pythonExec", python("bare", "-S"))
+    message = rf"bare, which has no exactmeans: set .* PYSPARK_PYTHON to {sys.executable} before"
+    with pytest.raises(RuntimeError, match=message):
+        KMeans(k=3).fit(df)
+    monkeypatch.setitem(spark._sc.environment, "PYTHONPATH", str(package))
+    check_python(spark)  # finds it now
+    for name in (python("other", ""), "no_such_python", python("broken", "--no-such-option")):
+        monkeypatch.setattr(spark._sc, "pythonExec", name)
+        check_python(spark)
+
+
+@pytest.mark.parametrize("mode", ["barrier", "jobs"])
+def test_a_data_frame_without_rows(spark: Any, mode: str) -> None:
+    with pytest.raises(ValueError, match="must have rows"):
+        KMeans(k=3, idCol="id", mode=mode).fit(frame(spark, rows()).limit(0))
+
+
+def test_what_is_no_data_frame() -> None:
+    X: Any = rows()
+    with pytest.raises(TypeError, match=r"but it is a ndarray: spark\.createDataFrame"):
+        KMeans(k=3).fit(X)
+
+
+def test_names_as_spark_resolves_them(spark: Any) -> None:
+    """Case does not matter, and columns may be fields of structs."""
+    X, W = rows(), np.arange(600) % 3 + 1.0
+    df = frame(spark, X, W)
+    packed = df.select("features", F.struct("id", "weight").alias("row"))
+    local = local_model(X, W)
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (df, {"idCol": "ID", "weightCol": "Weight"}),
+        (packed, {"idCol": "row.id", "weightCol": "row.weight"}),
+    ]
+    for data, names in cases:
+        model = KMeans(k=K, seed=7, tol=0.0, **names).fit(data)
+        assert model.summary.trainingCost == local.inertia_
+
+
+def test_a_model_refuses_rows_without_its_column_at_once(spark: Any) -> None:
+    df = frame(spark, rows())
+    model = KMeans(k=3, seed=7, idCol="id").fit(df)
+    with pytest.raises(ValueError, match="featuresCol must name a column"):
+        model.transform(df.select("id"))
+
+
+def test_explain_says_that_tol_stopped_the_fit(spark: Any) -> None:
+    """A callback compares the movement with MLlib's tol, but no user passed one."""
+    model = KMeans(k=3, seed=7, tol=1e3, idCol="id").fit(frame(spark, rows()))
+    assert "stopped because no centre moved farther than tol" in model.local.explain()
+
+
+def test_tasks_without_the_package(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where PYSPARK_PYTHON names no Python, and that of the PATH has no exactmeans."""
+    from exactmeans.spark import estimator
+
+    class Absent:  # cannot be unpickled
+        def __reduce__(self) -> Any:
+            return importlib.import_module, ("absent_in_tasks",)
+
+    monkeypatch.setattr(estimator, "run_stage", Absent())
+    with pytest.raises(RuntimeError, match=r"no module 'absent_in_tasks': .* PYSPARK_PYTHON"):
+        KMeans(k=3, idCol="id").fit(frame(spark, rows()))
 
 
 def test_dynamic_allocation_is_refused_in_a_sentence(
@@ -250,7 +523,7 @@ def test_dynamic_allocation_is_refused_in_a_sentence(
 def test_a_task_that_is_killed_in_mid_fit(
     spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, task: int
 ) -> None:
-    """Spark starts the stage again; the fit ends with the same bits."""
+    """Spark starts the stage again; the fit goes on from the last centres, to the same bits."""
     X = rows()
     df = frame(spark, X)
     mark = tmp_path / "killed"
@@ -264,10 +537,16 @@ def test_a_task_that_is_killed_in_mid_fit(
     assert mark.exists()
     same(model, local_model(X), df)
     assert not list(tmp_path.glob("*.checkpoint"))
+    iterations = model.summary.numIter
+    assert iterations > 9
+    assert 0 < len((tmp_path / "after").read_text()) < iterations - 2
 
 
 class _Deadly:
-    """Kills the process of a task at its twelfth assignment, once."""
+    """Kills the process of a task at its eighth assignment, once.
+
+    Every iteration has a checkpoint. Counts the assignments of task 0 from then on.
+    """
 
     def __init__(self, mark: str, task: int) -> None:
         self._mark, self._task = mark, task
@@ -275,22 +554,26 @@ class _Deadly:
     def __call__(self, batches: Any, options: Any, loop: Any) -> Any:
         from exactmeans.engine.cluster.worker_engine import WorkerEngine
         from exactmeans.engine.spark.barrier import run_stage
+        from exactmeans.io import checkpoint
 
-        respond, seen = WorkerEngine.respond_to, []
+        respond, seen, interval = WorkerEngine.respond_to, [], checkpoint.INTERVAL
 
         def deadly(engine: Any, message: Any) -> Any:
             seen.append(b"WorkerEngine.assign" in bytes(message))
-            if sum(seen) == 4 and engine.number == self._task and not os.path.exists(self._mark):
+            if sum(seen) == 8 and engine.number == self._task and not os.path.exists(self._mark):
                 Path(self._mark).write_text(str(time.time()))
                 os.kill(os.getpid(), signal.SIGKILL)
+            if seen[-1] and engine.number == 0 and os.path.exists(self._mark):
+                with Path(self._mark).with_name("after").open("a") as after:
+                    after.write("x")
             return respond(engine, message)
 
         kind: Any = WorkerEngine
-        kind.respond_to = deadly
+        kind.respond_to, checkpoint.INTERVAL = deadly, 0.0
         try:
             yield from run_stage(batches, options, loop)
         finally:
-            kind.respond_to = respond
+            kind.respond_to, checkpoint.INTERVAL = respond, interval
 
 
 @pytest.mark.parametrize("before", ["10000", "300"])

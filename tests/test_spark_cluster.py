@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark import skip_without_java
+from spark import plain_environment, skip_without_java
 
 SCRIPT = """
     import os, signal, sys
@@ -106,4 +106,4 @@ def test_executors_in_processes_of_their_own(tmp_path: Path, executor: str) -> N
 def environment(folder: Path, tests: Path) -> dict[str, str]:
     """Workers write logs to the folder of Spark itself unless told otherwise."""
     path = os.pathsep.join(filter(None, [str(tests), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "SPARK_WORKER_DIR": str(folder / "work"), "PYTHONPATH": path}
+    return {**plain_environment(), "SPARK_WORKER_DIR": str(folder / "work"), "PYTHONPATH": path}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark import skip_without_java
+from spark import plain_environment, skip_without_java
 
 SCRIPT = """
     import numpy as np
@@ -46,6 +46,11 @@ def test_a_fit_over_spark_connect(tmp_path: Path) -> None:
     script = tmp_path / "connect.py"
     script.write_text(textwrap.dedent(SCRIPT))
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=400
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=plain_environment(),
+        capture_output=True,
+        text=True,
+        timeout=400,
     )
     assert "all is well" in done.stdout, done.stderr[-2000:]

@@ -11,24 +11,32 @@ import numpy as np
 import scipy.sparse as sp
 from pyspark import keyword_only
 from pyspark.ml import Estimator
-from pyspark.ml.linalg import VectorUDT
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
-from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, NumericType
 
+from exactmeans.data.centres import check_centres
 from exactmeans.engine.cluster import wire
 from exactmeans.engine.cluster.engine import ClusterEngine, RowOptions
 from exactmeans.engine.cluster.requests import Failure
 from exactmeans.engine.spark.barrier import RESULT, run_stage
 from exactmeans.engine.spark.jobs import ANSWER, JobTransport
 from exactmeans.engine.spark.rows import FEATURES, ID, WEIGHT
+from exactmeans.fit.policy import ALGORITHM_NAMES
 from exactmeans.metrics import METRICS as ALL_METRICS
 from exactmeans.parameters import check_choice, check_int, check_real
 from exactmeans.spark.batches import small_batches
+from exactmeans.spark.columns import (
+    check_frame,
+    check_prediction,
+    features,
+    ids,
+    weights,
+    width_of,
+)
 from exactmeans.spark.loop import FitLoop, model_from
 from exactmeans.spark.model import KMeansModel, KMeansSummary
 from exactmeans.spark.params import INIT_MODES, METRICS, MODES, FitParams
 from exactmeans.spark.partitions import partitions_of, slots_of
+from exactmeans.spark.tasks import check_python, explain_no_module, in_mllibs_words, run_here
 
 __all__ = ["KMeans"]
 
@@ -74,8 +82,8 @@ class KMeans(
     numWorkers : int or None, default=None
         Tasks of the barrier stage; None means as many as the cluster runs at once.
     mode : {'barrier', 'jobs'}, default='barrier'
-        'jobs' runs one Spark job per pass, for clusters that refuse barrier stages: slower, and the
-        same bits.
+        'jobs' runs one Spark job per pass, for clusters that refuse barrier stages: many times
+        slower for short fits, and the same bits.
     initialCenters : list of rows or None, default=None
         Centres to begin with, instead of `initMode`.
     algorithm : str, default='auto'
@@ -126,10 +134,8 @@ class KMeans(
     @keyword_only
     def setParams(self, **parameters: Any) -> KMeans:
         """Set parameters by name; None leaves one as it is."""
-        given = self._input_kwargs
-        if given.get("initialCenters") is not None:
-            given["initialCenters"] = np.asarray(given["initialCenters"]).tolist()
-        self._set(**{name: value for name, value in given.items() if value is not None})
+        given = {name: value for name, value in self._input_kwargs.items() if value is not None}
+        self._set(**given)
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -145,31 +151,47 @@ class KMeans(
     # -- fit -----------------------------------------------------------------------------------
 
     def _fit(self, dataset: Any) -> KMeansModel:
-        loop = self._check()
-        workers = self._workers(dataset.sparkSession)
+        check_frame(dataset)
+        names, spark = self.getFeaturesCol(), dataset.sparkSession
+        check_prediction(dataset, self.getPredictionCol())
+        loop = self._check(width_of(dataset, names))
+        workers = self._workers(spark)
         rows = self._rows(dataset, workers)
+        jobs = self.getMode() == "jobs"
+        if jobs or run_here(spark):
+            loop.check_folder()
+        check_python(spark)
         options = RowOptions(
             ALL_METRICS[METRICS[self.getDistanceMeasure()]],
+            zero_rows="refuse",
             weighted=self.isDefined(self.weightCol),
+            feature_names=names if isinstance(names, list) else None,
         )
-        run = _in_jobs if self.getOrDefault(self.mode) == "jobs" else _in_barrier
-        with small_batches(dataset.sparkSession):
-            content, sizes, sparse = run(rows, workers, options, loop)
+        run = _in_jobs if jobs else _in_barrier
+        with small_batches(spark):
+            try:
+                content, sizes, sparse = run(rows, workers, options, loop)
+            except Exception as error:
+                explain_no_module(error)
+                if type(error) is ValueError:  # of ours: it came back from a task
+                    error.args = (in_mllibs_words(str(error)),)
+                raise
         model = KMeansModel(model_from(content), sparse)
         model._summary = KMeansSummary(model, sizes, dataset)
         return self._copyValues(model)
 
-    def _check(self) -> FitLoop:
-        """Check the parameters."""
+    def _check(self, width: int | None) -> FitLoop:
+        """Check the parameters; `width`: of the rows, if known."""
         check_int("k", self.getK(), 1)
         check_int("maxIter", self.getMaxIter(), 1)
-        check_choice("mode", self.getOrDefault(self.mode), MODES)
+        check_choice("mode", self.getMode(), MODES)
+        check_choice("algorithm", self.getAlgorithm(), ALGORITHM_NAMES)
         check_choice("distanceMeasure", self.getDistanceMeasure(), tuple(METRICS))
         init: Any = check_choice("initMode", self.getInitMode(), INIT_MODES)
         steps = check_int("initSteps", self.getInitSteps(), 1)
         given = self._optional(self.initialCenters)
         if given is not None:
-            init = np.asarray(given, dtype=np.float64)
+            init = self._given_centres(given, width)
             if 2 * np.count_nonzero(init) <= init.size:  # less to send to the tasks
                 init = sp.csr_array(init)
         parameters = {
@@ -178,19 +200,34 @@ class KMeans(
             "init_options": {"rounds": steps} if given is None and init == "k-means||" else None,
             "max_iter": self.getMaxIter(),
             "random_state": self.getSeed() % 2**32,
-            "algorithm": self.getOrDefault(self.algorithm),
+            "algorithm": self.getAlgorithm(),
             "metric": METRICS[self.getDistanceMeasure()],
         }
         tol = check_real("tol", self.getTol(), 0)
         folder = self._optional(self.checkpointDir)
         return FitLoop(parameters, tol, uuid.uuid4().hex, folder)
 
+    def _given_centres(self, given: Any, width: int | None) -> Any:
+        centres = np.asarray(given)
+        if centres.ndim != 2 or len(centres) != self.getK():
+            raise ValueError(
+                f"initialCenters must have one row for each of k={self.getK()} clusters, but its "
+                f"shape is {centres.shape}."
+            )
+        d = centres.shape[1] if width is None else width
+        check_centres(centres, len(centres), d, centres.dtype, "initialCenters")
+        if self.getDistanceMeasure() == "cosine" and not centres.any(axis=1).all():
+            raise ValueError(
+                "initialCenters must not have rows of zeros for distanceMeasure='cosine'."
+            )
+        return centres
+
     def _workers(self, spark: Any) -> int:
         """How many partitions; refuses a barrier stage that Spark would refuse much later."""
         slots = slots_of(spark)
         given = self._optional(self.numWorkers)
         workers = slots if given is None else check_int("numWorkers", given, 1)
-        if self.getOrDefault(self.mode) == "jobs":
+        if self.getMode() == "jobs":
             return workers
         if spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
             raise RuntimeError(_refusal(_REFUSALS["SPARK-24942"]))
@@ -203,34 +240,15 @@ class KMeans(
 
     def _rows(self, dataset: Any, workers: int) -> Any:
         """The columns that tasks read, in one partition per task."""
-        chosen = [_features(dataset, self.getFeaturesCol()).alias(FEATURES)]
+        chosen = [features(dataset, self.getFeaturesCol()).alias(FEATURES)]
         weight, order = self._optional(self.weightCol), self._optional(self.idCol)
         if weight is not None:
-            chosen.append(F.col(weight).cast("double").alias(WEIGHT))
+            chosen.append(weights(dataset, weight).alias(WEIGHT))
         if order is None:
             rows = dataset.select(*chosen)
             return rows if partitions_of(rows) == workers else rows.repartition(workers)
-        rows = dataset.select(*chosen, F.col(order).alias(ID))
+        rows = dataset.select(*chosen, ids(dataset, order).alias(ID))
         return rows.repartitionByRange(workers, ID).sortWithinPartitions(ID)
-
-
-def _features(dataset: Any, names: str | list[str]) -> Any:
-    """A column of structs or of arrays of floats."""
-    if isinstance(names, list):
-        for name in names:
-            if not isinstance(dataset.schema[name].dataType, NumericType):
-                raise ValueError(f"featuresCol must name numeric columns, but {name!r} is not one.")
-        return F.array(*(F.col(name).cast("double") for name in names))
-    kind = dataset.schema[names].dataType
-    if isinstance(kind, VectorUDT):
-        return F.unwrap_udt(F.col(names))
-    if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
-        single = kind.elementType.typeName() == "float"
-        return F.col(names).cast("array<float>" if single else "array<double>")
-    raise ValueError(
-        f"featuresCol must be a column of vectors or of arrays of numbers, or a list of numeric "
-        f"columns, but {names!r} is {kind.simpleString()}."
-    )
 
 
 def _in_barrier(rows: Any, workers: int, options: RowOptions, loop: FitLoop) -> Any:
@@ -253,6 +271,8 @@ def _in_barrier(rows: Any, workers: int, options: RowOptions, loop: FitLoop) -> 
             if code in str(error):
                 raise RuntimeError(_refusal(needed)) from error
         raise
+    if not found:  # Spark starts no task where it knows that there are no rows
+        raise ValueError("dataset must have rows, but it has none.")
     result = wire.decode(bytes(found[0][0]))
     if isinstance(result, Failure):
         wire.raise_failure(result, "a task of the barrier stage")

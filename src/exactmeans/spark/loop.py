@@ -17,6 +17,7 @@ from exactmeans.engine.cluster.engine import ClusterEngine
 from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.base import FitParameters
+from exactmeans.fit.loop import CALLBACK_STOPPED
 from exactmeans.io import model_file
 from exactmeans.io.checkpoint import Checkpoint
 
@@ -62,7 +63,15 @@ class FitLoop:
     name: str  # of this fit, the same if Spark runs it again
     folder: str | None = None  # for the checkpoint; None: that of temporary files
 
+    def check_folder(self) -> None:
+        """On the machine that runs the loop."""
+        if self.folder is not None and not os.path.isdir(self.folder):
+            raise ValueError(
+                f"checkpointDir must be a folder that exists, but {self.folder!r} is none."
+            )
+
     def __call__(self, engine: ClusterEngine) -> tuple[Any, ...]:
+        self.check_folder()
         where = Path(self.folder or tempfile.gettempdir()) / f"exactmeans-{self.name}.checkpoint"
 
         def moved_little(record: Iteration) -> bool:
@@ -83,6 +92,8 @@ class FitLoop:
             checkpoint=where,
         )
         model.fit_over(engine)
+        if model._stopped == CALLBACK_STOPPED:  # by the only callback
+            model._stopped = "no centre moved farther than tol"
         model.checkpoint = None
         where.unlink(missing_ok=True)
         return file_of(model), model._sizes, engine.sparse

@@ -23,8 +23,10 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from exactmeans import kmeans
 from exactmeans.data.arrays import Matrix
 from exactmeans.engine.spark.rows import columns_of, features_of, stacked
+from exactmeans.spark.columns import check_features, check_frame, check_prediction
 from exactmeans.spark.loop import file_of, model_from
 from exactmeans.spark.params import ModelParams
+from exactmeans.spark.tasks import check_python
 
 __all__ = ["KMeansModel", "KMeansSummary"]
 
@@ -62,8 +64,23 @@ class KMeansModel(
         return list(centres if isinstance(centres, np.ndarray) else centres.toarray())
 
     def predict(self, value: Any) -> int:
-        """The cluster of one vector."""
-        return int(self.local.predict(np.asarray(value.toArray(), dtype=float)[np.newaxis])[0])
+        """The cluster of one vector, or of one row as a list or an array of numbers."""
+        given = value.toArray() if hasattr(value, "toArray") else value
+        try:
+            row = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            row = np.empty(0)
+        if row.shape != (self.numFeatures,):
+            raise TypeError(
+                f"value must be a vector or a list of {self.numFeatures} numbers, but it is "
+                f"{value!r}; transform takes data frames."
+            )
+        return int(self.local.predict(row[np.newaxis])[0])
+
+    @property
+    def numFeatures(self) -> int:
+        """The number of features of the rows that the model was fitted on."""
+        return self.local.n_features_in_
 
     def setFeaturesCol(self, value: str | list[str]) -> KMeansModel:
         self._set(featuresCol=value)
@@ -86,9 +103,11 @@ class KMeansModel(
         return self._summary
 
     def _transform(self, dataset: Any) -> Any:
+        check_frame(dataset)
+        check_features(dataset, self.getFeaturesCol())
         name = self.getPredictionCol()
-        if name in dataset.columns:
-            raise ValueError(f"predictionCol must be a new column, but {name!r} exists already.")
+        check_prediction(dataset, name)
+        check_python(dataset.sparkSession)
         schema = StructType([*dataset.schema.fields, StructField(name, IntegerType())])
         task = _Predictor(_bare(self.local), self.getFeaturesCol(), name, self._sparse)
         return dataset.mapInArrow(lambda batches: task(batches), schema)
@@ -106,6 +125,11 @@ class KMeansSummary:
 
     def __init__(self, model: KMeansModel, sizes: NDArray[np.int64], dataset: Any) -> None:
         self._model, self.sizes, self.dataset = model, sizes, dataset
+
+    def __repr__(self) -> str:
+        return (
+            f"KMeansSummary(k={self.k}, numIter={self.numIter}, trainingCost={self.trainingCost})"
+        )
 
     @property
     def k(self) -> int:
