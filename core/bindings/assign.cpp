@@ -92,7 +92,7 @@ void set_norms(AnyCentres& any, const Array<const double, 1>& norms2, Size terms
     });
 }
 
-// The last argument of set_norms, while it is in effect.
+// The arguments of the last set_norms, or None if the centres have moved since.
 nb::object given_norms2(AnyCentres& any) {
     return any.visit([](auto& c) -> nb::object {
         if (!c.norms_given()) return nb::none();
@@ -140,7 +140,7 @@ struct AssignerState {
 struct AnyAssigner {
     std::variant<AssignerState<float>, AssignerState<double>> of;
     Size n, k;
-    Size doubtful = 0;  // doubtful rows of the last pass
+    Size doubtful = 0;  // AssignStats::doubtful of the last pass
 
     AnyAssigner(const std::string& name, bool single, Size rows, Size centres)
         : n(rows), k(centres) {
@@ -156,14 +156,15 @@ struct AnyAssigner {
     }
 };
 
-// The cost of a pass over n rows like these, as a share of one without the 8-bit filter.
+// The cost of a pass over n rows like these with the 8-bit filter, as a share of one without it.
 double filtered_cost(const Block& block, Size n, AnyCentres& any, int n_jobs) {
     return std::visit(
         [&]<class Rows>(const Rows& x) {
             if constexpr (is_dense<Rows>) {
                 using R = typename Rows::Real;
                 auto* shared = any.shared<R>();
-                require(shared && shared->centres.d() == x.d, "centres and rows must fit");
+                require(shared && shared->centres.d() == x.d,
+                        "centres and rows differ in width or dtype");
                 return unlocked(n_jobs, [&](const Threads& threads) {
                     DenseFilterPass<R> pass;
                     return pass.expected_cost(x, n, shared->centres, threads);
@@ -175,7 +176,7 @@ double filtered_cost(const Block& block, Size n, AnyCentres& any, int n_jobs) {
         block.rows);
 }
 
-// Bytes of the 8-bit codes of n dense rows; 0 if the filter cannot pay.
+// Bytes of the 8-bit codes of n dense rows; 0 if the filter is never used for them.
 Size code_bytes(bool single, Size n, Size k, Size d) {
     const bool pays = single ? DenseFilterPass<float>::may_pay(n, d, k)
                              : DenseFilterPass<double>::may_pay(n, d, k);
@@ -185,7 +186,7 @@ Size code_bytes(bool single, Size n, Size k, Size d) {
 // The first pass of an algorithm with bounds by the 8-bit filter, as a share of a plain pass
 // without it; 1: the filter is not used.
 double filtered_bounds_cost(bool single, Size d, Size k) {
-    const FilterStats one{.rows = 1, .decided = 0, .open = 0, .scores = 1};
+    const FilterStats one{.rows = 1, .decided = 1, .labels = 1};
     const double share = single ? DenseBoundsPass<float>::share(d, k, false, one)
                                 : DenseBoundsPass<double>::share(d, k, false, one);
     const bool used = integer_products().speed > 1 && share <= cost::dense_promised_share;
@@ -208,15 +209,18 @@ AssignStats assign_with(Assigner<R>& assigner, const Block& block, AnyCentres& a
     });
 }
 
-std::tuple<Size, Size, Size> assign(AnyAssigner& any, const Block& block, AnyCentres& centroids,
-                                    const Labels& labels, int n_jobs) {
+// By the names of AssignStats.
+std::tuple<Size, Size, Size, Size, Size, Size> assign(AnyAssigner& any, const Block& block,
+                                                      AnyCentres& centroids, const Labels& labels,
+                                                      int n_jobs) {
     require(row_count(block.rows) == any.n && Size(labels.shape(0)) == any.n,
             "the block has another length");
     const AssignStats stats = std::visit(
         [&](auto& state) { return assign_with(*state.assigner, block, centroids, labels, n_jobs); },
         any.of);
     any.doubtful = stats.doubtful;
-    return {stats.changed, stats.distances, stats.skipped};
+    return {stats.changed,  stats.distances, stats.skipped,
+            stats.filtered, stats.decided,   stats.verified};
 }
 
 bool labels_certain(AnyAssigner& any, AnyCentres& centroids, const Labels& labels, int n_jobs) {
@@ -277,11 +281,11 @@ void bind_assign(nb::module_& m) {
              })
         .def("set_scratch_limit",
              [](AnyCentres& any, Size bytes) {
-                 any.visit_shared([&](auto& shared) { shared.layouts.set_room(bytes); });
+                 any.visit_shared([&](auto& shared) { shared.layouts.set_scratch_limit(bytes); });
              })
         .def("has_posting_lists",
              [](AnyCentres& any) {
-                 // Without the GIL, because the holder of the layout lock may wait for it.
+                 // Without the GIL: a thread that holds the lock of the layouts may wait for it.
                  return unlocked(1, [&](const Threads& threads) {
                      return any.visit_shared([&](auto& shared) {
                          return shared.layouts.panels(shared.centres, false, threads).postings !=

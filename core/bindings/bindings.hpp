@@ -6,9 +6,11 @@
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -25,16 +27,51 @@ template <class T, int N>
 using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 using Labels = Array<std::int32_t, 1>;
 
+// Releases the GIL while it exists. nanobind's guards are not enough: once the interpreter shuts
+// down, Python before 3.14 ends a thread that wants the GIL by unwinding its stack, and a guard
+// whose destructor must not throw turns that into a call of std::terminate. A daemon thread in the
+// middle of a fit would abort the process.
+class ReleasedGil {
+public:
+    ReleasedGil() : state_(PyEval_SaveThread()) {}
+    ReleasedGil(const ReleasedGil&) = delete;
+    ReleasedGil& operator=(const ReleasedGil&) = delete;
+    ~ReleasedGil() { acquire(); }
+
+    // Calls fn with the GIL.
+    template <class Fn>
+    auto with_gil(Fn&& fn) {
+        acquire();
+        struct Release {
+            PyThreadState*& state;
+            ~Release() { state = PyEval_SaveThread(); }
+        } release{state_};
+        return fn();
+    }
+
+private:
+    void acquire() noexcept {
+        try {
+            PyEval_RestoreThread(state_);
+        } catch (...) {  // the thread is being ended: wait for the end of the process instead
+            for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+        }
+    }
+
+    PyThreadState* state_;
+};
+
 // Runs fn(threads) without the GIL, with the floating-point mode of docs/numerics.md, polling for
 // Ctrl-C.
 template <class Fn>
 auto unlocked(int n_jobs, Fn&& fn) {
-    auto poll = [] {
-        const nb::gil_scoped_acquire lock;
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        return false;
+    ReleasedGil released;
+    auto poll = [&released] {
+        return released.with_gil([] {
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            return false;
+        });
     };
-    const nb::gil_scoped_release release;
     const FloatEnvironment arithmetic;
     return fn(Threads{n_jobs, poll});
 }
@@ -46,7 +83,8 @@ struct Block {
     Metric metric = Metric::euclidean;
 };
 
-// Centres in the compute dtype, with their layouts and buffers; pointers keep addresses stable.
+// Centres in the compute dtype, with their layouts and buffers. Behind pointers, because the core
+// keeps references to them.
 struct AnyCentres {
     std::variant<std::unique_ptr<SharedCentres<float>>, std::unique_ptr<SharedCentres<double>>> of;
 

@@ -23,7 +23,6 @@ void bind_cost_model(nb::module_& m) {
     set("inter_centre_probe_rows", cost::inter_centre_probe_rows);
     set("changed_share_for_bounds_csr", cost::changed_share_for_bounds_csr);
     set("changed_share_for_bounds_dense", cost::changed_share_for_bounds_dense);
-    set("moving_no_gain_share", cost::moving_no_gain_share);
     set("cheap_first_pass", cost::cheap_first_pass);
     set("average_loss", cost::average_loss);
     set("expected_saving", cost::expected_saving);
@@ -50,8 +49,11 @@ void bind_cost_model(nb::module_& m) {
     set("first_row", cost::first_row);
     set("first_row_feature", cost::first_row_feature);
     set("kdtree_distance", cost::kdtree_distance);
-    set("kdtree_build_row", cost::kdtree_build_row);
+    set("kdtree_build_row_level", cost::kdtree_build_row_level);
     set("kdtree_saving", cost::kdtree_saving);
+    set("kdtree_leaf_rows", cost::kdtree_leaf_rows);
+    set("kdtree_least_leaves", cost::kdtree_least_leaves);
+    set("expected_passes", cost::expected_passes);
     set("csr_bounds_row_bytes", cost::csr_bounds_row_bytes);
     set("csr_bounds_any_row", cost::csr_bounds_any_row);
     set("csr_bounds_distance_nonzero", cost::csr_bounds_distance_nonzero);

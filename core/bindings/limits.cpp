@@ -17,7 +17,7 @@ std::vector<double> prices_of(const Prices& prices, Size k) {
 // Calls fn(rows, centres, threads) for rows and centres of the same dtype.
 template <class Fn>
 void on_rows_and_centres(const Block& block, AnyCentres& any, int n_jobs, Fn fn) {
-    require(block.metric != Metric::manhattan, "prices are for scores that are products");
+    require(block.metric != Metric::manhattan, "prices cannot be used with the manhattan metric");
     std::visit(
         [&]<class Rows>(const Rows& x) {
             auto* shared = any.shared<typename Rows::Real>();
@@ -33,7 +33,7 @@ void on_rows_and_centres(const Block& block, AnyCentres& any, int n_jobs, Fn fn)
 
 void add_block(LimitedAssignment& state, Size number, Size first, const Block& block,
                AnyCentres& centroids, const Labels& labels, int n_jobs) {
-    require(number >= 0 && first >= 0, "blocks and rows are counted from 0");
+    require(number >= 0 && first >= 0, "number and first must not be negative");
     require(Size(labels.shape(0)) == row_count(block.rows), "there must be one label per row");
     on_rows_and_centres(block, centroids, n_jobs,
                         [&](const auto& x, auto& shared, const Threads& threads) {
@@ -54,7 +54,7 @@ void label_by_prices(const Block& block, AnyCentres& centroids, const Prices& pr
 
 void hash_rows(const Block& block, const Array<std::uint64_t, 2>& out, int n_jobs) {
     require(Size(out.shape(0)) == row_count(block.rows) && out.shape(1) == 2,
-            "out must have two words per row");
+            "out must have two columns, and one row per row of the block");
     unlocked(n_jobs, [&](const Threads& threads) {
         std::visit(
             [&](const auto& x) {
@@ -77,7 +77,7 @@ void bind_limits(nb::module_& m) {
             [](LimitedAssignment* self, Size n, Size total, Size k, Size least, Size most,
                bool weighted, double mass_scale, Size most_options) {
                 require(n > 0 && total > 0 && k > 0 && 0 <= least && least <= most,
-                        "limits must leave room for rows");
+                        "limits must satisfy 0 <= least <= most, for at least one row and cluster");
                 new (self) LimitedAssignment(
                     LimitedProblem{n,
                                    total,

@@ -7,8 +7,8 @@
 
 NB_MODULE(_core, m) {
     using namespace exactmeans;
-    // Objects that live until a process ends are no leaks, and a killed worker of a cluster must
-    // not fill its log with them.
+    // Otherwise nanobind would report objects that exist when a process ends, and the logs of
+    // killed workers of a cluster would fill with these reports.
     nb::set_leak_warnings(false);
     m.def("usable_cores", &usable_cores);
     m.def("usable_isas", &usable_isas);

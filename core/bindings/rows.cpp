@@ -57,8 +57,8 @@ std::pair<AnyRows, bool> csr_rows(const AnyVector& data, const AnyVector& indice
     return {rows, ascending};
 }
 
-// Returns the rows and whether they are in canonical form; throws if they would be read out of
-// bounds.
+// Returns the rows and whether their indices ascend strictly. Throws if reading them would leave
+// the bounds of the arrays.
 std::pair<Block, bool> make_csr(const AnyVector& data, const AnyVector& indices,
                                 const AnyVector& indptr, Size d, const Weights& weights) {
     const Size n = Size(indptr.shape(0)) - 1;
@@ -93,7 +93,8 @@ Block with_metric(const Block& block, const std::string& metric, const Weights& 
                   const Weights& norms) {
     Block out = block;
     out.metric = metric_of(metric);
-    require(bool(norms) == is_spherical(out.metric), "directions need lengths, and only they do");
+    require(bool(norms) == is_spherical(out.metric),
+            "lengths of the rows must be given for spherical metrics, and only for these");
     std::visit(
         [&](auto& x) {
             x.weights = weights_of(weights, x.n);
@@ -145,23 +146,21 @@ void lengths(const Block& block, const Array<double, 1>& out, int n_jobs) {
     });
 }
 
-// The groups of duplicate rows of a block, and the first row of each group as a block ("Kinds" in
-// Python).
+// The groups of duplicate rows of a block, and the first rows of the groups as a block.
 struct DuplicateRows {
     std::unique_ptr<DistinctRows> distinct;
     Block rows;
 };
 
-// None if deduplication does not pay. The resulting rows have no weights, because only labels are
-// computed from them.
+// None if deduplication does not pay. The block of first rows has no weights, because only labels
+// are computed from it.
 std::optional<DuplicateRows> find_duplicates(const Block& block, int n_jobs) {
     DuplicateRows duplicates{nullptr, block};
     duplicates.distinct = on_rows(
         block, n_jobs, [](const auto& x, const Threads& threads) -> std::unique_ptr<DistinctRows> {
             using Rows = std::decay_t<decltype(x)>;
             if constexpr (is_dense<Rows>) {
-                // Rows with lengths (spherical metrics) cannot be picked, because lengths are
-                // indexed by row.
+                // Not for spherical metrics: DenseRows::norms are not indexed through picks.
                 if (!x.norms) return RowDedup<typename Rows::Real>(x).find(threads);
             }
             return nullptr;
@@ -190,7 +189,7 @@ Size copy_labels(const DuplicateRows& duplicates, const Labels& by_group, const 
     });
 }
 
-// Divides the vectors values[offsets[j]] ... by their lengths; vectors of length 0 are unchanged.
+// Divides each vector values[offsets[j], offsets[j + 1]) by its length, unless that is 0.
 template <class R>
 void normalise(const Array<R, 1>& values, const Array<const std::int64_t, 1>& offsets) {
     const FloatEnvironment arithmetic;
@@ -221,7 +220,8 @@ auto on_points(const SparseCentres& centres, const Block& block, int exponent, F
         centres.of);
 }
 
-// Squared distances from points in float64 (means) or in the dtype of the data (centres).
+// The scatter about points in float64 (means) or in the dtype of the data (centres): with and
+// without weights.
 template <class Centres>
 std::pair<ExactSum, ExactSum> scatter_of(const Block& block, const Centres& centres,
                                          const std::optional<Labels>& labels, int exponent,
@@ -349,7 +349,8 @@ std::vector<std::int64_t> get_exact_sum_state(const ExactSum& sum) {
 }
 
 void set_exact_sum_state(ExactSum& sum, const std::vector<std::int64_t>& words) {
-    require(words.size() == std::size_t(ExactSum::digits), "an exact sum has more words");
+    require(words.size() == std::size_t(ExactSum::digits),
+            "the state of an exact sum has another length");
     new (&sum) ExactSum();
     std::copy(words.begin(), words.end(), sum.words().begin());
 }

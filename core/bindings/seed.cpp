@@ -21,16 +21,16 @@ using Measure = SeedBlock::Measure;
 
 template <class R>
 std::unique_ptr<SeedBlock> make_block(const DenseRows<R>& x, Measure measure, double,
-                                      const Threads&, bool passing) {
-    return std::make_unique<DenseSeedBlock<R>>(x, measure, passing);
+                                      const Threads&, bool streamed) {
+    return std::make_unique<DenseSeedBlock<R>>(x, measure, streamed);
 }
 template <class R, class I>
 std::unique_ptr<SeedBlock> make_block(const CsrRows<R, I>& x, Measure measure, double scale,
-                                      const Threads& threads, bool passing) {
-    return std::make_unique<CsrSeedBlock<R, I>>(x, measure, scale, threads, passing);
+                                      const Threads& threads, bool streamed) {
+    return std::make_unique<CsrSeedBlock<R, I>>(x, measure, scale, threads, streamed);
 }
 
-template <bool passing>
+template <bool streamed>
 std::unique_ptr<SeedBlock> seed_block(const Block& block, double alpha, int exponent, int n_jobs) {
     const Measure measure{alpha, block.metric};
     auto made = unlocked(n_jobs, [&](const Threads& threads) {
@@ -39,11 +39,11 @@ std::unique_ptr<SeedBlock> seed_block(const Block& block, double alpha, int expo
                 using Rows = std::decay_t<decltype(x)>;
                 if (measure.metric == Metric::manhattan)
                     return std::make_unique<ManhattanSeedBlock<Rows>>(x, measure);
-                return make_block(x, measure, std::ldexp(1.0, exponent), threads, passing);
+                return make_block(x, measure, std::ldexp(1.0, exponent), threads, streamed);
             },
             block.rows);
     });
-    if (passing) {
+    if (streamed) {
         made->detach();
         made->set_budget(std::size_t(16 * made->n()));
     }
@@ -84,7 +84,7 @@ std::vector<Size> greedy(SeedBlock& block, SeedPoints& points, const Block& rows
                          const Array<const double, 2>& shares, double enough, int n_jobs) {
     must_be_attached(block);
     const GreedyShares given{shares.data(), Size(shares.shape(0)), Size(shares.shape(1))};
-    require(given.candidates > 0, "there must be a candidate");
+    require(given.candidates > 0, "shares must have at least one column");
     return unlocked(n_jobs, [&](const Threads& threads) {
         const auto stage_rows = [&](const std::vector<Size>& ids) { stage(points, rows, ids); };
         return greedy_seeds(block, points, stage_rows, given, enough, threads);
@@ -100,12 +100,12 @@ Size row_at_place(double place, Size n, const std::optional<Array<const double, 
         1, [&](const Threads& threads) { return row_at(place, n, weight, total, threads); });
 }
 
-// Projects rows onto orthonormal axes from an origin, or onto features if there are no axes; origin
-// and range are in the units of the data.
+// Projects rows, minus an origin, onto orthonormal axes, or onto the features if there are no axes.
+// Origin and range are in the units of the data.
 void project(SeedBlock& block, const Array<const double, 1>& origin,
              const Array<const double, 2>& axes, double range, int exponent, int n_jobs) {
     require(axes.shape(1) == origin.shape(0), "origin and axes differ in width");
-    require(range > 0, "there must be a range");
+    require(range > 0, "range must be positive");
     must_be_attached(block);
     const double scale = std::ldexp(1.0, exponent);
     std::vector<double> from(origin.data(), origin.data() + origin.shape(0));

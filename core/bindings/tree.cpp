@@ -28,7 +28,7 @@ void check_nodes(const Integers& rows, const Integers& offsets, Size n) {
         require(rows.data()[t] >= 0 && rows.data()[t] < n, "there is no such row");
 }
 
-// Appends the centres of all splits: a dense array, or the three arrays of a CSR matrix.
+// The centres of all splits: a dense array, or the three arrays of a CSR matrix.
 template <class R>
 nb::object centres_of(const std::vector<NodeSplit<R>>& splits, bool sparse, Size d) {
     std::vector<R> values;
@@ -113,13 +113,14 @@ nb::object split(const Block& block, const Integers& rows, const Integers& offse
     const SplitOptions options{block.metric, seeding_of(seeding), max_iter, tol, relative,
                                balanced};
     require((options.seeding == NodeSeeding::given) == bool(seed_rows),
-            "rows of seeds belong to seeding='given'");
+            "seed_rows must be given for seeding='given', and only for it");
     std::vector<NodeTask> tasks;
     std::vector<std::int32_t*> own_labels;
     Size seed = 0;
     for (std::size_t t = 0; t < nodes; ++t) {
         const Size begin = offsets.data()[t], n = offsets.data()[t + 1] - begin;
-        require(k.data()[t] >= 1 && k.data()[t] <= n, "k must be from 1 to the rows of the node");
+        require(k.data()[t] >= 1 && k.data()[t] <= n,
+                "k must be at least 1 and at most the number of rows of the node");
         tasks.push_back({reinterpret_cast<const Size*>(rows.data()) + begin, n, k.data()[t],
                          seeds.data()[t], nullptr});
         own_labels.push_back(labels.data() + begin);
@@ -134,13 +135,13 @@ nb::object split(const Block& block, const Integers& rows, const Integers& offse
                                  : split_as<double>(block, tasks, own_labels, options, n_jobs);
 }
 
-// Iterations and the inertia of both children; None if the general loop must do it. The centres end
-// in `centroids`.
+// Returns the iterations and the inertia of both children, or None if the general loop must do the
+// fit. The final centres are in `centroids`.
 nb::object bisect(const Block& block, const Integers& rows, AnyCentres& centroids, Sums& sums,
                   const Array<const double, 1>& origin, double tolerance, Size max_iter,
                   const Labels& labels, int n_jobs) {
     const Size n = row_count(block.rows), d = column_count(block.rows);
-    require(block.metric == Metric::euclidean, "bisections are euclidean");
+    require(block.metric == Metric::euclidean, "bisect_rows supports the euclidean metric only");
     require(rows.shape(0) == labels.shape(0), "there must be one label per row");
     require(sums.k() == 2 && sums.d() == d && !sums.sparse(), "sums must be of two clusters");
     require(Size(origin.shape(0)) == d, "the origin must have a value per column");
@@ -196,8 +197,8 @@ nb::object route_as(const Block& block, const NodeCentres<R>& centres, Size node
     std::vector<std::int32_t> child(total * std::size_t(given.m), -1);
     std::vector<double> distance(distances ? child.size() : 0,
                                  std::numeric_limits<double>::infinity());
-    // Nodes with fewer than m children fill the front of their part of the arrays, which is spread
-    // over rows of m afterwards.
+    // A node with fewer than m children writes fewer entries per row, at the front of its part of
+    // the arrays. They are moved apart to m entries per row afterwards.
     std::vector<RouteTask<R>> tasks;
     for (std::size_t t = 0; t < tasks_count; ++t) {
         const Size begin = given.offsets.data()[t], n = given.offsets.data()[t + 1] - begin,

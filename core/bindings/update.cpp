@@ -14,14 +14,14 @@ namespace {
 using BinsState = std::tuple<std::vector<double>, int, int>;
 
 Bins make_grid(const Array<const double, 1>& bounds, Size n) {
-    require(bounds.shape(0) > 0, "a grid needs at least one bound");
+    require(bounds.shape(0) > 0, "bounds must not be empty");
     return Bins(std::vector<double>(bounds.data(), bounds.data() + bounds.shape(0)), n);
 }
 
 void require_kind(const Sums& sums, const Block& block) {
     const bool dense =
         std::visit([](const auto& x) { return is_dense<std::decay_t<decltype(x)>>; }, block.rows);
-    require(!dense || !sums.sparse(), "sparse sums are of CSR rows");
+    require(!dense || !sums.sparse(), "sparse sums take CSR rows only");
 }
 
 void relabel(Sums& sums, const Block& block, const std::optional<Labels>& labels,
@@ -39,7 +39,7 @@ void relabel(Sums& sums, const Block& block, const std::optional<Labels>& labels
 
 void move_row(Sums& sums, const Block& block, Size i, Size cluster, bool add) {
     require(i >= 0 && i < row_count(block.rows) && cluster >= 0 && cluster < sums.k(),
-            "no such row or cluster");
+            "there is no such row or cluster");
     require_kind(sums, block);
     const FloatEnvironment arithmetic;
     std::visit([&](const auto& x) { sums.move(x, i, cluster, add ? 1.0 : -1.0); }, block.rows);
@@ -103,7 +103,7 @@ void absorb(Sums& sums, const Exported& exported) {
                 Size(values.size()) == held * bins &&
                 (!sums.sparse() || (Size(offsets.shape(0)) == count + 1 && offsets.data()[0] == 0 &&
                                     offsets.data()[count] == total)),
-            "exported sums must be of the same grids");
+            "exported sums must have the bins of these sums");
     const FloatEnvironment arithmetic;
     for (Size c = 0; c < count; ++c) {
         require(ids.data()[c] >= 0 && ids.data()[c] < sums.k(), "there is no such cluster");
@@ -187,20 +187,21 @@ double move_to_karcher(const Block& block, const Labels& labels, const Array<R, 
     });
 }
 
-// An Advance in either precision, and the origin of the scatter.
-struct AnyAdvance {
+// A CentreUpdate in either precision, and the origin of the scatter.
+struct AnyCentreUpdate {
     std::variant<CentreUpdate<float>, CentreUpdate<double>> of;
     std::vector<double> origin;
 };
 
-AnyAdvance make_advance(bool single, Size k, const Array<const double, 1>& origin) {
+AnyCentreUpdate make_centre_update(bool single, Size k, const Array<const double, 1>& origin) {
     std::vector<double> about(origin.data(), origin.data() + origin.shape(0));
     if (single) return {CentreUpdate<float>(k), std::move(about)};
     return {CentreUpdate<double>(k), std::move(about)};
 }
 
 template <class R>
-Centres<R>& fitting(CentreUpdate<R>&, AnyAdvance& any, const Sums& sums, AnyCentres& centroids) {
+Centres<R>& fitting(CentreUpdate<R>&, AnyCentreUpdate& any, const Sums& sums,
+                    AnyCentres& centroids) {
     auto* shared = centroids.shared<R>();
     require(shared, "the centres have another dtype");
     Centres<R>& own = shared->centres;
@@ -211,7 +212,7 @@ Centres<R>& fitting(CentreUpdate<R>&, AnyAdvance& any, const Sums& sums, AnyCent
     return own;
 }
 
-void observe(AnyAdvance& any, const Sums& sums, AnyCentres& centroids) {
+void observe(AnyCentreUpdate& any, const Sums& sums, AnyCentres& centroids) {
     const FloatEnvironment arithmetic;
     std::visit(
         [&](auto& step) {
@@ -220,7 +221,7 @@ void observe(AnyAdvance& any, const Sums& sums, AnyCentres& centroids) {
         any.of);
 }
 
-Movement run(AnyAdvance& any, Sums& sums, AnyCentres& centroids, int n_jobs) {
+Movement run(AnyCentreUpdate& any, Sums& sums, AnyCentres& centroids, int n_jobs) {
     return std::visit(
         [&](auto& step) {
             auto& own = fitting(step, any, sums, centroids);
@@ -251,7 +252,8 @@ void bind_update(nb::module_& m) {
             "__setstate__",
             [](Bins& grid, const BinsState& state) {
                 const auto& [bounds, bits, bins] = state;
-                require(!bounds.empty() && bins >= 1 && bits >= 0 && bits <= 62, "this is no grid");
+                require(!bounds.empty() && bins >= 1 && bits >= 0 && bits <= 62,
+                        "the state of the bins is not valid");
                 new (&grid) Bins(bounds, Size(1) << bits);
                 grid.set_bins(bins);
             },
@@ -298,16 +300,16 @@ void bind_update(nb::module_& m) {
     m.def("move_to_karcher", &move_to_karcher<float>);
     m.def("move_to_karcher", &move_to_karcher<double>);
 
-    nb::class_<AnyAdvance>(m, "Advance")
+    nb::class_<AnyCentreUpdate>(m, "CentreUpdate")
         .def("__init__",
-             [](AnyAdvance* self, bool single, Size k, const Array<const double, 1>& origin) {
-                 new (self) AnyAdvance(make_advance(single, k, origin));
+             [](AnyCentreUpdate* self, bool single, Size k, const Array<const double, 1>& origin) {
+                 new (self) AnyCentreUpdate(make_centre_update(single, k, origin));
              })
         .def("observe", &observe)
         .def("run", &run)
         .def_prop_ro(
             "explained",
-            [](const AnyAdvance& any) {
+            [](const AnyCentreUpdate& any) {
                 return std::visit([](const auto& step) { return step.explained(); }, any.of);
             },
             nb::call_guard<FloatEnvironment>());

@@ -35,11 +35,7 @@ void check_scores(double scale, bool sparse, int n_jobs) {
     }
     const auto made = [&] {
         if (!sparse) return Centres<R>(centres.values.data(), k, d, Frame<R>{}, threads);
-        std::vector<SparseVector<R>> lists(static_cast<std::size_t>(k));
-        for (Size j = 0; j < k; ++j)
-            for (Size f = 0; f < d; ++f)
-                if (centres(j, f) != 0) lists[std::size_t(j)].push(f, centres(j, f));
-        return Centres<R>(std::move(lists), d, Frame<R>{}, threads);
+        return Centres<R>(sparse_of(centres), d, Frame<R>{}, threads);
     };
     const Centres<R> centroids = made();
     const Csr<R, I> csr(x);

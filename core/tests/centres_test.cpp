@@ -237,7 +237,8 @@ TEST(exponents_are_zero_unless_squares_overflow_or_underflow) {
     CHECK_EQ(safe_exponent<float>(0), 0);
     for (const double fine : {1e-12, 1.0, 1e12}) CHECK_EQ(safe_exponent<float>(fine), 0);
     for (const double fine : {1e-100, 1.0, 1e100}) CHECK_EQ(safe_exponent<double>(fine), 0);
-    for (const double wild : {1e-15, 1e15, 1e120, 1e-120}) CHECK(safe_exponent<float>(wild) != 0);
+    for (const double extreme : {1e-15, 1e15, 1e120, 1e-120})
+        CHECK(safe_exponent<float>(extreme) != 0);
     for (int power = -149; power < 128; ++power) check_exponent<float>(std::ldexp(1.0, power));
     for (int power = -1074; power < 1024; ++power) check_exponent<double>(std::ldexp(1.0, power));
 }

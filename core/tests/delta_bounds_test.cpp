@@ -295,21 +295,21 @@ TEST(groups_double) {
     check_groups<double>(100, true, 40);
 }
 
-TEST(all_codes_keep_within_the_room) {
-    const Size room = QuantizedCentres<double>::bytes_per_feature(64);
-    for (const Size more : {room, room - 1}) {
+TEST(all_codes_keep_within_the_scratch_limit) {
+    const Size spare = QuantizedCentres<double>::bytes_per_feature(64);
+    for (const Size more : {spare, spare - 1}) {
         Random random(8);
         const Threads threads{2};
         Matrix<double> centres = sparse_matrix<double>(k, random, false, 1.0);
         Centres<double> now(centres.values.data(), k, d, Frame<double>{}, threads);
         LayoutCache<double> layouts;
-        layouts.set_room(d * (QuantizedCentres<double>::bytes_per_feature(k) + more));
+        layouts.set_scratch_limit(d * (QuantizedCentres<double>::bytes_per_feature(k) + more));
         layouts.state<MovingCentres<double>>(now, threads)->record({1000, 40000, 10, 60});
         for (Size j = 0; j < far + near; ++j) centres(j, 0) += 0.5;
         now.move(centres.values.data(), threads);
         const auto moving = layouts.state<MovingCentres<double>>(now, threads);
-        CHECK(moving->plan().prune == (more == room ? Prune::by_outliers : Prune::by_table));
-        CHECK_EQ(moving->outliers().k(), more == room ? Size(64) : Size(0));
+        CHECK(moving->plan().prune == (more == spare ? Prune::by_outliers : Prune::by_table));
+        CHECK_EQ(moving->outliers().k(), more == spare ? Size(64) : Size(0));
     }
 }
 

@@ -169,6 +169,55 @@ Size expect_bounds(Coded<R>& coded, const std::vector<std::int32_t>* order) {
     return decided;
 }
 
+// What the bounds of the proof, in float64, leave of the centres.
+struct Recount {
+    Size decided = 0;     // rows with one candidate
+    Size candidates = 0;  // of rows with several
+    Size unclear = 0;     // rows with a bound so near the limit that float32 may see it otherwise
+    Size most = 0;        // candidates of a row
+};
+template <class R>
+Recount recount(Coded<R>& coded) {
+    const std::vector<CodedVector> rows = stored_rows(coded);
+    const CodedCentres& centres = coded.centres.panels();
+    const CodesByCentre& by_centre = coded.centres.by_centre();
+    Recount out;
+    for (Size i = 0; i < coded.rows.n; ++i) {
+        const CodedVector& row = rows[std::size_t(i)];
+        const double inverse = row.inverse, residual = row.residual,
+                     margin = std::floor(row.norm * coded.centres.margin()) + 1;
+        std::vector<double> low;
+        double limit = inf, size = 0;
+        for (Size j = 0; j < centres.k; ++j) {
+            std::int32_t product = 0;
+            for (Size f = 0; f < coded.rows.d; ++f)
+                product += coded.codes.codes(i, coded.rows.d)[f] *
+                           by_centre.codes[j * by_centre.pitch + f];
+            const double offset = centres.offset[j] * inverse,
+                         length = centres.length[j] * residual,
+                         scale = -double(centres.minus_scale[j]);
+            low.push_back(offset - length - scale * (product + margin));
+            limit = std::min(
+                limit, low.back() + 2 * length + 2 * scale * margin + centres.width[j] * inverse);
+            size = std::max({size, std::abs(offset), scale * std::abs(product)});
+        }
+        limit += 2 * double(row.rounding);
+        Size found = 0;
+        bool clear = true;
+        for (const double own : low) {
+            found += own <= limit;
+            clear = clear && std::abs(own - limit) > 0x1p-18 * size;
+        }
+        out.most = std::max(out.most, found);
+        out.unclear += !clear;
+        if (found == 1)
+            ++out.decided;
+        else
+            out.candidates += found;
+    }
+    return out;
+}
+
 // Codes, multiplied by a sign per feature, that add up to a little less than 0, and numbers that
 // are larger by 0.45 in the direction of the signs, whose sum is above 0.
 struct Misleading {
@@ -539,6 +588,35 @@ TEST(the_nearest_centres_are_candidates) {
             }
     }
     CHECK(fewest < 20);
+}
+
+TEST(statistics_are_those_of_a_recount) {
+    if (integer_products().speed == 1) return;  // no pass uses the filter
+    Random random(15);
+    constexpr Size n = 2200, d = 96, k = 140;  // too many for inter-centre distances
+    Matrix<double> c = normal<double>(k, d, random), x(n, d);
+    for (Size i = 0; i < n; ++i) {
+        const Size a = random.below(k), b = random.below(k);
+        const double share = random.uniform(0.35, 0.5);
+        for (Size f = 0; f < d; ++f)
+            x(i, f) = (1 - share) * c(a, f) + share * c(b, f) + 0.3 * random.normal();
+    }
+    Coded<double> coded(x, c);
+    const Recount wanted = recount(coded);
+    CHECK(wanted.decided > n / 4 && wanted.decided < n - n / 20);
+    CHECK(wanted.unclear < n / 100 && wanted.most <= CandidateLists::most);
+    for (const char* name : {"lloyd", "hamerly", "yinyang"}) {
+        Labels labels(std::size_t(n), -1);
+        const AssignStats stats = make_assigner<double>(name, n, k, {})
+                                      ->assign(coded.rows, coded.shared, labels.data(), Threads{});
+        CHECK_EQ(stats.filtered, n);
+        CHECK(std::abs(stats.decided - wanted.decided) <= wanted.unclear);
+        // No scores are so near that float64 leaves several candidates for canonical ones.
+        CHECK(std::abs(stats.verified - wanted.candidates) <= 2 * wanted.unclear);
+        const bool bounds = name != std::string("lloyd");  // which need the score of every label
+        CHECK_EQ(stats.distances, stats.verified + (bounds ? n : 0));
+        CHECK_EQ(stats.skipped, bounds ? 0 : stats.decided);
+    }
 }
 
 TEST(wild_data_has_the_right_labels) {

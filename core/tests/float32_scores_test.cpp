@@ -15,15 +15,6 @@ namespace {
 
 constexpr Size n = 400, d = 600, k = 37, ties = 20;
 
-template <class R>
-std::vector<SparseVector<R>> sparse_of(const Matrix<R>& centres) {
-    std::vector<SparseVector<R>> lists(static_cast<std::size_t>(centres.n));
-    for (Size j = 0; j < centres.n; ++j)
-        for (Size f = 0; f < centres.d; ++f)
-            if (centres(j, f) != 0) lists[std::size_t(j)].push(f, centres(j, f));
-    return lists;
-}
-
 // Sparse centres. The first two have no feature in common and the same length.
 template <class R>
 Matrix<R> centres_of(Random& random, bool signs, double scale) {

@@ -571,6 +571,38 @@ TEST(float_means_are_rounded_once) {
     }
 }
 
+// Scores that are not numbers hide no other score.
+template <class R>
+void check_lowest_two() {
+    constexpr R infinity = std::numeric_limits<R>::infinity();
+    Random random(9);
+    Size exact = 0;
+    for (const Isa* isa : isas())
+        for (int round = 0; round < 400; ++round) {
+            const Size k = random.between(1, 90);
+            std::vector<R> scores(static_cast<std::size_t>(k)), sorted;
+            for (R& score : scores) {
+                score = R(random.between(-9, 9));
+                if (round % 2 && random.below(3) == 0)
+                    score = random.coin() ? infinity : std::numeric_limits<R>::quiet_NaN();
+                if (!std::isnan(score)) sorted.push_back(score);
+            }
+            sorted.resize(sorted.size() + 2, infinity);
+            std::sort(sorted.begin(), sorted.end());
+            std::int32_t label = -1;
+            R low = 0, second = 0;
+            isa->scores<R>().lowest_two(scores.data(), 1, k, {&label, &low, &second});
+            CHECK_EQ(low, sorted[0]);
+            if (low < infinity)
+                CHECK_EQ(label, std::find(scores.begin(), scores.end(), low) - scores.begin());
+            CHECK(second == sorted[1] || (round % 2 && second == low));
+            exact += second == sorted[1];
+        }
+    CHECK(exact > Size(isas().size()) * 300);
+}
+TEST(lowest_two_float) { check_lowest_two<float>(); }
+TEST(lowest_two_double) { check_lowest_two<double>(); }
+
 TEST(no_rows_at_all) {
     const Matrix<float> centres(3, 2);
     const Centres<float> centroids(centres.values.data(), 3, 2, {}, Threads{});

@@ -1,5 +1,5 @@
 // Layouts show the centres of one version: also after an update that was interrupted, after a move
-// that was interrupted, and while somebody holds them.
+// that was interrupted, and while another thread holds them.
 #include "exactmeans/centres/layout_cache.hpp"
 
 #include <memory>
@@ -37,20 +37,13 @@ struct Sample {
         for (Size j = 0; j < k; ++j)
             for (Size f = 0; f < d && j % 4; ++f) at(j, f) *= factor;
         return kind == Kind::dense ? centres.move(at.values.data(), threads)
-                                   : centres.move(sparse(), threads);
-    }
-    std::vector<SparseVector<double>> sparse() const {
-        std::vector<SparseVector<double>> out(static_cast<std::size_t>(k));
-        for (Size j = 0; j < k; ++j)
-            for (Size f = 0; f < d; ++f)
-                if (at(j, f) != 0) out[std::size_t(j)].push(f, at(j, f));
-        return out;
+                                   : centres.move(sparse_of(at), threads);
     }
 
 private:
     Centres<double> made() const {
         return kind == Kind::dense ? Centres<double>(at.values.data(), k, d, {}, Threads{})
-                                   : Centres<double>(sparse(), d, {}, Threads{});
+                                   : Centres<double>(sparse_of(at), d, {}, Threads{});
     }
 };
 

@@ -134,13 +134,9 @@ void check_sparse(Random& random, Size n, Size d, Size k, double share, int bins
     grid.set_bins(bins);
     Sums dense(k, d, grid, Bins({2.0}, n)), sparse(k, d, grid, Bins({2.0}, n), true);
     Matrix<R> start(k, d, [&] { return random.unit() < share ? random.normal() : 0.0; });
-    std::vector<SparseVector<R>> lists(static_cast<std::size_t>(k));
-    for (Size j = 1; j < k; ++j)  // the first one has no features
-        for (Size f = 0; f < d; ++f)
-            if (start(j, f) != 0) lists[std::size_t(j)].push(f, start(j, f));
-    for (Size f = 0; f < d; ++f) start(0, f) = 0;
+    for (Size f = 0; f < d; ++f) start(0, f) = 0;  // the first one has no features
     Centres<R> centres(start.values.data(), k, d, {}, Threads{n_jobs});
-    Centres<R> listed(lists, d, {}, Threads{n_jobs});
+    Centres<R> listed(sparse_of(start), d, {}, Threads{n_jobs});
     CentreUpdate<R> update(k), listed_update(k);
     const std::vector<double> origin(static_cast<std::size_t>(d));
     Labels labels(std::size_t(n), 0), summed(std::size_t(n), -1), listed_summed = summed;
@@ -166,7 +162,8 @@ void check_sparse(Random& random, Size n, Size d, Size k, double share, int bins
         for (Size j = 0; j < k; ++j) {
             CHECK_EQ(centres.norm2(j), listed.norm2(j));
             CHECK_EQ(centres.score_offset()[j], listed.score_offset()[j]);
-            CHECK_EQ(centres.moves(j) == centres.version(), listed.moves(j) == listed.version());
+            CHECK_EQ(centres.moved_in(j) == centres.version(),
+                     listed.moved_in(j) == listed.version());
             const SparseVector<R>& own = listed.sparse_master(j);
             CHECK(own.feature == centres.nonzeros(j).feature);
             CHECK(own.value == centres.nonzeros(j).value);
@@ -207,12 +204,12 @@ TEST(a_sparse_centre_moves_although_its_squared_step_underflows) {
     sums.relabel(x, labels, summed, Threads{});
     CHECK(update.run(sums, centroids, nullptr, Threads{}).distance[0] > 0);
     const Size moved_in = centroids.version();
-    CHECK_EQ(centroids.moves(0), moved_in);
+    CHECK_EQ(centroids.moved_in(0), moved_in);
     CHECK_EQ(centroids.sparse_master(0).at(1), 1.5e-200);
     CHECK_EQ(centroids.sparse_master(0).at(4), 1.5e-200);
     // Removing and adding a row changes nothing.
     sums.move(x, 1, 0, -1.0);
     sums.move(x, 1, 0, 1.0);
     CHECK_EQ(update.run(sums, centroids, nullptr, Threads{}).distance[0], 0.0);
-    CHECK_EQ(centroids.moves(0), moved_in);
+    CHECK_EQ(centroids.moved_in(0), moved_in);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "exact_score.hpp"
 #include "exactmeans/centres/layout_cache.hpp"
 #include "exactmeans/filter/quantized_filter.hpp"
 #include "isas.hpp"
@@ -28,14 +29,6 @@ Matrix<R> centres_of(Size k, bool signs, Random& random) {
         return signs && random.coin() ? -value : value;
     });
 }
-template <class R>
-std::vector<SparseVector<R>> sparse_of(const Matrix<R>& centres) {
-    std::vector<SparseVector<R>> out(static_cast<std::size_t>(centres.n));
-    for (Size j = 0; j < centres.n; ++j)
-        for (Size f = 0; f < d; ++f)
-            if (centres(j, f) != 0) out[std::size_t(j)].push(f, centres(j, f));
-    return out;
-}
 
 // Rows of one feature each, which leave the least room for errors, and whole ones.
 template <class R>
@@ -53,17 +46,6 @@ template <class R>
 std::shared_ptr<const QuantizedCentres<R>> quantized(const Centres<R>& centroids,
                                                      const Threads& threads) {
     return LayoutCache<R>().template get<QuantizedCentres<R>>(centroids, false, threads);
-}
-
-// The score with stored numbers, exact but for a few bits of long double.
-template <class R>
-long double exact_score(const Centres<R>& centroids, const Matrix<R>& x, Size i, Size j) {
-    long double score = static_cast<long double>(centroids.score_offset()[j]);
-    const SparseVector<R> centre = centroids.nonzeros(j);
-    for (Size f = 0; f < d; ++f)
-        score += static_cast<long double>(x(i, f)) *
-                 static_cast<long double>(centroids.frame().packed(f, centre.at(f)));
-    return score;
 }
 
 // The centre with the lowest canonical score, the first of several.

@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "exactmeans/data/rows.hpp"
+#include "exactmeans/data/sparse_vector.hpp"
 
 namespace samples {
 
 using exactmeans::CsrRows;
 using exactmeans::DenseRows;
 using exactmeans::Size;
+using exactmeans::SparseVector;
 
 using Labels = std::vector<std::int32_t>;
 __extension__ using Int128 = __int128;
@@ -83,6 +85,16 @@ struct Csr {
         return {data.data(), indices.data(), {nullptr, offsets.data()}, n, d, weights};
     }
 };
+
+// The nonzeros of every row of a matrix.
+template <class R>
+std::vector<SparseVector<R>> sparse_of(const Matrix<R>& dense) {
+    std::vector<SparseVector<R>> out(static_cast<std::size_t>(dense.n));
+    for (Size j = 0; j < dense.n; ++j)
+        for (Size f = 0; f < dense.d; ++f)
+            if (dense(j, f) != 0) out[std::size_t(j)].push(f, dense(j, f));
+    return out;
+}
 
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {

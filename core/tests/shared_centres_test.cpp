@@ -52,15 +52,6 @@ Matrix<R> unit_rows(Matrix<R> centres) {
     return centres;
 }
 
-template <class R>
-std::vector<SparseVector<R>> sparse_of(const Matrix<R>& centres) {
-    std::vector<SparseVector<R>> out(static_cast<std::size_t>(centres.n));
-    for (Size j = 0; j < centres.n; ++j)
-        for (Size f = 0; f < d; ++f)
-            if (centres(j, f) != 0) out[std::size_t(j)].push(f, centres(j, f));
-    return out;
-}
-
 // Centres of one kind, and where they go.
 template <class R>
 struct SharedCase {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "exact_score.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;
@@ -13,26 +14,6 @@ using namespace samples;
 namespace {
 
 constexpr Size d = 60, n = 700;
-
-template <class R>
-std::vector<SparseVector<R>> sparse_of(const Matrix<R>& centres) {
-    std::vector<SparseVector<R>> lists(static_cast<std::size_t>(centres.n));
-    for (Size j = 0; j < centres.n; ++j)
-        for (Size f = 0; f < d; ++f)
-            if (centres(j, f) != 0) lists[std::size_t(j)].push(f, centres(j, f));
-    return lists;
-}
-
-// The score with stored numbers, exact but for a few bits of long double.
-template <class R>
-long double exact_score(const Centres<R>& centroids, const Matrix<R>& x, Size i, Size j) {
-    long double score = static_cast<long double>(centroids.score_offset()[j]);
-    const SparseVector<R> centre = centroids.nonzeros(j);
-    for (Size f = 0; f < d; ++f)
-        score += static_cast<long double>(x(i, f)) *
-                 static_cast<long double>(centroids.frame().packed(f, centre.at(f)));
-    return score;
-}
 
 // Labels are those of canonical scores, with copies of centres in other windows, rows between two
 // centres and a row without bounds; high and low bound the exact scores.
@@ -114,15 +95,15 @@ TEST(too_many_candidates_give_no_labels) {
 
 TEST(fits_many_centres_of_few_features) {
     const Threads threads{1};
-    const auto fits = [&](Size k, Size columns, Metric metric, Size rare_below, double room,
-                          Size nonzeros) {
+    const auto fits = [&](Size k, Size columns, Metric metric, Size rare_below,
+                          double scratch_limit, Size nonzeros) {
         Frame<float> frame;
         frame.metric = metric;
         std::vector<SparseVector<float>> centres(static_cast<std::size_t>(k));
         for (auto& centre : centres) centre.push(0, 1.0f);
         LayoutSettings settings;
         settings.rare_below = rare_below;
-        settings.room = room;
+        settings.scratch_limit = scratch_limit;
         return WindowedFilter<float>::fits(Centres<float>(centres, columns, frame, threads),
                                            settings, nonzeros);
     };

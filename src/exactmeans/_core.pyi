@@ -151,7 +151,7 @@ class Centroids:
     @property
     def given_norms2(self) -> tuple[Double, int] | None: ...
 
-class Advance:
+class CentreUpdate:
     def __init__(self, single: bool, k: int, origin: Double) -> None: ...
     def observe(self, sums: Sums, centroids: Centroids) -> None: ...
     def run(self, sums: Sums, centroids: Centroids, n_jobs: int) -> Movement: ...
@@ -169,7 +169,7 @@ class Assigner:
     def __init__(self, name: str, single: bool, n: int, k: int) -> None: ...
     def assign(
         self, rows: Rows, centroids: Centroids, labels: Labels, n_jobs: int
-    ) -> tuple[int, int, int]: ...
+    ) -> tuple[int, int, int, int, int, int]: ...
     @property
     def rows_without_score(self) -> int: ...
     def labels_certain(self, centroids: Centroids, labels: Labels, n_jobs: int) -> bool: ...
@@ -296,7 +296,6 @@ class _CostModel:
     inter_centre_probe_rows: int
     changed_share_for_bounds_csr: float
     changed_share_for_bounds_dense: float
-    moving_no_gain_share: float
     cheap_first_pass: float
     average_loss: float
     expected_saving: float
@@ -325,8 +324,11 @@ class _CostModel:
     first_row: float
     first_row_feature: float
     kdtree_distance: float
-    kdtree_build_row: float
+    kdtree_build_row_level: float
     kdtree_saving: float
+    kdtree_leaf_rows: int
+    kdtree_least_leaves: int
+    expected_passes: int
     csr_bounds_row_bytes: float
     csr_bounds_any_row: float
     csr_bounds_distance_nonzero: float

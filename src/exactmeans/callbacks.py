@@ -13,7 +13,7 @@ import numpy as np
 
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.centres import for_users
-from exactmeans.parameters import check_verbose
+from exactmeans.parameters import check_verbose, refuse
 
 if TYPE_CHECKING:
     from exactmeans.engine.frame import Frame
@@ -46,6 +46,12 @@ class Iteration(NamedTuple):
         Since the run began.
     unread : int
         Blocks on disk that were not read, because no label in them could change.
+    filtered : int
+        Dense rows that the 8-bit filter compared with all centres.
+    decided : int
+        Of these, rows whose label 8-bit scores decided alone.
+    verified : int
+        Of `distances`, those to the centres that 8-bit scores left.
 
     Examples
     --------
@@ -65,6 +71,9 @@ class Iteration(NamedTuple):
     algorithm: str
     seconds: float
     unread: int = 0
+    filtered: int = 0
+    decided: int = 0
+    verified: int = 0
 
 
 #: Called with each `Iteration`; returning True stops the fit after that iteration.
@@ -79,7 +88,7 @@ def check_callbacks(given: Any) -> list[Callback]:
         given = [given]
     callbacks: list[Callback] = list(given) if isinstance(given, Sequence) else []
     if not isinstance(given, Sequence) or not all(map(callable, callbacks)):
-        raise ValueError("callbacks must be a callable or a sequence of callables.")
+        refuse("callbacks", given, "None, a callable or a sequence of callables")
     return callbacks
 
 
@@ -87,7 +96,7 @@ _LOGGER = logging.getLogger("exactmeans")
 
 
 class Progress:
-    """What `verbose=1` shows: a line per iteration, or a bar if rich is there and can draw one.
+    """What `verbose=1` shows: a line per iteration, or a bar if rich is installed and can draw one.
 
     Lines go to the logger "exactmeans" at level INFO if it has handlers and there is no terminal,
     as in a service; else they are printed.
@@ -95,16 +104,16 @@ class Progress:
 
     def __init__(self, verbose: Any) -> None:
         self.rows = 0  # of an iteration
-        self.relabels = True  # are changed labels counted?
+        self.relabels = True  # whether changed labels are counted
         self.runs, self.most = 1, 1  # runs, and the most iterations of each
         self._verbose = check_verbose(verbose)
         self._bar: Any = None
         self._task: Any = None
-        self._run, self._before = -1, 0  # which is shown, and its iterations that are not
-        self._last = 0.0  # seconds of the run before
+        self._run, self._before = -1, 0  # the current run, and its iterations before it resumed
+        self._last = 0.0  # seconds from the start of the run to the last record
 
     def expect(self, *, rows: int, iterations: int, runs: int = 1, relabels: bool = True) -> None:
-        """What is to come: rows per iteration, the most iterations of a run, runs."""
+        """Set the work to come: rows per iteration, the most iterations of a run, runs."""
         self.rows, self.most, self.runs, self.relabels = rows, iterations, runs, relabels
 
     @property
@@ -151,7 +160,7 @@ class Progress:
 
 
 def show_line(line: str) -> None:
-    """Log a line if somebody listens and there is no terminal; else print it."""
+    """Log a line if the logger has handlers and there is no terminal; else print it."""
     if _logs():
         _LOGGER.info(line)
     else:
@@ -249,7 +258,7 @@ class Tasks:
 
 
 class Reports:
-    """Who is called about the iterations of a fit: callbacks of users, tasks of scikit-learn."""
+    """Calls the callbacks of users, and scikit-learn's, about the iterations of a fit."""
 
     def __init__(self, callbacks: Sequence[Callback] = (), tasks: Tasks | None = None) -> None:
         self._callbacks, self._tasks = callbacks, tasks

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from exactmeans.callbacks import Callback, Iteration, Progress, Reports, Tasks
-from exactmeans.data.arrays import Double, Matrix
+from exactmeans.callbacks import Callback, Progress, Reports, Tasks
+from exactmeans.data.arrays import Matrix
 from exactmeans.data.stream import is_source
 from exactmeans.engine.labels import same_clustering
 from exactmeans.engine.local.digest import Digest
@@ -19,22 +19,14 @@ from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.base import BaseKMeans, FitParameters
 from exactmeans.estimators.limits import SizeLimits
 from exactmeans.fit.generator import FitGenerator
-from exactmeans.fit.loop import Run, lloyd_loop
+from exactmeans.fit.loop import Resumed, Run, lloyd_loop
 from exactmeans.fit.plan import Plan, plan_fit
-from exactmeans.fit.policy import (
-    ALGORITHM_NAMES,
-    AlgorithmName,
-    Policy,
-)
+from exactmeans.fit.policy import ALGORITHM_NAMES, AlgorithmName, Policy
 from exactmeans.fit.problem import Problem, analyse
 from exactmeans.io import model_file
 from exactmeans.io.checkpoint import Checkpoint, Completed, Resume
 from exactmeans.metrics import MetricName, ZeroRows
-from exactmeans.parameters import (
-    check_choice,
-    check_random_state,
-    warn,
-)
+from exactmeans.parameters import check_choice, check_random_state, warn
 from exactmeans.seeding.init import Init, InitName
 
 __all__ = ["KMeans"]
@@ -72,7 +64,7 @@ class KMeans(BaseKMeans):
         1 shows every iteration: a bar in a terminal, a record of the logger "exactmeans" where
         logging at level INFO is set up and there is no terminal, else a printed line.
     random_state : int, RandomState instance or None, default=None
-        Makes the choice of initial centres reproducible. Of a NumPy Generator `rng`, pass
+        Makes the choice of initial centres reproducible. For a NumPy Generator `rng`, pass
         `int(rng.integers(2**31))`.
     copy_x : bool, default=True
         Accepted for compatibility: the data is never modified.
@@ -90,9 +82,9 @@ class KMeans(BaseKMeans):
         the guide "Threads".
     memory_limit : int, float, str or None, default=None
         The most memory to use beside the data: bytes, a string such as '2GB', '512m' (both powers
-        of 1000) or '1GiB', '1Gi' (powers of 1024), or a fraction of the machine's memory. What
-        cannot fit is refused with the bytes it needs, and so is what `predict`, `transform` and
-        `score` would need beside the data.
+        of 1000) or '1GiB', '1Gi' (powers of 1024), or a fraction of the machine's memory. `fit`,
+        `predict`, `transform` and `score` refuse calls that need more, and say how many bytes they
+        need.
     callbacks : callable, sequence of callables or None, default=None
         Called with an `Iteration` record after each iteration; returning True stops the run.
     checkpoint : path or None, default=None
@@ -103,19 +95,20 @@ class KMeans(BaseKMeans):
         Whether `cluster_centers_` is a CSR array. 'auto' makes it one if X is sparse and an ndarray
         would take more than half a gigabyte.
     zero_rows : {'error', 'keep'}, default='error'
-        What to do with rows of zeros, or shorter than the smallest normal number of their dtype,
-        which have no direction, under 'cosine' and 'angular'. Those that are kept belong to no
-        cluster: their label is -1, they move no centre, and their similarity to every centre is 0.
+        For 'cosine' and 'angular': what to do with rows that have no direction, because they are
+        zeros or shorter than the smallest normal number of their dtype. 'error' refuses them.
+        'keep' leaves them outside all clusters: their label is -1, they move no centre, and their
+        similarity to every centre is 0.
     init_options : dict or None, default=None
-        What `init` takes besides: `oversampling` (2.0) and `rounds` (5) for 'k-means||',
+        Options of `init`: `oversampling` (2.0) and `rounds` (5) for 'k-means||',
         `n_local_trials` for 'k-means++'.
     dtype : {'float32', 'float64'} or None, default=None
-        What to compute in. None keeps float32 and converts everything else to float64.
+        The dtype to compute in. None keeps float32 and converts everything else to float64.
     size_min, size_max : int, float or None, default=None
-        The fewest and the most rows of a cluster. Ints count rows; floats are shares of the mean
-        size n_samples / n_clusters, so that 1.1 is ten per cent above it, rounded to let rows in.
-        Every assignment has the least inertia that the limits allow. For 'euclidean' and 'cosine';
-        see the guide "Size limits".
+        The fewest and the most rows of a cluster. Ints count rows. Floats are shares of the mean
+        size n_samples / n_clusters, so that 1.1 is ten per cent above it; minima are rounded down,
+        maxima up. Every assignment has the least inertia that the limits allow. For 'euclidean'
+        and 'cosine'; see the guide "Size limits".
     size_of : {'rows', 'weight'}, default='rows'
         What the limits count. With 'weight', ints are sums of `sample_weight` and floats shares of
         the total weight / n_clusters. To meet such limits exactly is NP-hard: the weight of a
@@ -220,7 +213,9 @@ class KMeans(BaseKMeans):
         wanted = SizeLimits.check(self.size_min, self.size_max, parameters.metric, self.size_of)
         algorithm = self._check_algorithm(k, limited=wanted is not None)
         with closing(self._open_engine(X, sample_weight, parameters)) as engine:
-            plan = plan_fit(engine, k, algorithm, parameters.memory_limit)
+            plan = plan_fit(engine, k, algorithm, parameters.memory_limit, max_iter)
+            if wanted is not None:
+                plan = replace(plan, choice=replace(plan.choice, why="size limits"))
             init = Init.check(self, k, engine, auto=10, in_blocks=is_source(X))
             progress.expect(rows=engine.n, iterations=max_iter, runs=init.n_init)
             rng = self._generator(init)
@@ -325,10 +320,7 @@ class Runs:
         number: int,
         centres: Matrix,
         checkpoint: Checkpoint | None,
-        *,
-        done: Sequence[Iteration] = (),
-        limited: Double | None = None,
-        stop: bool = False,
+        resumed: Resumed | None = None,
     ) -> Run:
         return lloyd_loop(
             self.problem,
@@ -337,22 +329,14 @@ class Runs:
             max_iter=self.max_iter,
             run=number,
             reports=self.reports,
-            done=done,
-            limited=limited,
-            stop=stop,
+            resumed=resumed,
             checkpoint=checkpoint,
         )
 
     def resume(self, state: Resume, checkpoint: Checkpoint | None) -> Run:
         """The run that a checkpoint holds."""
-        return self.run(
-            state.run,
-            state.centres,
-            checkpoint,
-            done=state.history,
-            limited=state.limited,
-            stop=state.stop,
-        )
+        resumed = Resumed(state.history, state.limited, state.stop)
+        return self.run(state.run, state.centres, checkpoint, resumed)
 
     def with_labels(self, known: dict[str, Any] | None) -> Run | None:
         """A run from a checkpoint, with labels recomputed from its centres."""

@@ -52,27 +52,29 @@ class KMeansTree(
     Parameters
     ----------
     branching : int, default=100
-        The most children of a node. Fewer come of fewer distinct rows; no child is empty.
+        The most children of a node. A node with fewer distinct rows has fewer; no child is empty.
     max_leaf_size : int or None, default=None
-        Nodes with at most so many rows are leaves. None means `branching` if the other two stops
-        are None as well, else 1.
+        Nodes with at most this many rows are leaves. None means `branching` if `max_depth` and
+        `n_leaves` are None as well, else 1. Each stop holds by itself: the first that applies
+        makes a node a leaf. So with `max_depth` or `n_leaves` a leaf may have more rows.
     max_depth : int or None, default=None
         Nodes at this depth are leaves; the root has depth 0.
     n_leaves : int or None, default=None
-        Grow by inertia: split the leaf with the largest one until there are so many leaves. The
-        last split may have fewer than `branching` children.
+        Always split the leaf with the largest inertia, until there are this many leaves. The last
+        split may have fewer than `branching` children. There are fewer leaves if other stops or
+        equal rows leave none to split; stops that no tree can meet together are refused.
     balanced : bool, default=False
         Give the children of a node equal sizes, up to one row, at the least cost; with
-        `branching=2` this is the median split. A node has no more children than leaves of
-        `max_leaf_size` rows need. Rows that are equal stay together. `predict`
-        applies the prices that balance the children of each node, so it gives `labels_` for the
-        rows of fit; new rows are not balanced.
+        `branching=2` this is the median split. A node of n rows gets at most
+        ceil(n / max_leaf_size) children. Rows that are equal stay together. `predict` applies the
+        prices that balance the children of each node, so it gives `labels_` for the rows of fit;
+        new rows are not balanced.
     metric : {'euclidean', 'cosine', 'angular', 'manhattan'}, default='euclidean'
-        As in `KMeans`. The last two have no fast path for small nodes, and take neither blocks nor
-        `balanced=True`.
+        As in `KMeans`. 'angular' and 'manhattan' have no fast path for small nodes, and take
+        neither blocks nor `balanced=True`.
     init : {'k-means++', 'random', 'k-means||', 'furthest'} or ('d', alpha), default='k-means++'
-        Initial centres of each node, as in `KMeans`. The first two are drawn inside the core,
-        which is faster where nodes are small.
+        Initial centres of each node, as in `KMeans`. 'k-means++' and 'random' are drawn inside the
+        core, which is faster where nodes are small.
     max_iter : int, default=300
         The most iterations of a node.
     tol : float, default=1e-4
@@ -84,7 +86,7 @@ class KMeansTree(
     memory_limit : int, float, str or None, default=None
         The most memory to use beside the data, as in `KMeans`.
     dtype : {'float32', 'float64'} or None, default=None
-        What to compute in. None keeps float32 and converts everything else to float64.
+        The dtype to compute in. None keeps float32 and converts everything else to float64.
 
     Attributes
     ----------
@@ -203,7 +205,7 @@ class KMeansTree(
                 )
             dtype = check_dtype(self.dtype)
             with closing(self._open_rows(X, sample_weight, metric, dtype)) as engine:
-                stops.refuse_rows(engine.n)
+                stops.refuse_rows(engine.n, balanced=parameters.balanced)
                 if engine.streamed or len(engine.spans) > 1:
                     engine.metric.refuse_blocks()
                 engine.examine()
@@ -218,12 +220,7 @@ class KMeansTree(
     def _check_parameters(self) -> SplitParameters:
         max_iter = check_int("max_iter", self.max_iter, 1)
         tol = check_real("tol", self.tol, 0)
-        named = isinstance(self.init, str) or (
-            isinstance(self.init, tuple) and len(self.init) > 0 and isinstance(self.init[0], str)
-        )
-        if not named:
-            check_choice("init", self.init, ("k-means++", "random", "k-means||", "furthest"))
-        init = check_init(self.init)
+        init = check_init(self.init, "('d', alpha)")
         if not isinstance(self.balanced, (bool, np.bool_)):
             refuse("balanced", self.balanced, "True or False")
         if self.balanced and init not in CORE_INITS:
@@ -327,7 +324,7 @@ class KMeansTree(
         ----------
         X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
         m : int, default=1
-            How many leaves.
+            How many leaves; at most as many as the tree has.
         beam : int or None, default=None
             How many nodes to keep at each level, at least `m`; None means `m`.
 
@@ -335,7 +332,7 @@ class KMeansTree(
         -------
         labels : ndarray of shape (n_samples, m)
             Numbers of leaves, nearest first; the first column is what `predict` gives for the same
-            `beam`. -1 where the tree has fewer leaves.
+            `beam`.
         distances : ndarray of shape (n_samples, m)
             To the centres of the leaves; 1 - cos for 'cosine', the angle for 'angular'.
 
@@ -348,14 +345,16 @@ class KMeansTree(
         >>> distances.tolist()
         [[2.5, 7.5]]
         """
-        m = check_int("m", m, 1)
+        check_is_fitted(self)
+        m, leaves = check_int("m", m, 1), len(self.leaves_)
+        if m > leaves:
+            raise ValueError(f"m must be at most {leaves}, the number of leaves, but it is {m}.")
         beam = m if beam is None else check_int("beam", beam, 1)
         if beam < m:
             raise ValueError(f"beam must be at least m={m}, but it is {beam}.")
         engine = self._rows(X)
         nodes, distances = self._router().beam(engine, beam, m)
-        labels = np.where(nodes >= 0, self._nodes().leaf_number[nodes], -1).astype(np.int32)
-        return labels, distances_of(engine.metric, distances)
+        return self._nodes_to_labels(nodes), distances_of(engine.metric, distances)
 
     def transform(self, X: Any) -> sp.csr_array:
         """One column per leaf: 1 in that of the row's leaf.

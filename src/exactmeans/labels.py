@@ -125,8 +125,8 @@ def build_tree(
 ) -> Any:
     """LibMultiLabel's label tree with our clustering, a drop-in for its `_build_tree`.
 
-    Stops as LibMultiLabel does: nodes at depth `dmax`, nodes with at most `K` labels, and children
-    of nodes with fewer than `K` clusters are leaves. Without empty children. To use it:
+    It stops as LibMultiLabel does: nodes at depth `dmax`, nodes with at most `K` labels, and
+    children of nodes with fewer than `K` clusters are leaves. No child is empty. To use it:
     `libmultilabel.linear.tree._build_tree = exactmeans.labels.build_tree`.
 
     Parameters

@@ -44,13 +44,13 @@ _METRICS = ("euclidean", "cosine")
 class MiniBatchKMeans(BaseKMeans):
     """K-means on a few rows at a time, with scikit-learn's parameters.
 
-    `method='sgd'` draws batches and moves each centre towards the rows it is nearest to, the less
-    the more rows it has seen: a good clustering after a fraction of a pass. It draws the rows that
-    scikit-learn 1.9 draws for the same `random_state`, and stops when scikit-learn does.
+    `method='sgd'` draws batches and moves each centre towards the rows it is nearest to, by steps
+    that shrink as it sees more rows: a good clustering after a fraction of a pass. It draws the
+    rows that scikit-learn 1.9 draws for the same `random_state`, and stops when scikit-learn does.
 
-    `method='memoized'` visits the batches in turn and exchanges what each contributes to the exact
-    sums of the centres. It refreshes the centres after every batch, never raises the inertia, and
-    ends where Lloyd's algorithm would not move either.
+    `method='memoized'` visits the batches in turn and replaces what each contributes to the exact
+    sums of the clusters. It recomputes the centres after every batch, never raises the inertia, and
+    ends at a fixed point of Lloyd's algorithm.
 
     Where one batch holds all rows, both are Lloyd's algorithm.
 
@@ -74,8 +74,8 @@ class MiniBatchKMeans(BaseKMeans):
     max_no_improvement : int or None, default=10
         'sgd' stops when this many batches in a row did not lower the smoothed inertia. None: never.
     init_size : int or None, default=None
-        Random rows that 'sgd' chooses initial centres from; None means three batches. Three times
-        `n_clusters` where that is fewer than `n_clusters`. 'memoized' uses all rows.
+        Random rows that 'sgd' chooses initial centres from; None means three batches. If that is
+        fewer than `n_clusters`, three times `n_clusters` rows are used. 'memoized' uses all rows.
     n_init : 'auto' or int, default='auto'
         Initial centres to try on `init_size` rows, of which the best are used; 'auto' means 3 for
         random and callable `init`, else 1. `partial_fit` tries 1.
@@ -88,9 +88,9 @@ class MiniBatchKMeans(BaseKMeans):
     n_jobs, memory_limit, callbacks, sparse_centers, zero_rows : as for `KMeans`
     init_options, dtype : as for `KMeans`
     size_min, size_max : None
-        Batches cannot hold size limits: use `KMeans`.
+        Only `KMeans` keeps size limits.
     size_of : {'rows', 'weight'}, default='rows'
-        As for `KMeans`; without limits it does nothing.
+        Without limits it has no effect.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ class MiniBatchKMeans(BaseKMeans):
         return Result(run, sgd.frame, sgd.counts, lengths, len(history), reassignment.since)
 
     def _check_parameters(self, metrics: tuple[str, ...] = _METRICS) -> FitParameters:
-        refuse_limits(self, "for MiniBatchKMeans, whose batches cannot hold limits: use KMeans")
+        refuse_limits(self, "MiniBatchKMeans", "KMeans keeps limits")
         check_choice("method", self.method, _METHODS)
         check_int("batch_size", self.batch_size, 1)
         check_real("reassignment_ratio", self.reassignment_ratio, 0)
@@ -322,8 +322,8 @@ class MiniBatchKMeans(BaseKMeans):
         k, first = parameters.k, not hasattr(self, "cluster_centers_")
         if not first and k != self._n_features_out:
             raise ValueError(
-                f"n_clusters must stay {self._n_features_out}, because partial_fit continues with "
-                f"the centres that it has, but it is {k}."
+                f"n_clusters must stay {self._n_features_out}, but it is {k}: partial_fit "
+                "continues with the centres of earlier calls."
             )
         if first:
             engine = self._open_engine(X, sample_weight, parameters)

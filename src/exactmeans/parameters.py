@@ -55,7 +55,8 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...], other: str = "
     """One of these strings; `other`: what else the argument may be, which the caller checks."""
     if not isinstance(value, str) or value not in choices:
         words = ", ".join(map(repr, choices))
-        refuse(name, value, f"{words} or {other}" if other else f"one of {words}")
+        join = ", " if " or " in other else " or "
+        refuse(name, value, f"{words}{join}{other}" if other else f"one of {words}")
     return value
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from exactmeans.callbacks import Iteration
+from exactmeans.estimators.base import BaseKMeans
 from exactmeans.metrics import METRICS
 from exactmeans.parameters import check_choice, check_int
 from exactmeans.quality import Silhouette
@@ -20,6 +22,8 @@ from exactmeans.reporting.projection import (
     sample_rows,
     unit_rows,
 )
+from exactmeans.select import KSelection
+from exactmeans.tree.fitted import FittedTree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +47,7 @@ _CRITERIA = {
 }
 
 
-def convergence(model: Any, ax: Axes | None = None) -> Axes:
+def convergence(model: BaseKMeans, ax: Axes | None = None) -> Axes:
     """Inertia by iteration.
 
     Parameters
@@ -73,7 +77,7 @@ def convergence(model: Any, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def distances_avoided(model: Any, ax: Axes | None = None) -> Axes:
+def distances_avoided(model: BaseKMeans, ax: Axes | None = None) -> Axes:
     """The share of row-centre distances that bounds and filters avoided, by iteration.
 
     Parameters
@@ -106,7 +110,7 @@ def distances_avoided(model: Any, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def sizes(model: Any, X: Any = None, ax: Axes | None = None) -> Axes:
+def sizes(model: BaseKMeans, X: Any = None, ax: Axes | None = None) -> Axes:
     """Rows in each cluster, the largest first.
 
     Parameters
@@ -192,7 +196,7 @@ def silhouette(found: Silhouette, ax: Axes | None = None) -> Axes:
 
 
 def map2d(
-    model: Any,
+    model: BaseKMeans,
     X: Any,
     ax: Axes | None = None,
     *,
@@ -257,12 +261,14 @@ def map2d(
     return ax
 
 
-def k_selection(selection: Any, ax: Axes | None = None, *, criterion: str | None = None) -> Axes:
+def k_selection(
+    selection: KSelection, ax: Axes | None = None, *, criterion: str | None = None
+) -> Axes:
     """A criterion by the number of clusters, with the suggested number as a line.
 
     Parameters
     ----------
-    selection : SelectK
+    selection : KSelection
         What `exactmeans.select_k` returned.
     ax : matplotlib Axes or None, default=None
     criterion : {'silhouette', 'inertia', 'davies_bouldin', 'calinski_harabasz', 'stability'} or \
@@ -282,8 +288,7 @@ def k_selection(selection: Any, ax: Axes | None = None, *, criterion: str | None
     'Inertia'
     """
     if criterion is None:
-        based_on = getattr(selection, "criterion", "")
-        criterion = {"elbow": "inertia"}.get(based_on, based_on)
+        criterion = {"elbow": "inertia"}.get(selection.criterion, selection.criterion)
         criterion = criterion if criterion in _CRITERIA else "silhouette"
     check_choice("criterion", criterion, tuple(_CRITERIA))
     ks = [int(record.k) for record in selection.table]
@@ -295,7 +300,7 @@ def k_selection(selection: Any, ax: Axes | None = None, *, criterion: str | None
     return ax
 
 
-def tree(model: Any, ax: Axes | None = None, *, max_depth: int | None = None) -> Axes:
+def tree(model: FittedTree, ax: Axes | None = None, *, max_depth: int | None = None) -> Axes:
     """A tree as an icicle: one band per level, each node as wide as its share of the rows.
 
     Parameters
@@ -362,12 +367,12 @@ def _axes(ax: Axes | None) -> Axes:
     return made
 
 
-def _history(model: Any) -> list[Any]:
+def _history(model: BaseKMeans) -> list[Iteration]:
     check_is_fitted(model, "history_", msg="model must be fitted: call fit first.")
     return list(model.history_)
 
 
-def _marker(history: list[Any]) -> str:
+def _marker(history: list[Iteration]) -> str:
     return "o" if len(history) <= 40 else ""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.pipeline import Pipeline
 
@@ -43,12 +44,12 @@ class Preparation:
     feature_names: NDArray[Any] | None = None  # where files have none
 
     @classmethod
-    def of(cls, model: Any) -> Preparation:
+    def of(cls, model: BaseEstimator) -> Preparation:
         """That of a model; a plain table if it has none."""
         stored = getattr(model, "preparation_", None)
         return cls() if stored is None else cls(**stored)
 
-    def store(self, model: Any) -> None:
+    def store(self, model: BaseEstimator) -> None:
         """Keep it with the model, also in its file."""
         model.preparation_ = {
             name: value for name, value in asdict(self).items() if value is not None
@@ -108,7 +109,7 @@ class Preparation:
         return Rows(empty, terms, Pipeline(steps)).transform(given)
 
 
-def rows_for(model: Any, source: Any) -> Any:
+def rows_for(model: BaseEstimator, source: Any) -> Any:
     """Rows of a file or of texts, made as those that the model was fitted on.
 
     Parameters
@@ -142,7 +143,9 @@ def rows_for(model: Any, source: Any) -> Any:
     return open_for(model, preparation, source)
 
 
-def open_for(model: Any, preparation: Preparation, source: Any, **options: Any) -> CutRows:
+def open_for(
+    model: BaseEstimator, preparation: Preparation, source: Any, **options: Any
+) -> CutRows:
     """The file as the model reads it: svmlight indices begin where those of fit began."""
     known = getattr(model, "_zero_based", None)
     opened: Any = open_blocks(source, columns=preparation.columns, na=preparation.na, **options)

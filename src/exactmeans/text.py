@@ -21,7 +21,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.pipeline import Pipeline
 
 from exactmeans.data.arrays import as_csr
-from exactmeans.kmeans import KMeans
+from exactmeans.estimators.fitted import FittedKMeans
 from exactmeans.parameters import check_choice, check_dtype, check_int
 from exactmeans.quality.odd_rows import odd_rows
 
@@ -73,8 +73,8 @@ class Rows(NamedTuple):
         Returns
         -------
         csr_matrix of shape (n_documents, n_terms)
-            Documents without known terms are rows of zeros, of which a warning says which they
-            are, and `without_terms` as well.
+            Documents without known terms are rows of zeros. A warning names them, and
+            `without_terms` lists them.
 
         Examples
         --------
@@ -159,8 +159,8 @@ def tfidf(
     Returns
     -------
     Rows
-        `X`, `terms` and `vectorizer`; `transform` makes rows of further documents. A document
-        without terms is a row of zeros, of which a warning says which they are.
+        `X`, `terms` and `vectorizer`; `transform` makes rows of further documents. Documents
+        without terms are rows of zeros, which a warning names.
 
     Examples
     --------
@@ -322,7 +322,7 @@ def _contrast(values: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.where(used, own, 0.0) * np.log(ratios))
 
 
-def representatives(X: Any, model: KMeans, count: int = 5) -> list[NDArray[np.intp]]:
+def representatives(X: Any, model: FittedKMeans, count: int = 5) -> list[NDArray[np.intp]]:
     """The rows nearest to the centre of each cluster: documents that are typical of it.
 
     Parameters
@@ -352,12 +352,12 @@ def representatives(X: Any, model: KMeans, count: int = 5) -> list[NDArray[np.in
     return [order[a : min(a + most, b)] for a, b in itertools.pairwise(edges.tolist())]
 
 
-def misfits(X: Any, model: KMeans, count: int | None = None) -> NDArray[np.intp]:
+def misfits(X: Any, model: FittedKMeans, count: int | None = None) -> NDArray[np.intp]:
     """Rows that fit no cluster: those in none, and those far from their centre.
 
-    Far means, under metric='cosine', less than a third as similar to the centre as the mean of the
-    cluster; under others, more than three standard deviations farther from it than the mean. These
-    are the odd rows of `exactmeans.report`.
+    For metric='cosine', a row is far if it is less than a third as similar to its centre as the
+    mean of the cluster. For other metrics, a row is far if its distance exceeds the mean by more
+    than three standard deviations. These are the odd rows of `exactmeans.report`.
 
     Parameters
     ----------

@@ -11,9 +11,11 @@ from exactmeans.memory import known_memory
 
 __all__ = ["show_versions"]
 
+#: What exactmeans needs, with all extras, and the frames that it takes.
 PACKAGES = (
-    *("exactmeans", "numpy", "scipy", "scikit-learn", "joblib"),
-    *("dask", "distributed", "pyarrow", "safetensors", "rich", "pandas", "polars"),
+    *("exactmeans", "numpy", "scipy", "scikit-learn", "joblib", "pandas", "polars"),
+    *("pyarrow", "safetensors", "dask", "distributed", "pyspark", "typer", "rich", "matplotlib"),
+    *("duckdb", "adbc-driver-manager", "adbc-driver-postgresql", "adbc-driver-sqlite"),
 )
 
 

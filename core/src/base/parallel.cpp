@@ -336,7 +336,8 @@ int detail::quota_cores([[maybe_unused]] const std::string& prefix) {
         const std::string names = line.substr(colon + 1, path_colon - colon - 1);
         const bool v2 = names.empty();
         if (!v2 && ("," + names + ",").find(",cpu,") == std::string::npos) continue;
-        // This directory (v1: or link) exists whatever else shares the hierarchy.
+        // With version 1, /sys/fs/cgroup/cpu exists even if other controllers share the hierarchy:
+        // it is then a link.
         const std::string mount = prefix + "/sys/fs/cgroup" + (v2 ? "" : "/cpu");
         std::string group = line.substr(path_colon + 1);
         for (;;) {
@@ -366,7 +367,7 @@ int usable_cores() {
         // Read once, because it takes longer than a small fit and rarely changes.
         static const int quota = detail::quota_cores();
         if (quota > 0) cores = std::min<long long>(cores, quota);
-        // By this variable joblib leaves cores to others.
+        // joblib's limit on the cores of a process.
         if (const long long most = variable("LOKY_MAX_CPU_COUNT"); most > 0)
             cores = std::min(cores, most);
     }

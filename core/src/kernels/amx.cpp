@@ -1,4 +1,4 @@
-// Products of 8-bit codes by AMX. dispatch.cpp asks Linux for permission to use it.
+// Products of 8-bit codes by AMX. dispatch.cpp requests Linux's permission to use it.
 #if defined(__x86_64__) && defined(__linux__)
 
 #include <immintrin.h>
@@ -52,7 +52,7 @@ struct AmxTiles {
 
 }  // namespace
 
-// The speed is an estimate: nobody has measured it yet.
+// The speed is an estimate; it has not been measured.
 constinit const IntegerProducts products_amx{.name = "amx",
                                              .bias = 128,
                                              .speed = 12,

@@ -17,8 +17,9 @@ struct TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
-// Which register holds what. Sums of up to four units come first; the last groups of four features,
-// if they do not fill a register, have registers of their own, since a change of shapes clears all.
+// The use of the eight registers: first the sums of up to four units, then codes. The last groups
+// of four features, if they do not fill a register, have registers of their own, because a change
+// of shapes would clear all registers.
 inline constexpr int tile_of_rows = 4, tile_of_centres = 5, last_tile_of_rows = 6,
                      last_tile_of_centres = 7;
 inline constexpr Size tile_depth = 16;  // groups of four features in a register

@@ -49,8 +49,9 @@ struct VnniTile {
 
 }  // namespace
 
-// Rows are made unsigned by adding 128; what that adds, 128 times the sum of the centre's codes, is
-// subtracted. Codes of the centre are 0 past its end, whatever stands there in the row.
+// The instruction takes unsigned codes of rows, so 128 is added to these, and 128 times the sum of
+// the centre's codes is subtracted at the end. Padding of the centre is 0, so the bytes past the
+// end of the row do not count.
 void pair_products_avx512vnni(const CodeRows& rows, const CodesByCentre& centres,
                               const std::int32_t* centre, std::int32_t* out) {
     const __m512i high = _mm512_set1_epi8(char(0x80));

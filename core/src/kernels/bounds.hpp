@@ -26,7 +26,7 @@ inline float pruning_radius2(float near, float norm, float gamma, float underflo
 }
 
 template <class V>
-Size unsettled(const BoundRows& rows, Size begin, Size end, Size* out) {
+Size survivors(const BoundRows& rows, Size begin, Size end, Size* out) {
     constexpr Size block = 64;
     float near[block], far[block], next[block];
     std::uint8_t open[block];
@@ -44,8 +44,8 @@ Size unsettled(const BoundRows& rows, Size begin, Size end, Size* out) {
             const Size i = first + t;
             float u = (rows.upper[i] + near[t]) * up32;
             u = u < 0 ? 0 : u;  // keeps NaN, with which nothing is pruned
-            const float kept = rows.lower[i] - far[t], gap = next[t] - u,
-                        l = kept > gap ? kept : gap;
+            const float kept = rows.lower[i] - far[t], by_centres = next[t] - u,
+                        l = kept > by_centres ? kept : by_centres;
             const float norm = margins.norm[i], underflow = margins.absolute + margins.lost * norm;
             const bool apart = (l > 0) & (l * l * down32 >
                                           pruning_radius2<V>(u, norm, margins.gamma[i], underflow));
@@ -87,7 +87,7 @@ Size within(const Lowers& lowers, Size n, float reach, std::int32_t* out, float&
     Size found = 0;
     for (Size g = 0; g < n; g += V::lanes) {
         const V kept = V::sub(V::load(lowers.lower + g), V::load(lowers.drift + g));
-        const V far = V::max(kept, V::sub(V::load(lowers.gap + g), near));
+        const V far = V::max(kept, V::sub(V::load(lowers.centre_distance + g), near));
         low = V::min(low, far);
         const unsigned apart = V::bits(V::less(bound, far));
         unsigned open = ~apart & ((1u << V::lanes) - 1);
@@ -169,7 +169,7 @@ void score_bounds(const ScoredRows<typename V::Real>& rows, const Size* ids,
 // a unit.
 template <class V, class N>
 constexpr BoundKernels bound_table() {
-    return {.unsettled = &unsettled<V>,
+    return {.survivors = &survivors<V>,
             .reach = &reach<V>,
             .within = &within<N>,
             .lowest_in_tile = &lowest_in_tile<V>};

@@ -1,6 +1,6 @@
 // Scores of CSR rows against panels of centres: one vector of sums per vector of centres, in
-// registers. Only the sums are compiled once per number of units (`csr_scores`); everything that
-// reads them is a loop over stored scores, because chains are long and compile times count.
+// registers. Only the sums (`csr_scores`) are compiled once per number of units. All other steps
+// loop over stored scores: they take little time beside the sums, and the code compiles faster.
 //
 // Pragmas unroll all loops over accumulators; otherwise the compiler keeps accumulators in memory.
 #pragma once
@@ -14,10 +14,10 @@
 namespace exactmeans {
 
 // Nonzeros between the prefetch of a packed column and its use; columns are scattered over L2 and
-// L3.
+// L3. An estimate.
 inline constexpr Size csr_prefetch_entries = 4;
 
-// A buffer in which hits of a row are laid out like packed columns, a few at a time.
+// Lays out the posting hits of a row like packed columns, up to `rows` columns at a time.
 template <class V>
 struct HitBuffer {
     using R = typename V::Real;
@@ -30,8 +30,8 @@ struct HitBuffer {
     R x[entries];
 };
 
-// One row against Units units of centres. Only products have hits, because hits leave out centres
-// without the feature.
+// One row against Units units of centres. Only chains of products have hits: posting lists leave
+// out centres without the feature, whose products are 0 but whose L1 terms are not.
 template <class V, int Units, class Term>
 struct CsrChain {
     using R = typename V::Real;
@@ -180,7 +180,7 @@ void csr_scores(const PackedCsrRow<typename V::Real>& row, const Panels<typename
     }
 }
 
-// csr_scores of one panel, for whatever number of units it has.
+// csr_scores of one panel, with the number of units chosen at run time.
 template <class V, class Term>
 class CsrPanel {
 public:

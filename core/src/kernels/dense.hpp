@@ -195,13 +195,13 @@ void nearest_dense_rows(const typename V::Real* const* rows, Size n, const typen
     const Size whole = n / V::lanes * V::lanes, rest = n - whole;
     nearest_short_rows<V, WithSecond, Term>(rows, whole, shift, centres, out);
     if (rest == 0) return;
-    R moved[V::lanes * short_row_features<R>];
+    R shifted[V::lanes * short_row_features<R>];
     const R* own[V::lanes];
     for (Size i = 0; i < rest; ++i) {
         own[i] = rows[whole + i];
         if (!shift) continue;
-        for (Size f = 0; f < centres.d; ++f) moved[i * centres.d + f] = own[i][f] - shift[f];
-        own[i] = moved + i * centres.d;
+        for (Size f = 0; f < centres.d; ++f) shifted[i * centres.d + f] = own[i][f] - shift[f];
+        own[i] = shifted + i * centres.d;
     }
     nearest_dense_tiles<V, WithSecond, Term>(
         own, rest, centres,

@@ -1,6 +1,6 @@
-// Quantised dense vectors, and candidates from integer products, with vectors V of float32. The
-// filter needs bounds, not bits: roundings may differ between instruction sets, and the proof page
-// (docs/proofs/dense_integer_filter.md) bounds them.
+// Quantised dense vectors, and candidates from integer products, with vectors V of float32. Bounds
+// need not have the same bits in every instruction set, so the order of additions is free;
+// docs/proofs/dense_integer_filter.md bounds the rounding.
 #pragma once
 
 #include <cmath>
@@ -29,7 +29,7 @@ template <class V>
 void quantize(const float* values, Size d, float least, std::int8_t* codes, CodedVector& out) {
     const float largest = largest_magnitude<V>(values, d), step = largest * (1 / 127.0f),
                 scale = step > least ? step : least, inverse = 1 / scale;
-    // Adding and subtracting it rounds to a whole number.
+    // Adding and subtracting 0x1.8p23 rounds to a whole number.
     const V by = V::splat(inverse), whole = V::splat(0x1.8p23f);
     V left2 = V::splat(0), norm2 = left2, sum = left2;
     for (Size f = 0; f < d; f += V::lanes) {
@@ -49,7 +49,7 @@ void quantize(const float* values, Size d, float least, std::int8_t* codes, Code
     out = {1, 0, 0, std::numeric_limits<float>::infinity(), 0};
 }
 
-// fn(units as a constant of the compiler).
+// Calls fn with `units` as a compile-time constant.
 template <class Fn>
 void with_units(Size units, Fn fn) {
     static_assert(CodedCentres::most_units == 4);
@@ -174,8 +174,8 @@ private:
     V inverse_, minus_residual_;
 };
 
-// Rows with candidates are collected without a branch, which would be mispredicted: most rows have
-// one candidate, in one of all groups of units.
+// Collects the rows with candidates branch-free, because the branch would be mispredicted: most
+// rows have one candidate, in one of all groups of units.
 template <class V, int Units>
 void find_in_units(const std::int32_t* products, Size n, const CodedCentres& centres, Size first,
                    const CandidateLists& rows) {

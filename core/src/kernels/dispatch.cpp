@@ -28,7 +28,7 @@ bool has_avx512() {
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
-// AVX-VNNI, which older compilers do not ask the CPU for.
+// Reads CPUID itself, because __builtin_cpu_supports of older compilers does not know AVX-VNNI.
 bool has_avxvnni() {
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -37,8 +37,8 @@ bool has_avxvnni() {
 bool has_avx512vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
 #if defined(__linux__)
-// AMX with 8-bit integers, and Linux's permission for this process: the state of tiles is large, so
-// that Linux saves it only for those who ask.
+// AMX with 8-bit integers, and Linux's permission to use it: the tile registers are large, so Linux
+// saves them only for processes that request it.
 bool has_amx() {
     static const bool has = [] {
         constexpr int request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM
@@ -53,8 +53,8 @@ bool has_amx() {
     return has;
 }
 
-// Hosts may slow AMX down, and the clock cannot change a result: both give exact products. Their
-// agreement is checked on the way.
+// Measures whether AMX is faster than AVX512-VNNI: on some virtual machines it is not. The choice
+// cannot change a result, because both give exact products; this is checked too.
 bool amx_is_faster() {
     constexpr Size n = CandidateLists::tile, units = CodedCentres::most_units, depth = 71;
     std::vector<std::int8_t> rows(n * depth * 4 + 64), centres(units * depth * 64 + 64);

@@ -44,7 +44,9 @@ struct LaneBest {
     }
     template <bool WithSecond>
     void take(V candidate, V number) {
-        if constexpr (WithSecond) second = V::min(second, V::max(score, candidate));
+        // max gives `score` for a candidate that is not a number: a NaN in `second` would be
+        // replaced by the next candidate, which may be higher than what `second` was.
+        if constexpr (WithSecond) second = V::min(second, V::max(candidate, score));
         const auto lower = V::less(candidate, score);
         score = V::min(candidate, score);
         centre = V::select(lower, number, centre);
@@ -61,8 +63,8 @@ inline void reduce_lanes(const LaneBest<V>& best, Size i, const Nearest<typename
     out.label[i] = std::int32_t(label);
     out.score[i] = low;
     if constexpr (WithSecond) {
-        // Lanes are initialised to centre 0, so several may name the winner; all but one of them
-        // hold no score.
+        // Empty lanes hold centre 0, so several lanes may have the number of the winner; all but
+        // one of them have score infinity.
         const auto winner = V::equal(best.centre, V::splat(label));
         out.second[i] = V::lowest(V::min(best.second, V::select(winner, inf, best.score)));
     }

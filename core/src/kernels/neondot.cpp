@@ -49,7 +49,7 @@ struct DotTile {
     }
 };
 
-// Codes of the centre are 0 past its end, whatever stands there in the row.
+// Padding of the centre is 0, so the bytes past the end of the row do not count.
 void pair_products(const CodeRows& rows, const CodesByCentre& centres, const std::int32_t* centre,
                    std::int32_t* out) {
     for (Size i = 0; i < rows.n; ++i) {

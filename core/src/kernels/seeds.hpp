@@ -127,10 +127,10 @@ void seed_reach(const SeedReach& reach, const std::int32_t* own, const double* d
                 std::uint32_t* survives) {
     for (Size i = 0; i < n; ++i) {
         const W limit = W::splat(reach.factor * d2[i] + reach.absolute);
-        const double* gaps = reach.gaps + Size(own[i]) * reach.width;
+        const double* to_seed2 = reach.seed_distances2 + Size(own[i]) * reach.width;
         std::uint32_t bits = 0;
         for (Size s = 0; s < reach.width; s += W::lanes)
-            bits |= std::uint32_t(W::bits(W::less(W::load(gaps + s), limit))) << s;
+            bits |= std::uint32_t(W::bits(W::less(W::load(to_seed2 + s), limit))) << s;
         survives[i] = bits;
     }
 }

@@ -18,7 +18,7 @@ inline void transpose_rows(const typename V::Real* const* rows, Size width,
     using R = typename V::Real;
     for (Size i = 0; i < width; i += V::lanes) {
         Size f = 0;
-        const auto turn = [&](auto moved) {
+        const auto transpose = [&](auto shifted) {
             for (; f < d; f += V::transposed_features) {
                 if (f > d - V::transposed_features)
                     f = d - V::transposed_features;  // the last block may overlap the one before
@@ -26,13 +26,13 @@ inline void transpose_rows(const typename V::Real* const* rows, Size width,
                 V::columns(rows + i, f, column);
 #pragma GCC unroll 16
                 for (int l = 0; l < V::transposed_features; ++l)
-                    moved(column[l], f + l).store(x + (f + l) * width + i);
+                    shifted(column[l], f + l).store(x + (f + l) * width + i);
             }
         };
         if (d >= V::transposed_features && shift)
-            turn([&](V a, Size at) { return V::sub(a, V::splat(shift[at])); });
+            transpose([&](V a, Size at) { return V::sub(a, V::splat(shift[at])); });
         else if (d >= V::transposed_features)
-            turn([](V a, Size) { return a; });
+            transpose([](V a, Size) { return a; });
         for (; f < d; ++f)
             for (int l = 0; l < V::lanes; ++l) {
                 const R value = rows[i + l][f];
@@ -105,14 +105,14 @@ void nearest_short_rows(const typename V::Real* const* rows, Size n, const typen
                         const Panels<typename V::Real>& centres,
                         const Nearest<typename V::Real>& out) {
     using R = typename V::Real;
-    // Up to four blocks of rows within 6144 values, but at least one block of the longest short
-    // rows.
+    // The buffer has 6144 values, or as many as one block of the longest short rows needs. It takes
+    // up to four blocks of rows.
     constexpr Size block = Size(V::row_vectors) * V::lanes, widest = block * short_row_features<R>,
-                   room = widest < 6144 ? 6144 : widest, blocks = 4;
-    alignas(64) R x[room];
+                   values = widest < 6144 ? 6144 : widest, blocks = 4;
+    alignas(64) R x[values];
     R label[V::lanes];
     LaneBest<V> best[blocks * block / V::lanes];
-    const Size d = centres.d, fit = room / (block * d),
+    const Size d = centres.d, fit = values / (block * d),
                most = block * (fit < blocks ? fit : blocks);
     for (Size begin = 0; begin < n; begin += most) {
         const Size left = n - begin, count = left < most ? left : most;

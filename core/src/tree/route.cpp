@@ -14,7 +14,7 @@
 namespace exactmeans {
 namespace {
 
-// Scores of the rows at one node. One for each thread.
+// Scores rows at one node and chooses their children. Buffers of one thread.
 template <class Rows>
 class Router {
 public:
@@ -35,7 +35,7 @@ public:
     }
 
 private:
-    // The children as centres. Of sparse ones only the features of the rows are kept, with the
+    // The children as centres. Sparse ones are restricted to the features of the rows, but keep the
     // norms of the whole centres.
     Centres<R> children(const NodeCentres<R>& all, const RouteTask<R>& task) const {
         if constexpr (is_dense<Rows>) {
@@ -82,7 +82,7 @@ private:
             task.distance[i * task.m + r] =
                 distance(x, i, norm2, task.frame, double(scores_.row(t)[child[r]]));
     }
-    // Squared, 1 - cos, or the L1 distance.
+    // The squared distance, 1 - cos, or the L1 distance.
     static double distance(const Gathered& x, Size i, double norm2, const Frame<R>& frame,
                            double score) {
         if (frame.metric == Metric::manhattan) return std::max(0.0, score);

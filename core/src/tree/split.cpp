@@ -12,9 +12,9 @@
 namespace exactmeans {
 namespace {
 
-constexpr Size large_rows = 16384;  // a node with more rows uses all threads
+constexpr Size large_rows = 16384;  // nodes with more rows use all threads: an estimate
 
-// The centres of a split in the features of the whole matrix.
+// Renumbers the features of sparse centres as the whole matrix numbers them.
 template <class R>
 void number_features(NodeSplit<R>& split, const std::vector<std::uint32_t>& features) {
     for (SparseVector<R>& centre : split.sparse_centres)
@@ -59,7 +59,8 @@ std::vector<NodeSplit<typename Rows::Real>> split_rows(const Rows& x,
         };
         out[t] = fit(options);
         if (options.balanced && out[t].children == 1) {
-            // Rows that are equal outnumber a balanced child: the others are split off, at least.
+            // So many rows are equal that they fill more than one balanced child. Splits without
+            // balance, which at least separates them from the other rows.
             SplitOptions unbalanced = options;
             unbalanced.balanced = false;
             out[t] = fit(unbalanced);

@@ -106,7 +106,7 @@ _IS_EMPTY = re.compile(r"(row \d+, column .+ is empty)\.$")
 _NOT_A_NUMBER = re.compile(r"(is not a number)\.$")
 
 
-def in_our_words(text: str) -> str:
+def with_option_names(text: str) -> str:
     """A sentence of the library with the options of the command line in place of parameters."""
     for theirs, ours in _PHRASES:
         text = text.replace(theirs, ours)
@@ -136,10 +136,10 @@ def run(arguments: list[str]) -> int:
     except typer.Abort:
         return _failed("interrupted; no output was written.", INTERRUPTED)
     except Exception as error:
-        return _tell(error)
+        return _report(error)
 
 
-def _tell(error: Exception) -> int:
+def _report(error: Exception) -> int:
     if hasattr(error, "format_message"):  # the command was not understood
         said = str(error.format_message())
         if not said:  # no arguments: the help was shown
@@ -153,7 +153,7 @@ def _tell(error: Exception) -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _failed(f"{where}{error.strerror.lower()}.", FAILED)
     if isinstance(error, (ValueError, TypeError, OSError, ImportError, DatabaseError)):
-        return _failed(in_our_words(str(error)), FAILED)
+        return _failed(with_option_names(str(error)), FAILED)
     return _failed(
         f"unexpected {type(error).__name__}: {error} (EXACTMEANS_DEBUG=1 shows where).", FAILED
     )
@@ -165,4 +165,4 @@ def _failed(sentence: str, code: int) -> int:
 
 
 def _as_note(message: Any, *_: Any, **__: Any) -> None:
-    screen.note(in_our_words(str(message)))
+    screen.note(with_option_names(str(message)))

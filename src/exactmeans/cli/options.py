@@ -12,7 +12,7 @@ from exactmeans.metrics import METRIC_NAMES
 from exactmeans.seeding.init import INIT_NAMES
 
 _READING, _TEXT, _FIT, _OUT = "Reading data", "Text", "Clustering", "Output"
-_SQL = "Databases"
+_SQL, _TREE = "Databases", "Tree"
 
 
 def _option(*names: str, help: str, panel: str, **more: Any) -> Any:
@@ -297,6 +297,27 @@ CheckpointPath = Annotated[
         panel=_FIT,
         help="Keep the running fit in this file; the same command goes on from it.",
     ),
+]
+
+Branching = Annotated[
+    int, _option("--branching", "-b", panel=_TREE, help="The most children of a node.")
+]
+MaxLeafSize = Annotated[
+    int | None,
+    _option("--max-leaf-size", panel=_TREE, help="Nodes with at most this many rows are leaves."),
+]
+MaxDepth = Annotated[
+    int | None, _option("--max-depth", panel=_TREE, help="Nodes at this depth are leaves.")
+]
+Leaves = Annotated[
+    int | None, _option("--leaves", panel=_TREE, help="Stop at this number of leaves.")
+]
+Balanced = Annotated[
+    bool, _option("--balanced", panel=_TREE, help="Give the children of a node equal sizes.")
+]
+Newick = Annotated[
+    str | None,
+    _option("--newick", metavar="OUT", panel=_OUT, help="Write the tree in Newick's format: .nwk."),
 ]
 
 ModelOut = Annotated[

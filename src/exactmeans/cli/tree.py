@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Any
 
 import numpy as np
-import typer
 
 from exactmeans.cli import options, screen
 from exactmeans.cli.groups import Clustering, Features, Reading, grouped
@@ -15,58 +14,23 @@ from exactmeans.cli.select_k import parameters
 from exactmeans.io.files import replace_file
 from exactmeans.kmeans_tree import KMeansTree
 
-_TREE, _OUT = "Tree", "Output"
-
 
 @grouped
 def tree(
     reading: Reading,
     features: Features,
-    branching: Annotated[
-        int,
-        typer.Option(
-            "--branching", "-b", rich_help_panel=_TREE, help="The most children of a node."
-        ),
-    ] = 10,
-    max_leaf_size: Annotated[
-        int | None,
-        typer.Option(
-            "--max-leaf-size", rich_help_panel=_TREE, help="Nodes with so many rows are leaves."
-        ),
-    ] = None,
-    max_depth: Annotated[
-        int | None,
-        typer.Option("--max-depth", rich_help_panel=_TREE, help="Nodes at this depth are leaves."),
-    ] = None,
-    leaves: Annotated[
-        int | None,
-        typer.Option("--leaves", rich_help_panel=_TREE, help="Stop with so many leaves."),
-    ] = None,
-    balanced: Annotated[
-        bool,
-        typer.Option("--balanced", rich_help_panel=_TREE, help="Children of equal size."),
-    ] = False,
+    branching: options.Branching = 10,
+    max_leaf_size: options.MaxLeafSize = None,
+    max_depth: options.MaxDepth = None,
+    leaves: options.Leaves = None,
+    balanced: options.Balanced = False,
     metric: options.Metric = None,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
     memory_limit: options.MemoryLimit = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="OUT",
-            rich_help_panel=_OUT,
-            help="Write the tree: .safetensors.",
-        ),
-    ] = None,
+    model: options.ModelOut = None,
     labels: options.Labels = None,
-    newick: Annotated[
-        str | None,
-        typer.Option(
-            "--newick", metavar="OUT", rich_help_panel=_OUT, help="Write Newick's format: .nwk."
-        ),
-    ] = None,
+    newick: options.Newick = None,
     json: options.Json = False,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -102,37 +66,43 @@ def tree(
             replace_file(newick_path, fitted.to_newick().encode())
         if model_path is not None:
             fitted.save(model_path)
-        size = fitted.size_[fitted.leaves_]
         if json:
-            screen.as_json(
-                {
-                    "data": table.name,
-                    "nodes": len(fitted.parent_),
-                    "leaves": len(fitted.leaves_),
-                    "depth": int(fitted.depth_.max()),
-                    "inertia": fitted.inertia_,
-                    "parent": fitted.parent_.tolist(),
-                    "size": fitted.size_.tolist(),
-                    "written": outputs.as_dict(),
-                }
-            )
+            known = {"data": table.name, **_as_dict(fitted), "written": outputs.as_dict()}
+            screen.as_json(known)
             return
-        screen.say(
-            f"{len(fitted.leaves_):,} leaves in {int(fitted.depth_.max())} levels below the root; "
-            f"{size.min():,} to {size.max():,} rows each, {np.median(size):g} in the middle."
-        )
-        screen.table(
-            [("depth", "right"), ("nodes", "right"), ("leaves", "right"), ("largest", "right")],
-            [
-                [
-                    str(depth),
-                    f"{(fitted.depth_ == depth).sum():,}",
-                    f"{(fitted.depth_[fitted.leaves_] == depth).sum():,}",
-                    f"{fitted.size_[fitted.depth_ == depth].max():,}",
-                ]
-                for depth in range(int(fitted.depth_.max()) + 1)
-            ],
-        )
+        _show(fitted)
         outputs.tell()
         if not outputs.as_dict():
             screen.note("no file was written: --model, --labels and --newick write some.")
+
+
+def _as_dict(fitted: KMeansTree) -> dict[str, Any]:
+    return {
+        "nodes": len(fitted.parent_),
+        "leaves": len(fitted.leaves_),
+        "depth": int(fitted.depth_.max()),
+        "inertia": fitted.inertia_,
+        "parent": fitted.parent_.tolist(),
+        "size": fitted.size_.tolist(),
+    }
+
+
+def _show(fitted: KMeansTree) -> None:
+    """A sentence about the leaves, and a table of the levels."""
+    size, depth = fitted.size_[fitted.leaves_], fitted.depth_
+    screen.say(
+        f"{len(size):,} leaves in {int(depth.max())} levels below the root; "
+        f"{size.min():,} to {size.max():,} rows each, median {np.median(size):g}."
+    )
+    screen.table(
+        [("depth", "right"), ("nodes", "right"), ("leaves", "right"), ("largest", "right")],
+        [
+            [
+                str(level),
+                f"{(depth == level).sum():,}",
+                f"{(depth[fitted.leaves_] == level).sum():,}",
+                f"{fitted.size_[depth == level].max():,}",
+            ]
+            for level in range(int(depth.max()) + 1)
+        ],
+    )

@@ -151,10 +151,14 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
             "in a unit that suits the other columns."
         )
     if array.dtype.kind in "US":
-        files = " or name files" if array.ndim == 0 else ""
-        raise ValueError(f"X must hold numbers{files}, but it holds text (dtype {array.dtype}).")
+        if array.ndim == 0:
+            raise ValueError(f"X must hold numbers or name a file, but there is no file {X!r:.80}.")
+        how = ": exactmeans.text.tfidf makes rows of documents" if array.ndim == 1 else ""
+        raise ValueError(f"X must hold numbers, but it holds text (dtype {array.dtype}){how}.")
     if array.dtype.kind == "c":
         raise ValueError("X must hold real numbers: Complex data not supported.")
+    if array.ndim == 0:
+        raise ValueError(f"X must be two-dimensional, but it is of type {type(X).__name__!r}.")
     if array.ndim > 2:
         raise ValueError(
             f"X must be two-dimensional, but it has shape {array.shape}: X.reshape(len(X), -1) "

@@ -64,7 +64,10 @@ def fill(file: IO[bytes], out: NDArray[Any], where: str) -> NDArray[Any]:
 
 
 class NpyRows(CutRows):
-    """Rows of an .npy file in either order. Read, not mapped: mapped pages count as ours."""
+    """Rows of an .npy file in C or Fortran order.
+
+    The file is read, not mapped: pages of a map would count as memory of this process.
+    """
 
     def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
         self._path = path

@@ -16,7 +16,7 @@ from exactmeans.data.rows import rows_of
 from exactmeans.data.source import refuse_masked
 from exactmeans.metrics import Metric
 
-COMFORTABLE = 2**29  # bytes up to which centres of sparse rows are dense for users
+DENSE_CENTRES_BYTES = 2**29  # bytes up to which centres of sparse rows are dense for users
 _SLAB = 2**23  # bytes that are worth a thread
 
 
@@ -68,7 +68,7 @@ def for_users(centres: Matrix, sparse_centers: bool | str, n_jobs: int = 1) -> M
     """`cluster_centers_`: an ndarray, unless `sparse_centers` or its size says otherwise."""
     if sparse_centers == "auto":
         size = centres.shape[0] * centres.shape[1] * centres.dtype.itemsize
-        sparse_centers = size > COMFORTABLE and not isinstance(centres, np.ndarray)
+        sparse_centers = size > DENSE_CENTRES_BYTES and not isinstance(centres, np.ndarray)
     return like_rows(centres, sparse=bool(sparse_centers), n_jobs=n_jobs)
 
 

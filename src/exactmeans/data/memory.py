@@ -133,7 +133,7 @@ class SlicedRows(CutRows):
 
 
 def _forget(mapped: np.memmap[Any, Any]) -> None:
-    """Give back the pages of a map, which would count as ours until memory runs short."""
+    """Release the pages of a map, which count as memory of this process until it runs short."""
     pages: Any = getattr(mapped, "_mmap", None)
     private = getattr(mapped, "mode", "c") == "c"  # its changes exist nowhere else
     if not private and pages is not None and hasattr(mmap, "MADV_DONTNEED"):

@@ -34,16 +34,15 @@ def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
 
 
 def refuse_nonfinite(
-    survey: _core.Survey, first_row: int = 0, block: Matrix | None = None, names: Any = None
+    survey: _core.Survey, first_row: int, block: Matrix, names: Any = None
 ) -> None:
-    """Name the first row that is not finite, and its column if `block` is given."""
+    """Name the first row of this block that is not finite, and its column."""
     if survey.first_bad_row < 0:
         return
     value = "NaN" if survey.bad_is_nan else "infinity (inf)"
-    where = str(first_row + survey.first_bad_row)
-    if block is not None:
-        column = _bad_column(block, survey.first_bad_row)
-        where += f", in column {column if names is None else repr(str(names[column]))}"
+    column = _bad_column(block, survey.first_bad_row)
+    where = f"{first_row + survey.first_bad_row}, in column "
+    where += str(column) if names is None else repr(str(names[column]))
     todo = "leave such rows out or impute their values" if survey.bad_is_nan else "replace it"
     raise ValueError(
         f"X must be finite, but it contains {value}; the first such row is {where}: {todo}."

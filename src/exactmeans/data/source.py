@@ -1,4 +1,4 @@
-"""What a source of row blocks is, and what those that know their cut have in common."""
+"""The protocol of sources of row blocks, and the base class of those that know their blocks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class BufferPool(Allocator):
 
 
 class CutRows(ABC):
-    """Rows whose cut is known before any is read.
+    """A source that knows where its blocks begin before any is read.
 
     A BlockSource need not have `edges`, `dtype` and `sparse`; without them, estimators read every
     block once to find out. Nor need it have `feature_names`, which estimators keep and compare.

@@ -257,7 +257,7 @@ class SpooledRows(CutRows):
             for at, part in parts:
                 found[at] = part
         if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self._mapped.madvise(mmap.MADV_DONTNEED)  # pages would count as ours
+            self._mapped.madvise(mmap.MADV_DONTNEED)  # release its pages
         return found
 
     def __getstate__(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from exactmeans.database.names import quote_table
 
 
 class Database(ABC):
-    """A connection: ours, which the end of `with` closes, or the user's, which stays as it was."""
+    """A connection; `with` closes it at the end if this package opened it, not if the user did."""
 
     dialect = "other"
     title = "the database"  # for messages
@@ -78,8 +78,8 @@ class Database(ABC):
     def transaction(self) -> Iterator[None]:
         """All that happens inside, or nothing of it.
 
-        A transaction of its own, unless the user has one open: then a part of that, which the user
-        commits.
+        Begins a transaction, unless the user has one open. Then the work becomes a part of that,
+        which the user commits.
         """
         own = self._owned or self._is_idle()
         with self._failing("no transaction could begin in"):

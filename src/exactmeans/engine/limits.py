@@ -121,7 +121,7 @@ class LimitedAssign(Protocol):
 
     @property
     def state(self) -> Double:
-        """What the next assignment starts from: prices, and how far rows are in question."""
+        """What the next assignment starts from: prices, the reach of open rows, changed labels."""
 
     def resume(self, state: Double) -> None:
         """Start from the state of an earlier run."""

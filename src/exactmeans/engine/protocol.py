@@ -30,6 +30,11 @@ class AssignStats(NamedTuple):
     changed: int  # rows with a new label
     distances: int  # row-centre distances computed
     skipped: int  # rows whose label bounds or 8-bit scores decided, without a distance
+    # of the 8-bit filter for dense rows: rows compared by codes, of these labelled by codes alone,
+    # and distances to the centres that codes left
+    filtered: int = 0
+    decided: int = 0
+    verified: int = 0
     unread: int = 0  # blocks that were not read: no label in them could change
 
 

@@ -20,7 +20,7 @@ from exactmeans.engine.protocol import Seeding
 ONE = np.ones(1)  # the largest value that counts are made of
 # Lay a new grid when the potential has fallen this far: the bins of the old one then have too few
 # bits for it.
-FALL = 2.0**-20
+REGRID_FALL = 2.0**-20
 
 Pair: TypeAlias = tuple[float, float]  # an exact total, as a high and a low part
 Blank: TypeAlias = tuple[int, int, _core.Grid, _core.Grid, bool]  # what empty sums are made of
@@ -196,11 +196,11 @@ class BlockSeeding(Seeding):
             unit2 = -self._rows.farthest()[0]
             largest = self._rows.set_unit2(unit2 if unit2 > 0 else 1.0)
         self._lay_grid(self.n * largest)
-        if 0 < self.potential < self._bound * FALL:
+        if 0 < self.potential < self._bound * REGRID_FALL:
             self._lay_grid(2 * self.potential)
 
     def _refine_grid(self) -> None:
-        if self.potential < self._bound * FALL and self._bound > 0:
+        if self.potential < self._bound * REGRID_FALL and self._bound > 0:
             self._first_grid(self._rows.largest())
 
 

@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from exactmeans.callbacks import (
-    Callback,
-    Progress,
-    TakesCallbacks,
-    Tasks,
-    check_callbacks,
-)
+from exactmeans.callbacks import Callback, Progress, TakesCallbacks, Tasks, check_callbacks
 from exactmeans.data.centres import for_users
 from exactmeans.data.rows import refuse_few_rows
 from exactmeans.data.stream import Stream, as_blocks, count_rows
@@ -32,9 +26,7 @@ from exactmeans.engine.protocol import Engine
 from exactmeans.estimators.fitted import FittedKMeans
 from exactmeans.fit.centres_cache import CentroidsCache
 from exactmeans.fit.loop import Run
-from exactmeans.fit.policy import (
-    Choice,
-)
+from exactmeans.fit.policy import Choice
 from exactmeans.memory import check_memory_limit
 from exactmeans.metrics import METRIC_NAMES, METRICS, Metric, MetricName
 from exactmeans.parameters import (
@@ -90,11 +82,11 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
         Parameters
         ----------
         X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
-            The data. It is used where it is, unless it has to become float64 or CSR first. Files
+            The data, used without a copy unless it has to be converted to float64 or CSR. Files
             (a path, a list of paths, a pattern) are opened by `open_blocks`.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            How much each row counts; not used by a callable or given `init`.
+            The weight of each row; a callable or given `init` does not use it.
 
         Returns
         -------
@@ -199,9 +191,9 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
             )
         if not math.isfinite(best.inertia):
             warn(
-                "inertia_ is infinite, since squared distances of X do not fit float64, and runs "
-                "of n_init cannot be compared, but labels_ and cluster_centers_ are right: divide "
-                "X by a power of two.",
+                "inertia_ is infinite, because squared distances of X exceed float64; labels_ and "
+                "cluster_centers_ are right, but runs of n_init cannot be compared: divide X by a "
+                "power of two.",
                 RuntimeWarning,
             )
         self.cluster_centers_ = for_users(best.centres, self.sparse_centers, engine.n_jobs)
@@ -225,7 +217,7 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
 class RestoredOnError:
     """Restores the estimator if its fit fails or is interrupted."""
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: object) -> None:
         self._now, self._before = estimator.__dict__, estimator.__dict__.copy()
 
     def __enter__(self) -> None:

@@ -6,7 +6,6 @@ import os
 from typing import Any, Literal, overload
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import (
     BaseEstimator,
@@ -16,58 +15,36 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from exactmeans import _core
-from exactmeans.callbacks import (
-    Iteration,
-)
-from exactmeans.data.arrays import Double, Matrix
-from exactmeans.data.centres import as_directions, check_centres
-from exactmeans.data.stream import Stream, as_blocks, count_rows
-from exactmeans.data.weights import check_weights, weights_of
-from exactmeans.engine.frame import Frame
-from exactmeans.engine.limits import LimitedResult
-from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.callbacks import Iteration
+from exactmeans.data.weights import weights_of
 from exactmeans.estimators.limits import SizeLimits
-from exactmeans.fit.centres_cache import CentroidsCache
+from exactmeans.estimators.model_centres import ModelCentres
 from exactmeans.fit.explanation import as_text, explanation
-from exactmeans.fit.policy import (
-    Choice,
-)
+from exactmeans.fit.policy import Choice
 from exactmeans.fit.problem import unscaled
 from exactmeans.io import model_file
-from exactmeans.memory import check_memory_limit
-from exactmeans.metrics import METRICS, ZeroRows
-from exactmeans.parameters import (
-    REALS,
-    check_int,
-    check_n_jobs,
-)
+from exactmeans.metrics import METRICS
+from exactmeans.parameters import check_int
 from exactmeans.sql import IfExists, centers_to_sql, labels_to_sql
 from exactmeans.sql.labels import labelled
 
 
 class FittedKMeans(
+    ModelCentres,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc, unused-ignore]
     TransformerMixin,  # type: ignore[misc, unused-ignore]
     ClusterMixin,  # type: ignore[misc, unused-ignore]
     BaseEstimator,  # type: ignore[misc, unused-ignore]
 ):
-    """Uses `cluster_centers_`, which users may have replaced, in the frame of the fit."""
+    """Labels, distances and scores of any rows, by the centres of a fit."""
 
-    n_jobs: int | None
-    memory_limit: int | float | str | None
-    zero_rows: ZeroRows
-
-    cluster_centers_: Any
     labels_: NDArray[np.int32]
     inertia_: float
     n_iter_: int
     algorithm_: str
     n_distances_: int
-    n_features_in_: int
     history_: list[Iteration]
     # What explain() reads.
-    _frame: Frame
     _choice: Choice
     _stages: list[tuple[int, str, str]]  # first iteration, algorithm, why
     _stopped: str
@@ -76,9 +53,6 @@ class FittedKMeans(
     _n_jobs_used: int
     _passes: float
     _unread: int
-    # Only after a fit with size limits.
-    prices_: Double
-    _limited: LimitedResult
 
     def predict(self, X: Any, *, size_min: Any = None, size_max: Any = None) -> NDArray[np.int32]:
         """The nearest centre of each row; -1 for rows of zeros that `zero_rows='keep'` keeps.
@@ -90,8 +64,8 @@ class FittedKMeans(
         ----------
         X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
         size_min, size_max : int, float or None, default=None
-            If given, the sizes of the clusters of X stay within these limits, as those of `fit` do,
-            at the least inertia. They count rows. Prices of the fit do not count then.
+            Limits on the numbers of rows of X in each cluster, as in `fit`. The labels have the
+            least inertia that the limits allow; prices of the fit are ignored.
 
         Returns
         -------
@@ -159,9 +133,9 @@ class FittedKMeans(
         Returns
         -------
         labels : ndarray of shape (n_samples, m)
-            The first column is what `predict` gives, but for size limits, which do not count here.
-            Of centres at the same distance, the lowest number comes first. -1 for rows of zeros
-            that `zero_rows='keep'` keeps.
+            The first column is what `predict` gives, except after a fit with size limits, which
+            are ignored here. Of centres at the same distance, the lowest number comes first. -1
+            for rows of zeros that `zero_rows='keep'` keeps.
         distances : ndarray of shape (n_samples, m)
             What `transform` gives for these centres.
 
@@ -191,7 +165,7 @@ class FittedKMeans(
         return found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of X at the fitted centres, as `metric` has it.
+        """Minus the inertia of X at the fitted centres, by `metric`.
 
         Parameters
         ----------
@@ -244,7 +218,7 @@ class FittedKMeans(
         >>> X = np.random.default_rng(0).normal(size=(1000, 4))
         >>> kmeans = KMeans(5, random_state=0).fit(X)
         >>> print(kmeans.explain().splitlines()[1])
-        data: 1000 x 4, float64, used as given
+        data: 1000 x 4, float64, not shifted
         >>> kmeans.explain(as_dict=True)["iterations"] == kmeans.n_iter_
         True
         """
@@ -328,82 +302,6 @@ class FittedKMeans(
         check_is_fitted(self)
         model_file.save(self, path)
 
-    # -- the centres and the rows to use them on ----------------------------------------------
-
-    def _given_centres(self) -> Any:
-        given: Any = self.cluster_centers_
-        return given if sp.issparse(given) else np.asarray(given)
-
-    def _centres(self) -> Matrix:
-        """`cluster_centers_`, which users may have replaced."""
-        given = self._given_centres()
-        centres = check_centres(
-            given,
-            given.shape[0] if given.ndim else 0,
-            self.n_features_in_,
-            _real(given.dtype),
-            "cluster_centers_",
-            sparse=bool(sp.issparse(given)),
-        )
-        return as_directions(centres, METRICS[self._frame.metric], "cluster_centers_")
-
-    def _engine(
-        self, X: Any, sample_weight: Any = None, *, part: bool = False, labelled: bool = False
-    ) -> LocalEngine:
-        """The engine of X; checks that values are finite, unless labelling checks it next."""
-        dtype = _real(self._given_centres().dtype)
-        blocks = as_blocks(self, X, reset=False, dtype=dtype)
-        n = count_rows(blocks)
-        weights = check_weights(sample_weight, n, part=part)
-        reading = blocks.reading_bytes if isinstance(blocks, Stream) else 0
-        what = f"the labels of {n:,} rows{' and the blocks they are read in' if reading else ''}"
-        self._refuse_over_limit(8 * n + reading, what, "take fewer rows at a time")
-        metric = METRICS[self._frame.metric]  # that of fit, whatever was set since
-        n_jobs = check_n_jobs(self.n_jobs)
-        zero_rows = self.zero_rows if metric.directed else "error"
-        names = getattr(self, "feature_names_in_", None)
-        engine = LocalEngine(blocks, weights, n_jobs, metric, zero_rows, feature_names=names)
-        if metric.directed or metric.l1:
-            engine.examine(to_fit=False)
-        elif engine.sparse or engine.streamed or not labelled:
-            engine.refuse_nonfinite()
-        return engine
-
-    def _refuse_over_limit(self, needed: int, what: str, instead: str) -> None:
-        limit = check_memory_limit(self.memory_limit)
-        if limit is not None and needed > limit:
-            raise ValueError(
-                f"memory_limit must be at least {needed:,} bytes for {what}, but it is {limit:,}: "
-                f"{instead}."
-            )
-
-    def _assigned(self, X: Any, sample_weight: Any = None, *, part: bool = False) -> LocalEngine:
-        """X, all of it or a part, with every row labelled."""
-        check_is_fitted(self)
-        priced = self._has_prices()
-        engine = self._engine(X, sample_weight, part=part, labelled=not priced)
-        engine.start("lloyd", self._given_centres().shape[0])
-        if priced:
-            self._label_by_prices(engine)
-            return engine
-        engine.assign(self._centroids(engine))
-        engine.refuse_unscored()
-        return engine
-
-    # -- size limits ---------------------------------------------------------------------------
-
-    def _keep_limited(self, limited: LimitedResult | None) -> None:
-        """Keep what the limits did to the run, or forget those of an earlier fit."""
-        if limited is None:
-            self.__dict__.pop("prices_", None)
-            self.__dict__.pop("_limited", None)
-            return
-        self._limited = limited
-        # In units of the objective, of which a euclidean score is half.
-        double = 1 if self._frame.metric == "cosine" else 2
-        scaled = np.ldexp(double * limited.prices, -2 * self._frame.cost_exponent)
-        self.prices_ = np.asarray(scaled)
-
     def _own_and_next(self, X: Any, m: int = 2) -> tuple[NDArray[np.int32], NDArray[Any]]:
         """The label of each row and the nearest other centre (for m=2), and their distances."""
         found, distances = self.nearest(X, min(m, self._given_centres().shape[0]))
@@ -417,23 +315,6 @@ class FittedKMeans(
             apart.append(np.where(near, distances[:, 1], distances[:, 0]))
         return np.column_stack(both), np.column_stack(apart)
 
-    def _has_prices(self) -> bool:
-        return "prices_" in self.__dict__
-
-    def _label_by_prices(self, engine: LocalEngine) -> None:
-        prices = np.asarray(self.prices_, dtype=np.float64)
-        if prices.shape != self._given_centres().shape[:1]:
-            raise ValueError("prices_ must have one price for each centre in cluster_centers_.")
-        half = 1.0 if self._frame.metric == "cosine" else 0.5
-        own = np.ascontiguousarray(np.ldexp(half * prices, 2 * self._frame.cost_exponent))
-        engine.assign_by_prices(self._centroids(engine), own, self._limited.border)
-
-    def _centroids(self, engine: LocalEngine) -> _core.Centroids:
-        """The centres that rows of this engine are compared with, from the cache."""
-        # A new attribute only for models that were loaded or unpickled.
-        cache: CentroidsCache = self.__dict__.setdefault("_centroids_cache", CentroidsCache())
-        return cache.get(self._given_centres(), self._frame, engine, self._centres)
-
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_centroids_cache"}
@@ -443,8 +324,3 @@ class FittedKMeans(
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _real(dtype: Any) -> Any:
-    """The dtype in which centres of this dtype are compared."""
-    return dtype if dtype in REALS else np.dtype(np.float64)

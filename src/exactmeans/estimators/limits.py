@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from exactmeans.engine.limits import Limits
 from exactmeans.engine.protocol import Engine
@@ -110,12 +110,20 @@ class SizeLimits:
         return Limits(least, min(most, total), total, scale)
 
 
-def refuse_limits(estimator: Any, where: str) -> None:
-    """Refuse limits where clusters cannot hold them."""
+class HasLimits(Protocol):
+    """An estimator with the parameters of size limits."""
+
+    size_min: int | float | None
+    size_max: int | float | None
+    size_of: Literal["rows", "weight"]
+
+
+def refuse_limits(estimator: HasLimits, where: str, instead: str) -> None:
+    """Refuse limits where no algorithm keeps them; `instead`: what does."""
     check_choice("size_of", estimator.size_of, _SIZE_OF)
     for name in ("size_min", "size_max"):
         if (value := getattr(estimator, name)) is not None:
-            raise ValueError(f"{name} must be None {where}, but it is {value!r}.")
+            raise ValueError(f"{name} must be None for {where}, but it is {value!r}: {instead}.")
 
 
 def _check(name: str, value: Any) -> int | float | None:

@@ -27,7 +27,6 @@ CHANGED_SHARE_FOR_BOUNDS = {
     True: _COST.changed_share_for_bounds_csr,
     False: _COST.changed_share_for_bounds_dense,
 }
-MOVING_NO_GAIN_SHARE = _COST.moving_no_gain_share
 CHEAP_FIRST_PASS = _COST.cheap_first_pass
 AVERAGE_LOSS = _COST.average_loss
 EXPECTED_SAVING = _COST.expected_saving
@@ -50,6 +49,7 @@ class Workload:
     metric: str = "euclidean"
     overlap: float = math.inf  # entries of all rows in a row's features, on average; inf: unknown
     distinct_rows: int | None = None  # if duplicates are not compared
+    passes: int = _COST.expected_passes  # that the fit is expected to make
 
     @classmethod
     def of(cls, engine: Engine, k: int) -> Workload:
@@ -183,10 +183,13 @@ class Workload:
             per_row = _COST.first_row_feature * self.width + _COST.first_row
         return distances * self._per_distance(algorithm) + self.compared * per_row
 
-    def tree_pays(self, passes: int) -> bool:
-        """Whether so many passes win back the cost of building a kd-tree."""
-        saved = _COST.kdtree_saving * self.plain_cost() * passes
-        return saved >= _COST.kdtree_build_row * self.compared
+    def tree_pays(self) -> bool:
+        """Whether the expected passes win back the cost of building a kd-tree."""
+        leaves = max(_COST.kdtree_least_leaves, self.compared / _COST.kdtree_leaf_rows)
+        levels = math.ceil(math.log2(leaves))
+        saving = _COST.kdtree_saving * 0.5 ** (self.d - 1)  # of a plain pass
+        saved = saving * self.plain_cost() * self.passes
+        return saved >= _COST.kdtree_build_row_level * levels * self.compared
 
     def filtered_first_cost(self) -> float:
         """The same with bounds from the 8-bit filter for dense rows; infinite if it is not used."""

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from exactmeans import _core
+from exactmeans.callbacks import Iteration
+from exactmeans.data.arrays import Matrix
+from exactmeans.engine.frame import Frame
+from exactmeans.fit.policy import Choice
 from exactmeans.fit.problem import unscaled
 
 
-def explanation(model: Any) -> dict[str, Any]:
+class FinishedFit(Protocol):
+    """What a fitted model keeps of its fit."""
+
+    cluster_centers_: Matrix
+    inertia_: float
+    n_iter_: int
+    n_features_in_: int
+    n_distances_: int
+    history_: list[Iteration]
+    _n_rows: int
+    _frame: Frame
+    _choice: Choice
+    _stages: list[tuple[int, str, str]]  # first iteration, algorithm, why
+    _stopped: str
+    _n_jobs_used: int
+    _passes: float
+    _unread: int
+
+
+def explanation(model: FinishedFit) -> dict[str, Any]:
     """The facts of a finished fit, as plain numbers, strings, lists and dicts."""
     n, k = model._n_rows, model.cluster_centers_.shape[0]
-    plain = n * k * (model.n_iter_ + (model.history_[-1].changed > 0))
+    # The centres moved after the last iteration: labels at the final ones took one pass more.
+    passes = model.n_iter_ + (model.history_[-1].changed > 0)
+    plain = n * k * passes
     # Gradient steps on batches may compute more distances than one pass has.
     share = model.n_distances_ / plain if model.n_distances_ <= plain else None
     return {
@@ -34,9 +60,10 @@ def explanation(model: Any) -> dict[str, Any]:
         "seconds": model.history_[-1].seconds,
         "inertia": model.inertia_,
         "distances": model.n_distances_,
+        "passes_plain": passes,
         "distances_plain": plain,
         "distances_share": share,
-        "integer_filter": _filter_facts(model.history_, n, model._choice.distinct_rows),
+        "integer_filter": _filter_facts(model.history_),
         "passes": model._passes,
         "blocks_unread": model._unread,
         "bytes_needed": model._choice.bytes_needed,
@@ -44,7 +71,7 @@ def explanation(model: Any) -> dict[str, Any]:
     }
 
 
-def _limits(model: Any) -> dict[str, Any] | None:
+def _limits(model: FinishedFit) -> dict[str, Any] | None:
     """What size limits cost, at the final centres."""
     limited = getattr(model, "_limited", None)
     if limited is None:
@@ -66,22 +93,17 @@ def _sizes(limits: dict[str, Any]) -> str:
     return f"weights of {least:g} to {most:g}, up to the weight of a row"
 
 
-def _filter_facts(history: Any, n: int, distinct: int | None) -> dict[str, Any] | None:
-    """What the 8-bit filter did in plain passes over dense rows; None if none used it.
-
-    Plain Lloyd has no bounds: a row without a distance is a copy of another, or got its label from
-    integer scores.
-    """
-    compared = n if distinct is None else distinct
-    copies = n - compared
-    passes = [e for e in history if e.algorithm == "lloyd" and e.skipped > copies]
+def _filter_facts(history: Sequence[Iteration]) -> dict[str, Any] | None:
+    """What the 8-bit filter for dense rows did; None if no pass used it."""
+    passes = [record for record in history if record.filtered]
     if not passes:
         return None
-    rows = compared * len(passes)
+    rows = sum(record.filtered for record in passes)
     return {
         "iterations": len(passes),
-        "decided_share": sum(entry.skipped - copies for entry in passes) / rows,
-        "candidates_per_row": sum(entry.distances for entry in passes) / rows,
+        "rows": rows,
+        "decided_share": sum(record.decided for record in passes) / rows,
+        "candidates_per_row": sum(record.verified for record in passes) / rows,
     }
 
 
@@ -94,7 +116,7 @@ def as_text(explained: dict[str, Any]) -> str:
         + f" ({stage['reason']})"
         for stage in explained["stages"]
     ]
-    shift = "shifted to the mean" if explained["shifted"] else "used as given"
+    shift = "shifted to the mean" if explained["shifted"] else "not shifted"
     lines.append(
         f"data: {explained['rows']} x {explained['features']}, {explained['dtype']}, {shift}"
     )
@@ -108,14 +130,15 @@ def as_text(explained: dict[str, Any]) -> str:
     lines.append(f"iterations: {explained['iterations']}; stopped because {explained['stopped']}")
     share = ""
     if explained["distances_share"] is not None:
-        plain = explained["distances_plain"]
-        share = f" of {plain} that plain Lloyd computes ({explained['distances_share']:.1%})"
+        plain, passes = explained["distances_plain"], explained["passes_plain"]
+        share = f" of {plain} that plain Lloyd computes in {passes} passes"
+        share += f" ({explained['distances_share']:.1%})"
     lines.append(f"distances: {explained['distances']}{share}")
     if explained["integer_filter"] is not None:
         facts = explained["integer_filter"]
         lines.append(
-            f"8-bit filter: in {facts['iterations']} iterations it decided "
-            f"{facts['decided_share']:.1%} of rows and left "
+            f"8-bit filter: decided {facts['decided_share']:.1%} of {facts['rows']} rows in "
+            f"{facts['iterations']} iterations and left "
             f"{facts['candidates_per_row']:.2f} distances per row"
         )
     if explained["passes"]:

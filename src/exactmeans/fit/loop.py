@@ -20,8 +20,9 @@ from exactmeans.fit.policy import Policy
 from exactmeans.fit.problem import Problem, unscaled
 from exactmeans.fit.update import update_of
 
-#: Why a run ended, where a callback returned True.
+# Why a run ended.
 CALLBACK_STOPPED = "a callback returned True"
+MAX_ITER_REACHED = "max_iter was reached"
 
 
 class CheckpointWriter(Protocol):
@@ -59,6 +60,35 @@ class Run:
     limited: LimitedResult | None = None  # of a run with size limits
 
 
+@dataclass(frozen=True)
+class Resumed:
+    """What an interrupted run recorded. Its last iteration is repeated, without a report."""
+
+    history: Sequence[Iteration] = ()
+    limited: Double | None = None  # the assignment within limits that the last iteration began with
+    stop: bool = False  # a callback stopped the run after the last iteration
+
+
+class Convergence:
+    """Ends a run when no label changes or the centres move less than the tolerance.
+
+    Approximate centres still move when no label changes. The next update then iterates them until
+    they converge, and the run ends once converged centres assigned the labels.
+    """
+
+    def __init__(self, tolerance: float, *, approximate: bool) -> None:
+        self._tolerance = tolerance
+        self.due = not approximate  # whether updates must give converged centres
+        self._labelled = not approximate  # whether such centres assigned the last labels
+
+    def reached(self, changed: int, shift2: float) -> bool:
+        """Record an iteration; returns whether the run ends with it."""
+        stationary = changed == 0 or shift2 <= self._tolerance
+        ends = stationary and self._labelled
+        self._labelled, self.due = self.due, self.due or stationary
+        return ends
+
+
 def lloyd_loop(
     problem: Problem,
     centres: Matrix,
@@ -67,19 +97,14 @@ def lloyd_loop(
     max_iter: int,
     run: int = 0,
     reports: Reports,
-    done: Sequence[Iteration] = (),
-    limited: Double | None = None,
-    stop: bool = False,
+    resumed: Resumed | None = None,
     checkpoint: CheckpointWriter | None = None,
 ) -> Run:
-    """Iterate until no label changes or the centres move less than the tolerance.
-
-    `done`: records of a resumed run. Its last iteration began with `centres` and is repeated
-    without a report. `limited`: the state of its assignment within limits. `stop`: a callback
-    stopped the run after that iteration.
-    """
+    """Iterate from these centres, those of the last iteration if the run is resumed."""
     engine, exponent, began = problem.engine, problem.frame.exponent, time.perf_counter()
     k, d = centres.shape
+    resumed = resumed or Resumed()
+    done = resumed.history
     first = max(1, len(done))
     if first == 1:
         centroids = first_centroids(problem, centres)
@@ -91,16 +116,14 @@ def lloyd_loop(
 
     policy.begin(engine, centroids)
     problem.start(policy.algorithm, k)
-    if engine.limited is not None and limited is not None:
-        engine.limited.resume(limited)
+    if engine.limited is not None and resumed.limited is not None:
+        engine.limited.resume(resumed.limited)
     update = update_of(problem, k)
     history = list(done[:-1])
-    stopped, algorithm = "max_iter reached", policy.algorithm
-    # Approximate centres still move when no label changes, so a fit must end on labels that were
-    # assigned by converged centres.
-    before = [r.changed == 0 or r.shift <= problem.tolerance for r in done[:-1]]
-    converged = not update.approximate or any(before)
-    labelled_by_converged = not update.approximate or any(before[:-1])
+    stopped, algorithm = MAX_ITER_REACHED, policy.algorithm
+    convergence = Convergence(problem.tolerance, approximate=update.approximate)
+    for record in history:
+        convergence.reached(record.changed, record.shift)
     for iteration in range(first, max_iter + 1):
         if policy.algorithm != algorithm:
             algorithm = policy.algorithm
@@ -112,8 +135,7 @@ def lloyd_loop(
         begun_with = now() if due else None
         state = engine.limited.state if due and engine.limited is not None else None
         stats = engine.assign(centroids, update.sums)
-        converged = converged or iteration == max_iter
-        movement = update.run(centroids, converged=converged)
+        movement = update.run(centroids, converged=convergence.due or iteration == max_iter)
         engine.moved(movement)
         record = Iteration(
             run,
@@ -126,9 +148,12 @@ def lloyd_loop(
             algorithm,
             time.perf_counter() - began,
             stats.unread,
+            stats.filtered,
+            stats.decided,
+            stats.verified,
         )
         if repeated:
-            record, stop_requested = done[-1], stop
+            record, stop_requested = done[-1], resumed.stop
         else:
             stop_requested = reports.end(record, problem.frame, now)
         changed = record.changed
@@ -136,11 +161,9 @@ def lloyd_loop(
         policy.after(iteration, stats, filtered=centroids.fits_filter())
         if checkpoint is not None and begun_with is not None:
             checkpoint.keep(begun_with, history, stop=stop_requested, limited=state)
-        stationary = changed == 0 or movement.shift2 <= problem.tolerance
-        if stationary and labelled_by_converged:
+        if convergence.reached(changed, movement.shift2):
             stopped = "no label changed" if changed == 0 else "the centres moved less than tol"
             break
-        labelled_by_converged, converged = converged, converged or stationary
         if stop_requested:
             stopped = CALLBACK_STOPPED
             break

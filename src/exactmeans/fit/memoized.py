@@ -10,7 +10,13 @@ from exactmeans.callbacks import Iteration, Reports
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.engine.local.engine import LocalEngine
-from exactmeans.fit.loop import CALLBACK_STOPPED, Run, finished_run, first_centroids
+from exactmeans.fit.loop import (
+    CALLBACK_STOPPED,
+    MAX_ITER_REACHED,
+    Run,
+    finished_run,
+    first_centroids,
+)
 from exactmeans.fit.problem import Problem
 from exactmeans.fit.sgd import STAGES
 from exactmeans.fit.update import relocate_rows
@@ -33,9 +39,9 @@ def memoized(
     k, d = centres.shape
     centroids = first_centroids(problem, centres)
     problem.start("lloyd", k)
-    sums, advance = problem.sums(k), problem.advance(k)
+    sums, update = problem.sums(k), problem.centre_update(k)
     history: list[Iteration] = []
-    stopped, steps = "max_iter reached", 0
+    stopped, steps = MAX_ITER_REACHED, 0
 
     def now() -> Matrix:
         return from_core(centroids.centres, (k, d))
@@ -47,19 +53,19 @@ def memoized(
             changed += own
             steps += 1
             if own and not last and iteration > 1:
-                shift2 += advance.run(sums, centroids, engine.n_jobs).shift2
+                shift2 += update.run(sums, centroids, engine.n_jobs).shift2
         relocated = []
         if sums.any_empty:
             relocated = relocate_rows(problem, sums, now())
-        movement = advance.run(sums, centroids, engine.n_jobs)
+        movement = update.run(sums, centroids, engine.n_jobs)
         for row, source, empty in relocated:
             engine.move_row(sums, row, empty, source)
         shift2 += movement.shift2
-        advance.observe(sums, centroids)
+        update.observe(sums, centroids)
         record = Iteration(
             run=0,
             iteration=iteration,
-            inertia=problem.inertia(advance.explained),
+            inertia=problem.inertia(update.explained),
             shift=problem.unscaled(shift2),
             changed=changed,
             distances=engine.n * k,

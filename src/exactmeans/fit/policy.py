@@ -16,7 +16,6 @@ from exactmeans.fit.cost_model import (
     EXPECTED_SAVING,
     KDTREE_MAX_FEATURES,
     MAX_LOSS,
-    MOVING_NO_GAIN_SHARE,
     PCA_FIRST_PASS,
     PCA_MAX_SHARE,
     PCA_MIN_FEATURES,
@@ -149,6 +148,7 @@ def _best(work: Workload) -> tuple[str, str]:
         and d <= KDTREE_MAX_FEATURES
         and _COST.kdtree_min_rows <= n < 2**31
         and k >= _COST.kdtree_min_centres
+        and work.tree_pays()
     )
     if tree and "kdtree" in able_algorithms(work):
         return "kdtree", f"{d} features, {n:,} rows"
@@ -211,9 +211,6 @@ class Policy:
     """
 
     def __init__(self, choice: Choice, work: Workload, max_iter: int) -> None:
-        if choice.adaptive and choice.algorithm == "kdtree" and not work.tree_pays(max_iter):
-            why = f"auto: {max_iter} iterations do not win back the cost of a kd-tree"
-            choice = replace(choice, algorithm="lloyd", why=why)
         self._choice, self._work, self._max_iter = choice, work, max_iter
         self.algorithm: str = choice.algorithm  # of the next iteration
         self._bounds = choice.algorithm not in ("lloyd", "kdtree", "moving")
@@ -267,11 +264,12 @@ class Policy:
         return self._work.cost("pca", stats) < self._plain_cost
 
     def _choose_first(self, share: float) -> None:
-        """Bounds, or plain Lloyd if their first pass, with this share of distances, costs too much.
+        """Bounds, or plain Lloyd if the first pass with bounds costs too much.
 
-        It does if later passes may be too few to win its cost back. If they do not win it back,
-        the fit must not take much longer than with plain Lloyd: what the first pass costs, the next
-        ones must not lose. The second one rarely gains, so they may lose a little in any case.
+        `share`: of the distances that the first pass computes. It costs too much if later passes
+        may be too few to win its cost back. Bounds may also never win it back, and then the fit
+        must not take much longer than with plain Lloyd. So the loss of the first pass is taken off
+        what later passes may lose. The second pass rarely gains, so some loss is always allowed.
         """
         choice = self._choice
         self.algorithm, why = choice.algorithm, choice.why
@@ -288,7 +286,7 @@ class Policy:
             elif first > CHEAP_FIRST_PASS or loss > AVERAGE_LOSS * left:
                 cost = max(first, loss + 1)
                 self.algorithm = "lloyd"
-                why = f"auto: a first pass of {choice.algorithm} would cost {cost:.1f} plain ones"
+                why = f"auto: a first pass of {choice.algorithm} would cost {cost:.1f} plain passes"
             else:
                 self._max_loss = min(MAX_LOSS, max(MAX_LOSS / 2, AVERAGE_LOSS * left - loss))
         self.stages = [(1, self.algorithm, why)]
@@ -347,8 +345,8 @@ class Policy:
 
     def _products_pay(self, changed: int, cost: float, filtered: bool) -> bool:
         """Whether a pass of `products` costs clearly less than the current one."""
-        if self.algorithm == "moving" and filtered and cost < MOVING_NO_GAIN_SHARE:
-            return False  # its passes get cheaper, too, and have no set-up cost
+        if self._work.quantized_filter and filtered:
+            return False  # filtered passes are as cheap, and products take a few of them to set up
         products = self._work.products_cost(changed) / self._work.plain_cost(filtered=filtered)
         return self._choice.late and products < _COST.products_share * cost
 

@@ -28,7 +28,7 @@ def share_left_by_pca(engine: Engine, centroids: _core.Centroids, k: int) -> flo
     n = len(rows)
     labels = np.full(n, -1, dtype=np.int32)
     assigner = _core.Assigner("pca", engine.dtype == np.float32, n, k)
-    _, distances, _ = assigner.assign(rows_of(rows, None), centroids, labels, engine.n_jobs)
+    _, distances, *_ = assigner.assign(rows_of(rows, None), centroids, labels, engine.n_jobs)
     return distances / (n * k)
 
 

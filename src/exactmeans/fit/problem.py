@@ -17,7 +17,7 @@ from exactmeans.engine.frame import Frame
 from exactmeans.engine.protocol import Engine, Grids
 
 # The length below which a mean of unit rows is rounding error; unit_vectors.hpp has the same value.
-FAINT = 2.0**-44
+MIN_MEAN_LENGTH = 2.0**-44
 
 
 @dataclass
@@ -51,8 +51,8 @@ class Problem:
         # With unit vectors for rows and centres, squared distances are twice 1 - cos.
         return 0.5 * left if self.engine.metric.directed else unscaled(left, self.frame.exponent)
 
-    def advance(self, k: int) -> _core.Advance:
-        return _core.Advance(self.engine.dtype == np.float32, k, self.origin)
+    def centre_update(self, k: int) -> _core.CentreUpdate:
+        return _core.CentreUpdate(self.engine.dtype == np.float32, k, self.origin)
 
 
 def unscaled(squared: float, exponent: int) -> float:
@@ -125,7 +125,8 @@ def centre_of_all(engine: Engine) -> Double:
     if not engine.metric.l1:
         mean = _weighted_mean(engine)
         if engine.metric.directed:
-            if math.sqrt(math.fsum(mean * mean)) <= FAINT:  # no direction: any row will do
+            length = math.sqrt(math.fsum(mean * mean))
+            if length <= MIN_MEAN_LENGTH:  # no direction: any row will do
                 counted = engine.counted()
                 first = 0 if counted is None else int(counted.argmax())
                 row = like_rows(engine.take(np.array([first])), sparse=False)
@@ -156,6 +157,15 @@ def sums_of(engine: Engine, k: int) -> _core.Sums:
     return _core.Sums(k, engine.d, *grids, sparse=engine.sparse)
 
 
+def means_of(sums: _core.Sums, engine: Engine, k: int) -> Matrix:
+    """The means of k clusters from their sums, in float64: an array, or CSR for sparse rows."""
+    if engine.sparse:
+        return from_core(sums.sparse_average(False), (k, engine.d))
+    means = np.empty((k, engine.d))
+    sums.average(means)
+    return means
+
+
 def _grids(engine: Engine, plain: _core.Survey) -> Grids:
     """The grids of exact sums; that of the rows lacks its number of bins."""
     survey = plain
@@ -170,12 +180,7 @@ def _grids(engine: Engine, plain: _core.Survey) -> Grids:
 def _mean(engine: Engine, plain: _core.Survey, grid: _core.Grid) -> Matrix:
     """The unweighted mean of the rows, as one float64 row; sets the bins of the grid."""
     own = _core.Grid(plain.bounds, engine.n) if engine.weighted else grid
-    sums = engine.total(own, weighted=grid if engine.weighted else None)
-    if engine.sparse:
-        return from_core(sums.sparse_average(False), (1, engine.d))
-    mean = np.empty((1, engine.d))
-    sums.average(mean)
-    return mean
+    return means_of(engine.total(own, weighted=grid if engine.weighted else None), engine, 1)
 
 
 def _variance_about(mean: Matrix, about_zero: float, engine: Engine, exponent: int) -> float:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from exactmeans.callbacks import Iteration, Reports
 from exactmeans.data.arrays import Double, Matrix, as_array
-from exactmeans.data.centres import from_core, lengths_of, normalise
+from exactmeans.data.centres import lengths_of, normalise
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.early_stopping import EarlyStopping
-from exactmeans.fit.loop import CALLBACK_STOPPED, Run
-from exactmeans.fit.problem import FAINT, sums_of, unscaled
+from exactmeans.fit.loop import CALLBACK_STOPPED, MAX_ITER_REACHED, Run
+from exactmeans.fit.problem import MIN_MEAN_LENGTH, means_of, sums_of, unscaled
 from exactmeans.fit.reassignment import NONE, Reassignment
 from exactmeans.metrics import METRICS
 
@@ -56,8 +56,8 @@ class State:
         before = _scaled(self.centres.astype(np.float64), self.lengths)
         after = _stepped(before, means, step)
         lengths = lengths_of(after)
-        lost = np.flatnonzero(lengths <= FAINT)  # means without a direction: keep the centres
-        if len(lost):
+        lost = np.flatnonzero(lengths <= MIN_MEAN_LENGTH)
+        if len(lost):  # means without a direction: keep the centres
             after = _replaced(after, lost, self.centres[lost])
         normalise(after)
         return State(self.frame, after.astype(self.centres.dtype), lengths)
@@ -90,7 +90,7 @@ class Sgd:
     ) -> list[Iteration]:
         history: list[Iteration] = []
         began = time.perf_counter()
-        self.stopped = "max_iter reached"
+        self.stopped = MAX_ITER_REACHED
         frame = self.frame
         for step in range(1, steps + 1):
             reports.begin(frame, lambda: self.state.centres)
@@ -157,11 +157,7 @@ def _batch_means(batch: LocalEngine, k: int) -> tuple[Matrix, NDArray[np.float64
     """Exact means and weights of the clusters in a batch."""
     sums = sums_of(batch, k)
     batch.sum_all(sums)
-    if batch.sparse:
-        return from_core(sums.sparse_average(False), (k, batch.d)), sums.weights
-    means = np.empty((k, batch.d))
-    sums.average(means)
-    return means, sums.weights
+    return means_of(sums, batch, k), sums.weights
 
 
 def _stepped(centres: Matrix, means: Matrix, step: NDArray[Any]) -> Matrix:

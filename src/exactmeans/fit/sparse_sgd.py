@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans.data.arrays import Double, as_array
-from exactmeans.data.centres import COMFORTABLE, like_rows
+from exactmeans.data.centres import DENSE_CENTRES_BYTES, like_rows
 from exactmeans.engine.local.engine import LocalEngine
-from exactmeans.fit.problem import FAINT
+from exactmeans.fit.problem import MIN_MEAN_LENGTH
 from exactmeans.fit.reassignment import NONE, Reassignment
 from exactmeans.fit.sgd import Sgd, State, total_weight
 
@@ -22,7 +22,7 @@ from exactmeans.fit.sgd import Sgd, State, total_weight
 def sgd_for(engine: LocalEngine, state: State, counts: Double, reassignment: Reassignment) -> Sgd:
     """Gradient steps for the layout of these rows: SparseSgd where its dense sums fit in memory."""
     k, d = state.centres.shape
-    if engine.sparse and 24 * k * d <= (engine.scratch_limit or COMFORTABLE):
+    if engine.sparse and 24 * k * d <= (engine.scratch_limit or DENSE_CENTRES_BYTES):
         return SparseSgd(state, counts, reassignment)
     # partial_fit may go on with rows of the other layout.
     centres = like_rows(state.centres, sparse=engine.sparse, n_jobs=engine.n_jobs)
@@ -50,7 +50,9 @@ class SparseSgd(Sgd):
         # Directions of centres whose sums have none, as partial_fit may find them at its start.
         self._lost: dict[int, Double] = {}
         if state.lengths is not None:
-            self._lost = {int(j): directions[:, j] for j in np.flatnonzero(state.lengths <= FAINT)}
+            self._lost = {
+                int(j): directions[:, j] for j in np.flatnonzero(state.lengths <= MIN_MEAN_LENGTH)
+            }
         self._place = np.empty(len(means), dtype=np.int32)
 
     @property
@@ -159,7 +161,7 @@ class SparseSgd(Sgd):
         product = elsewhere + np.einsum("fj,fj->j", sums, after)
         before2 = self._norms2 * inverses**2
         self._weight = np.where(self.counts > 0, self.counts, weight)
-        found = np.sqrt(norms2) > FAINT * self._weight
+        found = np.sqrt(norms2) > MIN_MEAN_LENGTH * self._weight
         for j in np.flatnonzero(~found) if self._directed else ():
             self._lost.setdefault(int(j), self._sums[:, j] * inverses[j])
         self._lost = {j: lost for j, lost in self._lost.items() if not found[j]}

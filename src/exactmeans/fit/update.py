@@ -46,20 +46,20 @@ class Means:
     def __init__(self, problem: Problem, k: int) -> None:
         self.problem = problem
         self.inertia = 0.0
-        self._sums, self._advance = problem.sums(k), problem.advance(k)
+        self._sums, self._centre_update = problem.sums(k), problem.centre_update(k)
         self.sums: _core.Sums | None = self._sums
 
     def run(self, centroids: _core.Centroids, *, converged: bool) -> _core.Movement:
         problem, engine, sums = self.problem, self.problem.engine, self._sums
         relocated: list[tuple[int, int, int]] = []
         if sums.any_empty:
-            self._advance.observe(sums, centroids)
+            self._centre_update.observe(sums, centroids)
             shape = sums.members.size, engine.d
             relocated = relocate_rows(problem, sums, from_core(centroids.centres, shape))
-        movement = self._advance.run(sums, centroids, engine.n_jobs)
+        movement = self._centre_update.run(sums, centroids, engine.n_jobs)
         for row, source, empty in relocated:
             engine.move_row(sums, row, empty, source)
-        self.inertia = problem.inertia(self._advance.explained)
+        self.inertia = problem.inertia(self._centre_update.explained)
         return movement
 
 

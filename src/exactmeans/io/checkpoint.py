@@ -44,7 +44,9 @@ class Resume:
     rng: Any  # state of the generator after seeding this run
     best: dict[str, Any] | None  # the best run before this one, without its labels
     stop: bool = False  # a callback stopped this run after its last record
-    limited: Any = None  # the state of the assignment within size limits, if there are any
+    limited: Double | None = (
+        None  # the state of the assignment within size limits, if there are any
+    )
 
 
 @dataclass

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,6 +49,15 @@ _NOT_KEPT = (
     "_skl_callbacks",
     "_parent_callback_ctx",
 )
+
+
+class Storable(Protocol):
+    """A model that files can hold."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+    def _check_file(self) -> None:
+        """Refuse attributes that cannot predict; users may have set them, or altered the file."""
 
 
 def record(kind: type[Estimator]) -> type[Estimator]:
@@ -101,18 +110,18 @@ def model_of(content: Any, tensors: Tensors, where: str) -> KMeans:
         model: KMeans = kind(**params)
         fitted = {name: decode(value, tensors) for name, value in content["fitted"].items()}
         model.__dict__.update(fitted)
-        _check(model)
+        model._check_file()
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{where} is not a model that can be read: {error!r}.") from None
     return model
 
 
-def save(model: Any, path: str | os.PathLike[str], *, without: Sequence[str] = ()) -> None:
+def save(model: Storable, path: str | os.PathLike[str], *, without: Sequence[str] = ()) -> None:
     """Write a fitted model, `without` some of its attributes; `load` reads it."""
     write(path, "model", *content_of(model, without))
 
 
-def content_of(model: Any, without: Sequence[str] = ()) -> tuple[dict[str, Any], Tensors]:
+def content_of(model: Storable, without: Sequence[str] = ()) -> tuple[dict[str, Any], Tensors]:
     """A fitted model as JSON and tensors."""
     kind = vars(type(model)).get("_saved_as")  # its own: subclasses do not inherit it
     if kind is None:
@@ -120,7 +129,7 @@ def content_of(model: Any, without: Sequence[str] = ()) -> tuple[dict[str, Any],
             f"save must be called on an estimator of exactmeans, but {type(model).__name__} is a "
             "subclass, whose code a file cannot hold: use pickle or joblib."
         )
-    _check(model)
+    model._check_file()
     tensors: Tensors = {}
     params = model.get_params(deep=False)
     content = {
@@ -137,19 +146,6 @@ def content_of(model: Any, without: Sequence[str] = ()) -> tuple[dict[str, Any],
         },
     }
     return content, tensors
-
-
-def _check(model: Any) -> None:
-    """Refuse a model that cannot predict; users may have set its centres, or altered its file."""
-    if hasattr(model, "_check_file"):  # a tree
-        model._check_file()
-        return
-    model._centres()  # checks their shape, indices and values
-    shift = model._frame.shift
-    if shift is not None and (
-        shift.shape != (model.n_features_in_,) or not np.isfinite(shift).all()
-    ):
-        raise ValueError(f"the shift must be {model.n_features_in_} finite numbers.")
 
 
 def _callable(value: Any) -> bool:
@@ -279,7 +275,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, Tensors]:
                 raise ValueError(f"{shown} holds a {about.get('kind')}, not a {kind}.")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise
+        raise FileNotFoundError(f"path must name a file, but there is no {shown}.") from None
     except (library.SafetensorError, OSError) as error:
         raise ValueError(
             f"{shown} is not a whole safetensors file: it is something else or was cut short "

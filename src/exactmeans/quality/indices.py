@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans.data.centres import like_rows
+from exactmeans.estimators.fitted import FittedKMeans
 from exactmeans.fit.problem import centre_of_all, unscaled
-from exactmeans.kmeans import KMeans
 from exactmeans.quality.labelled import Labelled, by_label, labelled, ratio
 
 __all__ = ["calinski_harabasz", "cluster_stats", "davies_bouldin"]
 
 
-def davies_bouldin(X: Any, model: KMeans) -> float:
+def davies_bouldin(X: Any, model: FittedKMeans) -> float:
     """The Davies-Bouldin index of the clusters that a model gives to X; lower is better.
 
     The mean over clusters of the largest (s_i + s_j) / d_ij, where s is the mean distance of a
@@ -50,7 +50,7 @@ def davies_bouldin(X: Any, model: KMeans) -> float:
     return davies_bouldin_of(own)
 
 
-def calinski_harabasz(X: Any, model: KMeans) -> float:
+def calinski_harabasz(X: Any, model: FittedKMeans) -> float:
     """The Calinski-Harabasz index of the clusters that a model gives to X; higher is better.
 
     ((T - W) / (k - 1)) / (W / (n - k)), where W is the objective at the centres of the clusters
@@ -84,7 +84,7 @@ def calinski_harabasz(X: Any, model: KMeans) -> float:
     return calinski_harabasz_of(own)
 
 
-def cluster_stats(X: Any, model: KMeans, sample_weight: Any = None) -> NDArray[Any]:
+def cluster_stats(X: Any, model: FittedKMeans, sample_weight: Any = None) -> NDArray[Any]:
     """Size, weight, inertia and extent of each cluster of X.
 
     Parameters

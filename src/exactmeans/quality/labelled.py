@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from exactmeans.data.arrays import Double, Labels, Matrix
-from exactmeans.data.centres import from_core
 from exactmeans.engine.local.engine import LocalEngine
-from exactmeans.fit.problem import sums_of
-from exactmeans.kmeans import KMeans
+from exactmeans.estimators.fitted import FittedKMeans
+from exactmeans.fit.problem import means_of, sums_of
 
 CHUNK_BYTES = 2**26  # of rows by clusters, or of clusters by clusters
 
@@ -22,7 +21,7 @@ CHUNK_BYTES = 2**26  # of rows by clusters, or of clusters by clusters
 class Labelled(NamedTuple):
     """Labelled rows and the centres that their distances are taken from."""
 
-    model: KMeans
+    model: FittedKMeans
     engine: LocalEngine
     labels: Labels  # -1: in no cluster
     centres: Matrix
@@ -63,33 +62,31 @@ class Labelled(NamedTuple):
             yield at, np.asarray(bare.transform(centres[at]), dtype=np.float64)
 
 
-def labelled(X: Any, model: KMeans, sample_weight: Any = None, *, means: bool = True) -> Labelled:
-    """X, labelled. `means`: with the means of its clusters, for squared Euclidean distances."""
+def labelled(
+    X: Any, model: FittedKMeans, sample_weight: Any = None, *, means: bool = True
+) -> Labelled:
+    """Label X; `means`: with the means of its clusters as centres, for metric='euclidean'."""
     check_model(model)
     engine = model._assigned(X, sample_weight)
     centres, labels = model._centres(), engine.final_labels()
     if means and engine.metric.name == "euclidean":
-        centres, _ = means_of(engine, centres.shape[0])
+        centres, _ = means_by_label(engine, centres.shape[0])
     return Labelled(model, engine, labels, centres)
 
 
-def means_of(engine: LocalEngine, k: int) -> tuple[Matrix, Double]:
-    """The means of the clusters in float64, and by what their sums were divided.
+def means_by_label(engine: LocalEngine, k: int) -> tuple[Matrix, Double]:
+    """The means of the clusters in float64, and the weights that their sums were divided by.
 
-    Where only directions count, of unit rows; rows without a direction add 0 to the sum of the
-    cluster that they were compared with last, and count in its divisor.
+    For metrics of directions, the means of unit rows. A row without a direction adds 0 to the sum
+    of the cluster that it was compared with last, and its weight to that cluster's divisor.
     """
     sums = sums_of(engine, k)
     engine.add_changes(sums)
-    if engine.sparse:
-        return from_core(sums.sparse_average(False), (k, engine.d)), sums.weights
-    means = np.empty((k, engine.d))
-    sums.average(means)
-    return means, sums.weights
+    return means_of(sums, engine, k), sums.weights
 
 
 def check_model(model: Any) -> None:
-    if not isinstance(model, KMeans):
+    if not isinstance(model, FittedKMeans):
         raise ValueError(
             "model must be a fitted KMeans or MiniBatchKMeans, but it is of type "
             f"{type(model).__name__!r}."
@@ -97,7 +94,7 @@ def check_model(model: Any) -> None:
     check_is_fitted(model)
 
 
-def bare_copy(model: KMeans) -> KMeans:
+def bare_copy(model: FittedKMeans) -> FittedKMeans:
     """A shallow copy without the names of features, for rows that are picked here."""
     bare = copy.copy(model)
     for name in ("feature_names_in_", "_centroids_cache"):

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans import _core
-from exactmeans.dask.lazy import joined
+from exactmeans.dask.lazy import LazyKMeans, joined
 from exactmeans.data.dask_blocks import DaskBlocks, client_of, is_lazy, lengths_of
-from exactmeans.kmeans import KMeans
+from exactmeans.estimators.fitted import FittedKMeans
 from exactmeans.quality.exact_means import CoefficientSums
 from exactmeans.quality.labelled import bare_copy
 from exactmeans.quality.simplified import simplified
@@ -21,7 +21,7 @@ __all__ = ["is_lazy", "lazy_silhouettes"]
 
 
 def lazy_silhouettes(
-    X: Any, model: KMeans, distinct: NDArray[np.intp], k: int
+    X: Any, model: FittedKMeans, distinct: NDArray[np.intp], k: int
 ) -> tuple[CoefficientSums, Any, Any, Any]:
     """Sums, and lazy arrays: coefficients, labels and row numbers."""
     blocks = DaskBlocks.of(model, X, reset=False)
@@ -39,12 +39,11 @@ def lazy_silhouettes(
     return sums, samples, labels, da.arange(n, chunks=(tuple(int(m) for m in lengths),))
 
 
-def _local(model: Any) -> Any:
-    bare = getattr(model, "bare", None)
-    return bare_copy(model) if bare is None else bare()
+def _local(model: FittedKMeans) -> FittedKMeans:
+    return model.bare() if isinstance(model, LazyKMeans) else bare_copy(model)
 
 
-def _coefficients(block: Any, model: KMeans, distinct: NDArray[np.intp]) -> tuple[Any, Any]:
+def _coefficients(block: Any, model: FittedKMeans, distinct: NDArray[np.intp]) -> tuple[Any, Any]:
     if not block.shape[0]:
         return np.empty(0), np.empty(0, np.int32)
     samples, labels = simplified(block, model, distinct)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.local.pairs import distance_sums
-from exactmeans.kmeans import KMeans
+from exactmeans.estimators.fitted import FittedKMeans
 from exactmeans.parameters import check_choice, check_int, check_random_state
 from exactmeans.quality import labelled as labelled_rows
 from exactmeans.quality.exact_means import CoefficientSums
-from exactmeans.quality.labelled import bare_copy, check_model, means_of
+from exactmeans.quality.labelled import bare_copy, check_model, means_by_label
 from exactmeans.quality.simplified import coefficients, simplified
 
 __all__ = ["Silhouette", "silhouette"]
@@ -59,7 +59,7 @@ class Silhouette:
 
 def silhouette(
     X: Any,
-    model: KMeans,
+    model: FittedKMeans,
     kind: Literal["simplified", "exact"] = "simplified",
     *,
     sample_size: int | None = None,
@@ -77,14 +77,14 @@ def silhouette(
     model : KMeans or MiniBatchKMeans
         A fitted model with at least two different centres. Its metric is that of the distances.
     kind : {'simplified', 'exact'}, default='simplified'
-        'simplified' takes the distances from the centres, and n times k of them. 'exact' takes mean
-        distances from all other rows of a cluster, as scikit-learn's `silhouette_samples` does: n
-        times n distances, but under metric='cosine' n times k. Rows alone in a cluster get 0.
+        'simplified' takes distances to centres: n times k of them. 'exact' takes the mean distance
+        to the other rows of each cluster, as scikit-learn's `silhouette_samples` does: n times n
+        distances, or n times k for metric='cosine'. A row alone in its cluster gets 0.
     sample_size : int or None, default=None
-        Take so many random rows only. For 'exact' these are also all rows that they are compared
-        with, as in scikit-learn's `silhouette_score`.
+        Use this many random rows only. 'exact' then compares them with each other, as
+        scikit-learn's `silhouette_score` does.
     random_state : int, RandomState instance or None, default=None
-        Which rows those are.
+        Makes the choice of these rows reproducible.
 
     Returns
     -------
@@ -150,7 +150,12 @@ def _is_lazy(X: Any) -> bool:
 
 
 def _lazily(
-    X: Any, model: KMeans, distinct: NDArray[np.intp], k: int, kind: str, sample_size: int | None
+    X: Any,
+    model: FittedKMeans,
+    distinct: NDArray[np.intp],
+    k: int,
+    kind: str,
+    sample_size: int | None,
 ) -> Silhouette:
     from exactmeans.quality.lazy_silhouettes import lazy_silhouettes
 
@@ -164,7 +169,7 @@ def _lazily(
 
 
 def sampled(
-    X: Any, model: KMeans, size: int, random_state: Any, *, at_most: bool = False
+    X: Any, model: FittedKMeans, size: int, random_state: Any, *, at_most: bool = False
 ) -> tuple[Matrix, NDArray[np.intp]]:
     """Random rows, the same as those of scikit-learn's silhouette_score, ascending.
 
@@ -179,7 +184,7 @@ def sampled(
     return engine.pick(ids), ids
 
 
-def _first_copies(model: KMeans) -> NDArray[np.intp]:
+def _first_copies(model: FittedKMeans) -> NDArray[np.intp]:
     """The first of each set of equal centres: empty clusters share the place of another one."""
     centres = model._centres()
     seen: dict[bytes, int] = {}
@@ -193,7 +198,7 @@ def _first_copies(model: KMeans) -> NDArray[np.intp]:
     return np.fromiter(seen.values(), dtype=np.intp)
 
 
-def _exact(X: Any, model: KMeans, k: int) -> tuple[Double, Labels]:
+def _exact(X: Any, model: FittedKMeans, k: int) -> tuple[Double, Labels]:
     engine = model._assigned(X)
     labels = engine.final_labels()
     counts = np.bincount(labels + 1, minlength=k + 1)[1:]
@@ -229,7 +234,7 @@ class _ClusterSums(NamedTuple):
 
     @staticmethod
     def of(engine: LocalEngine, k: int) -> _ClusterSums:
-        means, divisors = means_of(engine, k)
+        means, divisors = means_by_label(engine, k)
         squares = means * means if isinstance(means, np.ndarray) else means.multiply(means)
         lengths = np.sqrt(np.asarray(squares.sum(axis=1)).ravel()) * divisors
         used = np.flatnonzero(lengths > 0)

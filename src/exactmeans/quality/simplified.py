@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exactmeans.data.arrays import Double, Labels
-from exactmeans.kmeans import KMeans
+from exactmeans.estimators.fitted import FittedKMeans
 
 
-def simplified(X: Any, model: KMeans, distinct: NDArray[np.intp]) -> tuple[Double, Labels]:
+def simplified(X: Any, model: FittedKMeans, distinct: NDArray[np.intp]) -> tuple[Double, Labels]:
     """Coefficients and labels; `distinct`: the first of each set of equal centres."""
     merged = len(distinct) < model._given_centres().shape[0]
     if merged:

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
+from exactmeans.estimators.base import BaseKMeans
 from exactmeans.fit.explanation import explanation
 from exactmeans.io.files import replace_file
 from exactmeans.parameters import check_int
+from exactmeans.quality.labelled import check_model
 from exactmeans.reporting import words
 from exactmeans.reporting.markup import filled, number, numbers, script_json, template
 from exactmeans.reporting.projection import is_sparse
 from exactmeans.reporting.summary import Reals, Summary, summarise
+from exactmeans.select import KSelection
 
 _SCRIPTS = ("dom.js", "charts.js", "map.js", "clusters.js", "page.js")
 _TEXT = 400  # characters shown of an example
@@ -29,14 +31,14 @@ _QUANTILES = 48  # points of such a curve
 
 
 def report(
-    model: Any,
+    model: BaseKMeans,
     X: Any,
     path: str | os.PathLike[str],
     *,
     feature_names: Sequence[str] | NDArray[Any] | None = None,
     texts: Sequence[str] | NDArray[Any] | None = None,
     ids: Sequence[Any] | NDArray[Any] | None = None,
-    selection: Any = None,
+    selection: KSelection | None = None,
     title: str = "Clusters",
     examples: int = 5,
     max_points: int = 3000,
@@ -63,7 +65,7 @@ def report(
         What to show of each row in place of its values, such as the document.
     ids : sequence or None, default=None
         What to call each row; None numbers them from 0.
-    selection : SelectK or None, default=None
+    selection : KSelection or None, default=None
         What `select_k` returned, shown if given.
     title : str, default='Clusters'
     examples : int, default=5
@@ -85,7 +87,7 @@ def report(
     >>> path = tempfile.mkdtemp() + "/iris.html"
     >>> report(model, iris.data, path, feature_names=iris.feature_names, title="Iris")
     """
-    check_is_fitted(model)
+    check_model(model)
     check_int("examples", examples, 0)
     check_int("max_points", max_points, 1)
     summary = summarise(model, X, points=max_points, examples=examples)
@@ -94,14 +96,14 @@ def report(
 
 
 def write_page(
-    model: Any,
+    model: BaseKMeans,
     summary: Summary,
     path: str | os.PathLike[str],
     *,
     feature_names: Any,
     texts: Any,
     ids: Any,
-    selection: Any,
+    selection: KSelection | None,
     title: str,
     units: Any,
 ) -> None:
@@ -120,7 +122,7 @@ def write_page(
 class _Names:
     """Names of features, those that are shown in the order in which they are first needed."""
 
-    def __init__(self, given: Sequence[str] | None, model: Any) -> None:
+    def __init__(self, given: Sequence[str] | None, model: BaseKMeans) -> None:
         d = int(model.n_features_in_)
         own = getattr(model, "feature_names_in_", None) if given is None else given
         if own is not None and len(own) != d:
@@ -170,7 +172,7 @@ class _Page:
         self._place: dict[int, int] = {}
         self._rows: list[list[Any]] = []
 
-    def render(self, model: Any, selection: Any, title: str) -> str:
+    def render(self, model: BaseKMeans, selection: KSelection | None, title: str) -> str:
         summary, dense = self._summary, self._dense
         explained = explanation(model) if getattr(model, "history_", None) else None
         notes = words.notes(summary, dense=dense, standardised=self._units.given)
@@ -215,7 +217,7 @@ class _Page:
             },
         )
 
-    def _data(self, model: Any, selection: Any) -> dict[str, Any]:
+    def _data(self, model: BaseKMeans, selection: KSelection | None) -> dict[str, Any]:
         s = self._summary
         many = len(s.size) > words.CURVES
         data = {
@@ -303,7 +305,7 @@ class _Page:
             chosen, found = row.indices[top].tolist(), row.data[top].tolist()
         return [self._names.place(f) for f in chosen], [number(value) for value in found]
 
-    def _profile(self, model: Any) -> dict[str, Any]:
+    def _profile(self, model: BaseKMeans) -> dict[str, Any]:
         """The largest clusters by the features that differ most between clusters."""
         s = self._summary
         most_clusters, most_features = _PROFILE
@@ -350,7 +352,7 @@ def _run_note(explained: dict[str, Any] | None) -> str:
     )
 
 
-def _history(model: Any) -> dict[str, Any]:
+def _history(model: BaseKMeans) -> dict[str, Any]:
     records = getattr(model, "history_", None) or []
     n = getattr(model, "_n_rows", 0) or 1
     k = model.cluster_centers_.shape[0]
@@ -374,23 +376,18 @@ _CRITERIA = (
 )
 
 
-def _selection(selection: Any) -> dict[str, Any]:
+def _selection(selection: KSelection) -> dict[str, Any]:
     """The table of `select_k` by criteria; those that were not computed are left out."""
-    records = [dict(_fields(record)) for record in selection.table]
     found = []
     for name, title, note in _CRITERIA:
-        values = [number(record[name]) for record in records if record.get(name) is not None]
-        if len(values) == len(records) and any(value is not None for value in values):
+        values = [number(getattr(record, name)) for record in selection.table]
+        if any(value is not None for value in values):
             found.append([title, note, values])
-    return {"k": [int(r["k"]) for r in records], "best": int(selection.best_k), "criteria": found}
-
-
-def _fields(record: Any) -> Any:
-    if isinstance(record, dict):
-        return record
-    if hasattr(record, "_asdict"):
-        return record._asdict()
-    return vars(record)
+    return {
+        "k": [record.k for record in selection.table],
+        "best": selection.best_k,
+        "criteria": found,
+    }
 
 
 def _shortened(text: str) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from exactmeans.data.arrays import Matrix
 from exactmeans.data.memory import ArrayBlocks
+from exactmeans.estimators.base import BaseKMeans
 from exactmeans.metrics import METRICS
 from exactmeans.quality.odd_rows import odd_rows
 from exactmeans.reporting.projection import (
@@ -82,7 +83,13 @@ class Summary:
 
 
 def summarise(
-    model: Any, X: Any, *, points: int = 3000, examples: int = 5, features: int = 10, seed: int = 0
+    model: BaseKMeans,
+    X: Any,
+    *,
+    points: int = 3000,
+    examples: int = 5,
+    features: int = 10,
+    seed: int = 0,
 ) -> Summary:
     """Label X once and choose the rows and features that tell most about each cluster."""
     k = model.cluster_centers_.shape[0]
@@ -143,7 +150,7 @@ def summarise(
     )
 
 
-def two_nearest(model: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[Any]]:
+def two_nearest(model: BaseKMeans, X: Any) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """Label and nearest other centre of each row, and distances; one if there is one cluster."""
     labels, distances = model._own_and_next(X)
     return labels, distances
@@ -195,7 +202,7 @@ def _moments(rows: Matrix) -> tuple[Reals, Reals]:
     return mean, np.sqrt(np.maximum(square - mean**2, 0))
 
 
-def _neighbours(model: Any, centres: Any) -> tuple[NDArray[np.int32], Reals]:
+def _neighbours(model: BaseKMeans, centres: Any) -> tuple[NDArray[np.int32], Reals]:
     """The nearest other centres of each centre."""
     k = centres.shape[0]
     m = min(_NEIGHBOURS, k - 1)
@@ -208,7 +215,7 @@ def _neighbours(model: Any, centres: Any) -> tuple[NDArray[np.int32], Reals]:
     return labels[~own].reshape(k, m), distance[~own].reshape(k, m).astype(np.float64)
 
 
-def _as_rows(model: Any, centres: Any) -> Any:
+def _as_rows(model: BaseKMeans, centres: Any) -> Any:
     """Centres with the column names of fit, if there are some, so that nothing is warned of."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:

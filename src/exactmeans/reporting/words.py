@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from exactmeans.estimators.base import BaseKMeans
+from exactmeans.fit.loop import MAX_ITER_REACHED
 from exactmeans.quality.odd_rows import ODD
 from exactmeans.reporting.summary import Contrast, Summary
 
@@ -16,7 +19,7 @@ CURVES = 24  # clusters, at most, whose silhouettes are drawn row by row
 _WEAK = 0.1  # a term that is less than a tenth above the mean of all rows names no cluster
 
 
-def cluster_name(top: list[Contrast], names: Any, *, dense: bool) -> str:
+def cluster_name(top: list[Contrast], names: Callable[[int], str], *, dense: bool) -> str:
     """What sets a cluster apart: its terms, or which features are high and low."""
     if not dense:
         strong = [t for t in top[:_TERMS] if t.contrast > _WEAK * t.value]
@@ -45,7 +48,7 @@ def story(
     if summary.silhouette is not None:
         said.append(_separation(_mean_silhouette(summary), dense=dense))
     said.append(_oddness(summary))
-    if explained is not None and explained["iterations"] >= max_iter:
+    if explained is not None and explained["stopped"] == MAX_ITER_REACHED:
         said.append(
             f"The fit stopped at max_iter={max_iter} before it converged: more iterations may "
             "improve it."
@@ -145,7 +148,7 @@ def subtitle(summary: Summary, features: int) -> str:
     return f"{rows:,} rows, {features:,} features, {k:,} clusters by {distance} distance"
 
 
-def tiles(summary: Summary, model: Any) -> list[tuple[str, str, str]]:
+def tiles(summary: Summary, model: BaseKMeans) -> list[tuple[str, str, str]]:
     """The numbers at the top: label, value, remark."""
     sizes = np.sort(summary.size[summary.size > 0])
     found = [

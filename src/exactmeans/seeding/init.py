@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,14 @@ INIT_NAMES = ("k-means++", "k-means||", "random", "furthest")
 _OPTIONS = {"k-means++": ("n_local_trials",), "k-means||": ("oversampling", "rounds")}
 
 
-def check_init(init: str | tuple[str, float]) -> str | tuple[str, float]:
+#: What else `init` may be, for the error about a wrong one.
+_OTHER_INIT = "('d', alpha), a callable or an array of centres"
+
+
+def check_init(init: Any, other: str = _OTHER_INIT) -> str | tuple[str, float]:
     """A name, or ("d", alpha)."""
-    if isinstance(init, str):
-        return check_choice("init", init, INIT_NAMES)
+    if not (isinstance(init, tuple) and len(init) > 0 and isinstance(init[0], str)):
+        return check_choice("init", init, INIT_NAMES, other)
     if len(init) != 2:
         raise ValueError(f"init must be ('d', alpha) if it is a tuple with a name, not {init!r}.")
     check_choice("init[0]", init[0], ("d",))
@@ -72,6 +76,34 @@ def check_alpha(name: str, alpha: Any) -> float:
     return float(alpha)
 
 
+class HasInit(Protocol):
+    """An estimator with the parameters of initial centres."""
+
+    init: Any
+    n_init: Literal["auto"] | int
+    init_options: Mapping[str, Any] | None
+
+
+def _is_named(init: Any) -> bool:
+    return isinstance(init, str) or (
+        isinstance(init, tuple) and len(init) > 0 and isinstance(init[0], str)
+    )
+
+
+def check_without_rows(estimator: HasInit, *, in_blocks: bool) -> tuple[Any, dict[str, Any]]:
+    """`init` and its options; refuses what is wrong for any rows, in `n_init` too."""
+    init: Any = estimator.init
+    if _is_named(init):
+        init = check_init(init)
+    elif callable(init) and in_blocks:
+        raise ValueError("init must not be a callable when X comes in blocks.")
+    if isinstance(estimator.n_init, str):
+        check_choice("n_init", estimator.n_init, ("auto",), "an int of at least 1")
+    else:
+        check_int("n_init", estimator.n_init, 1)
+    return init, check_options(estimator.init_options, init)
+
+
 @dataclass(frozen=True)
 class Init:
     """`init`, `n_init` and `init_options` of an estimator, checked against the rows."""
@@ -81,26 +113,19 @@ class Init:
     options: Mapping[str, Any]
 
     @classmethod
-    def check(cls, estimator: Any, k: int, engine: Engine, *, auto: int, in_blocks: bool) -> Init:
+    def check(
+        cls, estimator: HasInit, k: int, engine: Engine, *, auto: int, in_blocks: bool
+    ) -> Init:
         """`auto`: what n_init='auto' means for random and callable `init`."""
-        init: Any = estimator.init
-        named = isinstance(init, str) or (
-            isinstance(init, tuple) and len(init) > 0 and isinstance(init[0], str)
-        )
-        given = not named and not callable(init)
+        init, options = check_without_rows(estimator, in_blocks=in_blocks)
+        given = not _is_named(init) and not callable(init)
         if given:
             init = check_centres(init, k, engine.d, engine.dtype, sparse=engine.sparse)
             init = as_directions(init, engine.metric, "init")
-        elif named:
-            init = check_init(init)
-        elif in_blocks:
-            raise ValueError("init must not be a callable when X comes in blocks.")
-        options = check_options(estimator.init_options, init)
-        n_init = estimator.n_init
-        if isinstance(n_init, str):
-            check_choice("n_init", n_init, ("auto",), "an int of at least 1")
-            n_init = auto if callable(init) or (named and init == "random") else 1
-        n_init = check_int("n_init", n_init, 1)
+        n_init: str | int = estimator.n_init
+        if isinstance(n_init, str):  # "auto"
+            n_init = auto if callable(init) or (not given and init == "random") else 1
+        n_init = int(n_init)
         if given and n_init != 1:
             warn(
                 "Explicit initial center position passed: performing only one init in "

@@ -130,12 +130,12 @@ def select_k(
         The numbers of clusters to try, such as `range(2, 11)`.
     criterion : {'auto', 'silhouette', 'elbow', 'davies_bouldin', 'calinski_harabasz', \
             'stability'}, default='auto'
-        What decides. 'silhouette', 'davies_bouldin' and 'calinski_harabasz' take the best value,
+        How to choose k. 'silhouette', 'davies_bouldin' and 'calinski_harabasz' take the best value,
         'stability' the largest k whose runs agree as well as those of any k, 'elbow' the k at which
         the logarithm of inertia lies deepest below the line from the first k to the last. 'auto'
         takes the k whose silhouette exceeds that of a reference without clusters by most, and says
-        if none does: normal rows with the covariance of a sample of X or, if most values of X are
-        zeros, a sample in which the values of each column went to other rows.
+        if none does. The reference has normal rows with the covariance of a sample of X; if most
+        values of X are zeros, it is a sample in which the values of each column are permuted.
     n_seeds : int, default=3
         Runs for each k; stability needs two.
     keep_models : {'best', 'all', 'none'}, default='best'

@@ -227,7 +227,8 @@ class FittedTree(
         Parameters
         ----------
         names : sequence or None, default=None
-            Names of the leaves; None takes their numbers.
+            Names of the leaves; None takes their numbers. Names with anything but letters, digits
+            and `.-+/` are put into single quotes, and quotes in them are doubled.
 
         Returns
         -------

@@ -42,9 +42,9 @@ class Growth:
     def __init__(self, engine: LocalEngine, splitter: SplitsNodes, stops: Stops, seed: int) -> None:
         self._engine, self._splitter, self._stops = engine, splitter, stops
         self._weights = engine.counted()
-        # Rows of every node, node by node; the end of the array is spare room.
+        # The rows of a node lie side by side, from `begin` on: in ascending order until it is
+        # split, then child by child.
         self._rows: Ids = np.arange(engine.n, dtype=np.int64)
-        self._n_rows = engine.n
         self._begin = self._int(0)
         self._size = self._int(engine.n)
         self._parent = self._int(-1)
@@ -106,6 +106,7 @@ class Growth:
                 applied = np.append(applied, np.zeros(len(self._parent) - len(applied), dtype=bool))
             room = n_leaves - leaves + 1
             if self._children[node] > room:
+                self._rows_of(np.array([node])).sort()
                 self._split(np.array([node]), np.array([room]))
                 applied = np.append(applied, np.zeros(len(self._parent) - len(applied), dtype=bool))
             heapq.heappop(heap)
@@ -143,7 +144,12 @@ class Growth:
         return np.asarray(np.minimum(rows, most))
 
     def _rows_of(self, nodes: Ids) -> Ids:
-        return self._rows[ranges(self._begin[nodes], self._size[nodes])]
+        """Of one node, a view."""
+        return self._rows[self._places_of(nodes)]
+
+    def _places_of(self, nodes: Ids) -> Ids | slice:
+        begin, size = self._begin[nodes], self._size[nodes]
+        return slice(begin[0], begin[0] + size[0]) if len(nodes) == 1 else ranges(begin, size)
 
     def _split(self, nodes: Ids, k: Ids) -> None:
         if not len(nodes):
@@ -168,16 +174,18 @@ class Growth:
         first = ends - np.where(whole, count, 0)
         total = int(ends[-1])
         self._first[nodes] = len(self._parent) + first
-        kept = np.repeat(whole, size)
-        child = (np.repeat(first, size) + splits.labels)[kept]
-        order = by_label(child, total)
+        child = np.repeat(first, size) + splits.labels
+        if not whole.all():
+            kept = np.repeat(whole, size)
+            child, rows = child[kept], rows[kept]
+        self._rows[self._places_of(nodes[whole])] = rows[by_label(child, total)]
         sizes = np.bincount(child, minlength=total)
         parents = np.repeat(nodes, np.where(whole, count, 0))
         numbers = np.arange(total) - np.repeat(first, np.where(whole, count, 0))
         of_whole = np.repeat(whole, count)
-        begin = self._n_rows + np.cumsum(sizes) - sizes
+        begin = np.cumsum(sizes) - sizes
+        begin += self._begin[parents] - begin[np.repeat(first[whole], count[whole])]
         keys = child_keys(self._keys[parents], numbers)
-        self._append_rows(rows[kept][order])
         self._begin = np.concatenate([self._begin, begin])
         self._size = np.concatenate([self._size, sizes])
         self._parent = np.concatenate([self._parent, parents])
@@ -192,13 +200,6 @@ class Growth:
             self._extend(name, total, value)
         self._extend("_exponent", total, 0)
         self._extend("_shift_of", total, -1)
-
-    def _append_rows(self, rows: Ids) -> None:
-        end = self._n_rows + len(rows)
-        if end > len(self._rows):
-            self._rows = np.concatenate([self._rows[: self._n_rows], np.empty(end, dtype=np.int64)])
-        self._rows[self._n_rows : end] = rows
-        self._n_rows = end
 
     def _extend(self, name: str, count: int, value: Any) -> None:
         now = getattr(self, name)

@@ -21,8 +21,7 @@ _BEAM_PAIRS = 2**21  # pairs of a row and a child that beam search keeps at once
 def distances_of(metric: Metric, found: Double) -> Double:
     """Distances from what a beam search compares: squares, 1 - cos, or L1 distances."""
     if metric.name == "angular":
-        angle = 2 * np.arcsin(np.sqrt(np.clip(found / 2, 0, 1)))
-        return np.where(np.isfinite(found), angle, found)
+        return 2 * np.arcsin(np.sqrt(np.clip(found / 2, 0, 1)))
     return found if metric.directed or metric.l1 else np.sqrt(found)
 
 
@@ -54,11 +53,11 @@ class Router:
         """The m nearest of the leaves that a beam search of this width reaches, as nodes.
 
         At each level the nearest `width` nodes are kept; leaves compete with the nodes that are
-        still to be expanded, by the distances to their centres. Ties: the lowest node. Where there
-        are fewer leaves, -1 and infinity. Distances are as `distances_of` takes them.
+        still to be expanded, by the distances to their centres. Ties: the lowest node. The tree
+        must have m leaves, and m is at most `width`. Distances are as `distances_of` takes them.
         """
-        node = np.full((engine.n, m), -1, dtype=np.int64)
-        distance = np.full((engine.n, m), np.inf)
+        node = np.empty((engine.n, m), dtype=np.int64)
+        distance = np.empty((engine.n, m))
         step = max(1, _BEAM_PAIRS // (width * width))
         for block in engine.walk():
             for begin in range(0, block.n, step):

@@ -192,7 +192,7 @@ class Splitter:
 def run_loop(problem: Problem, centres: Matrix, parameters: SplitParameters) -> Run:
     """Lloyd's loop from these centres, by the algorithm that the policy chooses."""
     k, max_iter = centres.shape[0], parameters.max_iter
-    plan = plan_fit(problem.engine, k, "auto", parameters.memory_limit)
+    plan = plan_fit(problem.engine, k, "auto", parameters.memory_limit, max_iter)
     policy = Policy(plan.choice, plan.work, max_iter)
     return lloyd_loop(problem, centres, policy=policy, max_iter=max_iter, reports=Reports())
 

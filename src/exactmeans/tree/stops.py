@@ -40,8 +40,8 @@ class Stops:
             size = branching if leaves is None and depth is None else 1
         return cls(branching, size, depth, leaves)
 
-    def refuse_rows(self, n: int) -> None:
-        """Refuse stops that n rows cannot meet."""
+    def refuse_rows(self, n: int, *, balanced: bool) -> None:
+        """Refuse stops that n rows cannot meet together."""
         if self.n_leaves is None:
             return
         if self.n_leaves > n:
@@ -54,6 +54,28 @@ class Stops:
                 f"other: that many leaves hold {self.n_leaves * self.max_leaf_size} rows, but X "
                 f"has {n}."
             )
+        most = self._most_leaves(n, balanced=balanced)
+        if self.n_leaves > most:
+            rows = f"{n} different rows" if balanced else f"{n} rows"
+            kind = "balanced tree" if balanced else "tree"
+            raise ValueError(
+                f"n_leaves={self.n_leaves} and max_leaf_size={self.max_leaf_size} contradict each "
+                f"other: smaller nodes are not split, so a {kind} of {rows} with "
+                f"branching={self.branching} has at most {most} lea{'f' if most == 1 else 'ves'}."
+            )
+
+    def _most_leaves(self, n: int, *, balanced: bool) -> int:
+        """No tree of n rows has more leaves.
+
+        Most come if each split leaves all rows but one per other child in one child, until that is
+        too small to be split. A balanced node of m rows, more than the size s of a leaf, has at
+        most ceil(m / s) children, so each has s / 2 rows or more.
+        """
+        size = self.max_leaf_size
+        if n <= size:
+            return 1
+        most = min(n, n - size + self.branching - 1)
+        return min(most, n // ((size + 1) // 2)) if balanced else most
 
     def most_children(self, rows: Any, *, balanced: bool) -> Any:
         """The most children of nodes with so many rows (a number, or an array of them).

@@ -1,6 +1,6 @@
-// The Assigner concept: an algorithm labels the rows of one block and may keep bounds from pass to
-// pass, which it adjusts by the movement of the centres. It must give plain Lloyd's labels, bit for
-// bit.
+// The interface of an algorithm. It labels the rows of one block, and may keep bounds from pass to
+// pass, which it adjusts by the movement of the centres. Its labels must be those of plain Lloyd,
+// bit for bit.
 //
 // An algorithm A<R> offers
 //     static constexpr Traits traits
@@ -19,9 +19,9 @@
 //     bool labels_certain(SharedCentres&, const RowSlacks&, labels, const Threads&)
 //         true if no label can change; the pass then skips the block without reading it
 //
-// A pass with centres out of range, or too far beyond the rows for float32 bounds, does not run the
-// algorithm: it compares every row with every centre by canonical scores and drops all bounds. A
-// pass that ends with an exception drops them too.
+// If centres are out of range, or too far from the rows for bounds in float32, a pass does not run
+// the algorithm: it compares every row with every centre by canonical scores and drops all bounds.
+// A pass that ends with an exception drops them too.
 #pragma once
 
 #include <algorithm>
@@ -43,6 +43,9 @@ struct AssignStats {
     Size changed = 0;    // rows whose label changed
     Size distances = 0;  // row-centre scores computed
     Size skipped = 0;    // rows whose label was certain without a score
+    // Of the 8-bit filter for dense rows: rows compared with all centres by codes; of these, rows
+    // with a label by codes alone; scores of the centres that codes left, counted in distances too.
+    Size filtered = 0, decided = 0, verified = 0;
     // Dense rows without a finite score. Only lloyd counts them; all its other rows are finite.
     Size doubtful = 0;
 
@@ -50,8 +53,18 @@ struct AssignStats {
         changed += other.changed;
         distances += other.distances;
         skipped += other.skipped;
+        filtered += other.filtered;
+        decided += other.decided;
+        verified += other.verified;
         doubtful += other.doubtful;
         return *this;
+    }
+    // Adds what the filter did, and the scores of rows that it left open.
+    void add(const FilterStats& by_filter, Size scores_of_open) {
+        filtered += by_filter.rows;
+        decided += by_filter.decided;
+        verified += by_filter.scores + scores_of_open;
+        distances += by_filter.scores + by_filter.labels + scores_of_open;
     }
 };
 
@@ -62,7 +75,7 @@ struct Traits {
     const char* metrics = "euclidean";  // supported metrics, separated by spaces
 };
 
-// What is computed once per block of rows and shared by all algorithms.
+// State of a block of rows that is computed once and shared by all algorithms.
 template <class R>
 struct RowState {
     std::shared_ptr<RowSlacks<R>> slacks = std::make_shared<RowSlacks<R>>();
@@ -102,7 +115,7 @@ public:
     }
     void moved(const Movement& movement) override {
         if (!algorithm_) return;
-        // No movement between two positions in range is longer.
+        // A centre that moves between two positions in range cannot move farther.
         if (keeps_bounds && !(movement.farthest.first * slacks_->unit() <= 2 * longest_bounded))
             algorithm_.reset();
         else
@@ -150,15 +163,15 @@ private:
         if constexpr (!std::is_same_v<typename Rows::Real, R>) {
             throw std::invalid_argument("rows and centres must have the same dtype");
         } else if constexpr (!(is_dense<Rows> ? A::traits.dense : A::traits.csr)) {
-            throw std::invalid_argument(std::string(A::traits.name) +
-                                        " cannot work on rows of this kind");
+            throw std::invalid_argument(std::string(A::traits.name) + " does not support " +
+                                        (is_dense<Rows> ? "dense rows" : "CSR rows"));
         } else {
             if (x.n != n_ || shared.centres.k() != k_)
-                throw std::invalid_argument("the assigner is for other rows or centres");
+                throw std::invalid_argument("the assigner was made for other rows or centres");
             Work<Rows> work(x, shared, labels, *slacks_, codes_.get());
             if (!x.norms) return assign_all(work, threads);
-            // A row of norm 0 has no direction and gets label 0, whatever rounding makes of its
-            // scores. Bounds never prune such rows, so resetting the label breaks no bound.
+            // A row of norm 0 has no direction and gets label 0, even if rounding makes its scores
+            // differ. Bounds never prune such rows, so setting the label breaks no bound.
             std::vector<std::pair<Size, std::int32_t>> undirected;
             for (Size i = 0; i < x.n; ++i)
                 if (!(x.norms[i] > 0)) undirected.emplace_back(i, labels[i]);
@@ -214,7 +227,7 @@ private:
     static AssignStats for_ranges(const Work<Rows>& work, Size step, const Threads& threads,
                                   Fn fn) {
         BufferPool& buffers = work.shared.buffers;
-        // A deque grows without copies of its elements, whose code would be long.
+        // A deque: a vector would compile code that moves elements when it grows, which is long.
         auto scans = buffers.template take<std::deque<Scan<Rows>>>();
         scans.resize(static_cast<std::size_t>(threads.n_jobs));
         std::vector<AssignStats> worker_stats(scans.size());

@@ -1,11 +1,11 @@
-// The common part of Yinyang, Elkan and pca: a row keeps an upper bound of the distance to its own
-// centre, and a lower bound per group of the distance to the other centres of the group
+// The common part of Yinyang, Elkan and pca. Per row there are an upper bound of the distance to
+// its own centre, and a lower bound per group of the distance to the other centres of the group
 // (group_bounds.hpp). A row is pruned if its lower bounds exceed the upper one (survivors.hpp); a
 // survivor is compared with the groups in reach (group_range.hpp). If `Projected`, projections are
 // compared first (project/projections.hpp).
 //
-// All tests include the rounding slack: a pruned row keeps the label that its computed scores would
-// give.
+// All tests include the rounding slack, so a pruned row keeps the label that its computed scores
+// would give.
 #pragma once
 
 #include <atomic>
@@ -28,12 +28,12 @@ public:
         work.measure_rows(threads);
         unit_ = work.slacks.unit();
         dense_ = is_dense<Rows>;
-        // Inter-centre distances take k^2 products. They save about four times the distances that
-        // the previous pass computed, but little where projections already prune.
+        // Inter-centre distances take k^2 products. How many they save is estimated from the
+        // distances that the last pass computed (base/cost_model.hpp).
         const Size saved = compared_.exchange(0) * (Projected ? 1 : cost::saved_by_distances);
         const bool pay = centre_distances_pay(work.x, k_) &&
-                         (Grouping::always_gaps || bounds_.empty() || saved >= k_ * k_);
-        // Before the first pass without them, store the bounds that they give.
+                         (Grouping::distances_always_pay || bounds_.empty() || saved >= k_ * k_);
+        // Before the first pass without inter-centre distances, their bounds are stored.
         const bool last = distances_pay_ && !pay && !bounds_.empty();
         bounds_.update(work.shared, unit_, dense_, pay || last, threads);
         if (last) bounds_.store_centre_distances(work.labels, threads);
@@ -81,8 +81,8 @@ public:
         return GroupBounds<R, Grouping>::bytes_per_row(groups) + RowSlacks<R>::bytes_per_row;
     }
 
-    // Few rows of a range survive, and they should fill whole tiles. So ranges are long, as far as
-    // their rows (4 MiB) stay in L3.
+    // Few rows of a range survive, and they should fill whole register tiles. So a range has as
+    // many rows as fit in L3.
     template <class Rows>
     Size range_rows(const Rows& x, Size, int n_jobs) const {
         Size bytes = x.d * Size(sizeof(R));

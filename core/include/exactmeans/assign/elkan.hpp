@@ -1,10 +1,10 @@
-// Elkan's algorithm (C. Elkan, Using the triangle inequality to accelerate k-means, ICML 2003),
-// with the aggregation of SparseKmeans.
+// Elkan's algorithm (C. Elkan, Using the triangle inequality to accelerate k-means, ICML 2003).
 //
-// A row keeps a lower bound for every centre: by_group.hpp with groups of one centre. All survivors
-// are compared with their own centre first, then one centre at a time with all rows that it may be
-// nearest to. Elkan computes the fewest distances of all algorithms here and takes the most memory.
-// Memory: four bytes per row and centre, and eight per row.
+// Per row there is a lower bound for every centre: by_group.hpp with groups of one centre. All
+// survivors are compared with their own centre first; then each centre is compared with all rows to
+// which it may be the nearest (the aggregation of the package sparsekmeans). Elkan computes the
+// fewest distances of all algorithms here and takes the most memory: four bytes per row and centre,
+// and eight per row.
 //
 // Inter-centre distances are used for dense rows only (scan/inter_centre_distances.hpp).
 //

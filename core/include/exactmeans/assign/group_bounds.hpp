@@ -1,13 +1,13 @@
 // Bounds of rows by groups of centres: per row an upper bound of the distance to its own centre,
-// and per row and group a lower bound of the distance to the other centres of the group. A stored
-// bound is read together with the drift of its group since then (centres/drift.hpp), so a pruned
-// row writes nothing. Inter-centre distances (scan/inter_centre_distances.hpp) bound the same
+// and per row and group a lower bound of the distance to the other centres of the group. The drift
+// since a bound was stored is applied when the bound is read (centres/drift.hpp), so a pass writes
+// nothing for a pruned row. Inter-centre distances (scan/inter_centre_distances.hpp) bound the same
 // distances without memory per row.
 //
 // A Grouping<R> is Groups or SingleCentres, layouts of the cache. It offers count, group, size,
 // centre and copy; `partition`, to which bounds belong; `panels`, for which rows are loaded;
-// `compare`, which compares loaded rows with a group, with second scores; and `always_gaps`:
-// whether inter-centre distances pay in every pass.
+// `compare`, which compares loaded rows with a group, with second scores; and
+// `distances_always_pay`: whether inter-centre distances pay in every pass.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ public:
 
     void update(SharedCentres<R>& shared, double unit, bool dense, bool with_distances,
                 const Threads& threads) {
-        groups_ = nullptr;  // let go of it, so that the cache updates it in place
+        groups_ = nullptr;  // released, so that the cache updates it in place
         groups_ = shared.layouts.template get<Grouping>(shared.centres, dense, threads);
         // Bounds belong to one partition: a new one drops them.
         fresh_ = empty() || groups_->partition() != partition_;
@@ -61,15 +61,15 @@ public:
             centre_distances_->forget();
     }
 
-    // Stores the bounds that inter-centre distances give, before a pass without them. The stored
-    // bounds of groups that these distances pruned are old: without this step nearly all rows would
-    // be compared with nearly all groups.
+    // Stores the bounds that inter-centre distances give, before a pass without them. Passes with
+    // them pruned groups whose stored bounds were not renewed and are loose by now: without this
+    // step nearly all rows would be compared with nearly all groups.
     void store_centre_distances(const std::int32_t* labels, const Threads& threads) {
         threads.ranges(n_, cost::bounds_per_batch, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) {
                 const Lowers known = lowers(i, labels[i], upper(i, labels[i]));
                 for (Size g = 0; g < groups_->count(); ++g) {
-                    const float far = known.gap[g] - known.near;
+                    const float far = known.centre_distance[g] - known.near;
                     if (far > known.lower[g] - known.drift[g]) set_lower(i, g, far * down32);
                 }
             }
@@ -94,7 +94,7 @@ public:
         for (Size j = 0; j < k_; ++j) others_drift_.add(j, any.of_others(j));
     }
 
-    // All rows with one lower bound each, for the first comparison.
+    // All rows with one lower bound each, the least of all groups.
     BoundRows summary(const std::int32_t* labels, const Margins& margins) const {
         return {labels,
                 upper_.data(),
@@ -109,7 +109,7 @@ public:
         const float bound = (upper_[std::size_t(i)] + own_drift_.sums()[j]) * up32;
         return bound < 0 ? 0.0f : bound;
     }
-    // Lower bounds per group of row i, which is at most `near` away from centre j.
+    // Lower bounds per group of row i, whose distance to its own centre j is at most `near`.
     Lowers lowers(Size i, Size j, float near) const {
         return {lower_.data() + i * pitch_, group_drift_.sums(), centre_distances_->of(j), near};
     }
@@ -120,7 +120,7 @@ public:
     void set_lower(Size i, Size g, float bound) {
         lower_[std::size_t(i * pitch_ + g)] = group_drift_.store_lower(g, bound);
     }
-    // The least lower bound of all groups, of a row with label j.
+    // Stores the least lower bound of all groups, of row i with label j.
     void set_least(Size i, Size j, float least) {
         least_[std::size_t(i)] = others_drift_.store_lower(j, least * (least > 0 ? down32 : up32));
     }
@@ -138,8 +138,8 @@ private:
         centre_distances_ = std::make_unique<InterCentreDistances<R>>(k_, pitch_);
     }
 
-    // Bounds leave out centres that are copies of others. A centre that is no longer a copy may be
-    // anywhere, so the bounds of its group are void.
+    // Bounds do not hold for copies of other centres. A centre that is no longer a copy may be
+    // anywhere, so the bounds of its group are reset.
     void reset_former_copies(const Threads& threads) {
         std::vector<char> is_void(static_cast<std::size_t>(pitch_), 0);
         bool any = false;
@@ -165,7 +165,7 @@ private:
     std::vector<float> lower_, upper_, least_;
     Drift own_drift_, others_drift_, group_drift_{0};
     std::unique_ptr<InterCentreDistances<R>> centre_distances_;
-    std::vector<char> copy_;  // centres that the bounds leave out: copies of others
+    std::vector<char> copy_;  // copies of other centres, for which the bounds do not hold
 };
 
 }  // namespace exactmeans

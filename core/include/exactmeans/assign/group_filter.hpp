@@ -1,6 +1,6 @@
-// The first bounds by groups from the 8-bit filter for dense rows (filter/dense_bounds.hpp): codes
+// The first bounds by groups, from the 8-bit filter for dense rows (filter/dense_bounds.hpp). Codes
 // of the centres are in the order of the groups, each group in whole units, so that the lower
-// bounds of a group are neighbours.
+// bounds of a group are contiguous.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,12 @@ namespace exactmeans {
 template <class R, class Grouping>
 class GroupFilter {
 public:
-    // A bound per centre would take the memory of all scores and the time to write them.
+    // Not for groups of one centre: with a bound per centre, a pass would write as much as all
+    // scores.
     static constexpr bool possible = std::is_same_v<Grouping, Groups<R>>;
 
     // Does the filter cost less than canonical scores of the centres that inter-centre distances
-    // do not prune?
+    // leave?
     template <class Rows>
     bool start(const Work<Rows>& work, const GroupBounds<R, Grouping>& bounds, bool with_distances,
                const Threads& threads) {
@@ -47,7 +48,7 @@ public:
                       Size(ids.size()), fn);
     }
     std::int32_t centre(Size place) const { return pass_.centres().centre(place); }
-    // The lower bound of group g, without the label.
+    // The lower bound of the scores of group g, except the label's.
     R lower(const BoundedRow<R>& row, Size g) const {
         const std::size_t at = std::size_t(g);
         return row.lower(first_[at], first_[at + 1] - first_[at]);
@@ -69,8 +70,8 @@ private:
         return order;
     }
 
-    // Adds to `near` the groups of each row that inter-centre distances leave, if its label is
-    // known.
+    // Runs the filter on rows ids[t]. Adds to `near`, for each row that it decides, the number of
+    // groups that inter-centre distances leave.
     template <class Rows>
     FilterStats probe(const Work<Rows>& work, const GroupBounds<R, Grouping>& bounds,
                       const std::vector<Size>& ids, Size& near) const {
@@ -89,7 +90,7 @@ private:
     }
 
     DenseBoundsPass<R> pass_;
-    std::vector<Size> first_;  // place of each group, and past the last
+    std::vector<Size> first_;  // first place of each group, and the end of the last one
 };
 
 }  // namespace exactmeans

@@ -1,7 +1,7 @@
-// Labels one range of rows by groups of centres. Survivors are compared with their own group, that
-// of the label, and then with the groups that are still in reach. Each group is compared with all
-// rows that need it at once. If `Projected`, projections of rows are compared with a group before
-// the rows are (project/projections.hpp).
+// Labels one range of rows by groups of centres. Survivors are compared with their own group, the
+// one of the label, and then with the groups that are still in reach. Each group is compared at
+// once with all rows that have it in reach. If `Projected`, projections are compared with a group
+// before the rows are (project/projections.hpp).
 #pragma once
 
 #include <limits>
@@ -30,11 +30,12 @@ struct GroupRange : Survivors<typename Rows::Real, Grouping> {
     ScoredRows<R> scored = work.slacks.scored();
     AssignStats stats{};
 
-    // Of the nearest centre so far: its score, its label, and the second score in its group.
+    // The nearest centre so far of each row: its score, its number, and the second score in its
+    // group.
     std::vector<R>&score = workspace.score, &second = workspace.second;
     Picks& label = workspace.label;
     Picks& own_group = workspace.own_group;  // compared before all others
-    // Rows that are compared with other groups too, and their best score in the own group.
+    // Rows that are compared with other groups too, and their best score in their own group.
     Picks& remaining = workspace.remaining;
     std::vector<R>& own_group_score = workspace.own_group_score;
     std::vector<float>&near = workspace.near, &far = workspace.far;
@@ -47,7 +48,19 @@ struct GroupRange : Survivors<typename Rows::Real, Grouping> {
         stats.skipped = end - begin - Size(id.size());
         if constexpr (is_dense<Rows> && GroupFilter<R, Grouping>::possible)
             if (filter) bound_by_filter();
-        if (id.empty()) return stats;
+        const Size before = stats.distances;
+        label_by_groups();
+        // Rows that the filter left open.
+        if (filter) stats.verified += stats.distances - before;
+        return stats;
+    }
+
+private:
+    const Grouping& groups() const { return bounds.groups(); }
+
+    // Compares the rows in `id` with the groups in reach.
+    void label_by_groups() {
+        if (id.empty()) return;
         const std::size_t count = id.size();
         scan.load(work, groups().panels(), 0, id.data(), Size(count));
         score.assign(count, std::numeric_limits<R>::infinity());
@@ -66,16 +79,12 @@ struct GroupRange : Survivors<typename Rows::Real, Grouping> {
             compare_with_picks();
         }
         store_remaining();
-        return stats;
     }
-
-private:
-    const Grouping& groups() const { return bounds.groups(); }
 
     // Labels and bounds by the 8-bit filter; leaves in `id` the rows that it does not decide. Takes
     // some rows at a time, whose bounds stay in L1.
     void bound_by_filter() {
-        constexpr std::size_t step = 192;
+        constexpr std::size_t step = 192;  // an estimate
         const std::vector<Size> all = id;
         std::vector<Size> rest;
         for (std::size_t begin = 0; begin < all.size(); begin += step) {
@@ -98,7 +107,7 @@ private:
                 for (std::size_t g = 0; g < all; ++g)
                     lows[g * count + at] = filter->lower(row, Size(g));
             });
-        stats.distances += filtered.scores;
+        stats.add(filtered, 0);
         near.resize(count);
         bound.resize(count);
         score_kernels<R>().upper_bounds(scored, id.data(), best.data(), Size(count), near.data());
@@ -116,7 +125,7 @@ private:
         }
     }
 
-    // Scores of the picked rows with group g, in `scan`.
+    // Computes the scores of the picked rows with group g; the results are in `scan`.
     void score_group(Size g, const Picks& picked) {
         groups().compare(scan, g, picked.data(), Size(picked.size()));
         stats.distances += Size(picked.size()) * groups().size(g);
@@ -148,8 +157,8 @@ private:
         for (std::size_t t = 0; t < picked.size(); ++t) picked_id[t] = id[std::size_t(picked[t])];
     }
 
-    // Rows without labels: compares one group after the other with the rows whose best centre so
-    // far is not near enough to rule the group out.
+    // Rows without labels: compares each group with the rows whose best centre so far does not
+    // prune the group by inter-centre distances.
     void compare_unlabelled() {
         Picks picked(id.size()), best(id.size(), -1);
         std::iota(picked.begin(), picked.end(), 0);
@@ -168,8 +177,8 @@ private:
         own_group_score = score;
     }
 
-    // limit[t]: a group farther than this from the row's best centre is out of reach. Computed
-    // again for rows with a new best centre.
+    // Sets limit[t] for the picked rows whose best centre is new: a group farther than this from
+    // the best centre is out of reach.
     void limit_reach(const Picks& picked, Picks& best, std::vector<float>& limit) {
         Picks changed;
         std::vector<R> found;
@@ -189,7 +198,8 @@ private:
             limit[std::size_t(changed[t])] = (bound[t] + reach[t]) * up32;
     }
 
-    // The own group: that of the label, or without labels the one with the nearest projection.
+    // Sets the own group of each row: the group of its label, or without labels the group with the
+    // nearest projection.
     void find_own_groups() {
         if (work.labels[id[0]] >= 0) {
             for (std::size_t t = 0; t < id.size(); ++t)
@@ -210,7 +220,8 @@ private:
         }
     }
 
-    // In the own group the second score gives the lower bound.
+    // The lower bound of the own group comes from the second score, because its best centre is the
+    // label so far.
     void compare_with_own_groups() {
         for (std::size_t t = 0; t < id.size(); ++t)
             picks[std::size_t(own_group[t])].push_back(std::int32_t(t));
@@ -230,7 +241,7 @@ private:
         for (std::size_t t = 0; t < id.size(); ++t) bounds.set_lower(id[t], own_group[t], far[t]);
     }
 
-    // near: upper bounds by the best scores; far: lower bounds by the next ones.
+    // Sets near to upper bounds from the best scores, far to lower bounds from the next ones.
     void bound_both(const std::vector<Size>& ids, const std::vector<R>& best,
                     const std::vector<R>& next) {
         near.resize(ids.size());
@@ -241,8 +252,8 @@ private:
                                         far.data());
     }
 
-    // Picks the other groups in reach, given the best centre of the own group. Most rows have none
-    // and are stored at once.
+    // Picks the other groups in reach, given the best centre of the own group. Stores the results
+    // of rows without any, which are most.
     void pick_groups_in_reach() {
         own_group_score.clear();
         find_reach(id, near);
@@ -252,7 +263,7 @@ private:
             bool any = false;
             for (Size f = 0; f < found; ++f) {
                 const std::int32_t g = groups_in_reach[std::size_t(f)];
-                // With an infinite reach the padding is in reach too.
+                // If the reach is infinite, padding is in reach too.
                 if (g == own_group[t] || g >= groups().count()) continue;
                 picks[std::size_t(g)].push_back(std::int32_t(t));
                 any = true;
@@ -294,7 +305,8 @@ private:
         if (remaining.empty()) return;
         set_picked_ids(remaining);
         bound.resize(remaining.size());
-        // If the nearest centre is in another group, the best score bounds the own group.
+        // If the nearest centre is in another group, the best score in the own group is its lower
+        // bound.
         score_kernels<R>().lower_bounds(scored, picked_id.data(), own_group_score.data(),
                                         Size(remaining.size()), bound.data());
         std::vector<R> best, next;

@@ -1,9 +1,9 @@
 // Hamerly's algorithm (G. Hamerly, Making k-means even faster, SDM 2010).
 //
-// A row keeps an upper bound of the distance to its own centre and one lower bound of the distances
-// to all others. While the lower bound exceeds the upper one, the label cannot change and the row
-// is skipped. Otherwise the distance to the own centre tightens the upper bound, and only if that
-// is not enough is the row compared with all centres. Memory: eight bytes per row.
+// Per row there are an upper bound of the distance to its own centre and one lower bound of the
+// distances to all others. While the lower bound exceeds the upper one, the label cannot change and
+// the row is skipped. Otherwise the distance to its own centre tightens the upper bound; only if
+// that is not enough, the row is compared with all centres. Memory: eight bytes per row.
 //
 //   paper      here
 //   a(i)       labels[i]
@@ -12,8 +12,8 @@
 //   p(j)       movement.distance[j]
 //   2 s(j)     nearest_distance_[j]; dense rows only (scan/inter_centre_distances.hpp)
 //
-// All tests include the rounding slack of numerics/slack.hpp: a pruned row keeps the label that its
-// computed scores would give.
+// All tests include the rounding slack of numerics/slack.hpp, so a pruned row keeps the label that
+// its computed scores would give.
 #pragma once
 
 #include <atomic>
@@ -66,7 +66,7 @@ public:
                              scored.margins};
         std::vector<Size> survivors(static_cast<std::size_t>(end - begin));
         survivors.resize(
-            std::size_t(bound_kernels().unsettled(rows, begin, end, survivors.data())));
+            std::size_t(bound_kernels().survivors(rows, begin, end, survivors.data())));
         AssignStats stats;
         stats.skipped = end - begin - Size(survivors.size());
         tighten(work, scored.margins, survivors, stats);
@@ -104,7 +104,7 @@ public:
                              slacks.margins()};
         std::vector<Size> survivors(static_cast<std::size_t>(batch));
         for (Size begin = 0; begin < n; begin += batch)
-            if (bound_kernels().unsettled(rows, begin, std::min(n, begin + batch),
+            if (bound_kernels().survivors(rows, begin, std::min(n, begin + batch),
                                           survivors.data()))
                 return false;
         return true;
@@ -118,8 +118,8 @@ public:
     }
 
 private:
-    // Labels, scores and second scores of the survivors, in `scan`: canonical ones, or bounds of
-    // the exact ones by the 8-bit filter.
+    // Sets label, score and second score of the survivors, in `scan`: canonical scores, or bounds
+    // of exact scores by the 8-bit filter.
     template <class Rows>
     void nearest_two(const Work<Rows>& work, Scan<Rows>& scan, const std::vector<Size>& ids,
                      AssignStats& stats) {
@@ -139,7 +139,7 @@ private:
                                               second[at] = row.lower(0, centres.padded_places());
                                           });
                 filter_.record(filtered);
-                stats.distances += filtered.scores + filtered.open * k;
+                stats.add(filtered, filtered.open * k);
                 std::vector<Size> rest;
                 for (const Size t : scan.dense_bounds.open) rest.push_back(ids[std::size_t(t)]);
                 scan.nearest(work, 0, rest.data(), Size(rest.size()), true);
@@ -195,7 +195,7 @@ private:
         survivors.resize(remaining);
     }
 
-    // The distance to the own centre, rounded up. Only a bound, so it need not be canonical.
+    // An upper bound of the distance to the own centre, from compensated sums, not from a score.
     template <class Rows>
     static double own_distance(const Work<Rows>& work, Size i, Size own) {
         const Centres<R>& centroids = work.centroids;
@@ -233,14 +233,14 @@ private:
                 sum.add_product(step, step);
                 sum.add_product(-c, c);
             }
-            // |c|^2 is rounded to float64, and that error remains when the other terms cancel.
+            // The rounding of |c|^2 to float64 remains even if the other terms cancel.
             sum.add(0x1p-51 * centroids.norm2(own) + double(centroids.d()) * 0x1p-1074);
         }
         return std::sqrt(std::max(0.0, sum.value())) * (1 + 0x1p-40);
     }
 
-    // own_distance for a direction: |c|^2 + 1 - 2 x.c / |x|. |x|, |c|^2 and the quotient have
-    // errors of a few ulps of float64.
+    // own_distance for a direction, the root of |c|^2 + 1 - 2 x.c / |x|. The added 2^-48 covers the
+    // errors of |x|, |c|^2 and the quotient, a few units in the last place each.
     template <class Rows>
     static double own_chord(const Work<Rows>& work, Size i, Size own) {
         std::vector<R> buffer;
@@ -265,8 +265,9 @@ private:
     std::vector<float> upper_, lower_, nearest_distance_;
     Drift own_drift_, others_drift_;
     DenseBoundsPass<R> filter_;
-    bool filters_ = false;             // this pass compares survivors by the 8-bit filter
-    std::atomic<Size> compared_ = -1;  // rows with all centres, in this pass; -1 before the first
+    bool filters_ = false;  // this pass compares survivors by the 8-bit filter
+    // Rows of this pass that are compared with all centres; -1 before the first pass.
+    std::atomic<Size> compared_ = -1;
 };
 
 }  // namespace exactmeans

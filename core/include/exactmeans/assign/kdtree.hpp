@@ -2,10 +2,10 @@
 // geometric reasoning, KDD 1999; T. Kanungo et al., An efficient k-means clustering algorithm:
 // analysis and implementation, PAMI 24, 2002).
 //
-// Rows of a few features are stored in a balanced tree of boxes. Each node drops the candidate
-// centres that another candidate beats in the whole box. If one candidate remains, all rows of the
-// node get its label; at a leaf the remaining candidates are compared with each row.
-// Memory: a copy of the rows and their labels in tree order, and eight bytes per row.
+// Rows of a few features are stored in a balanced tree of boxes. A node prunes the candidate
+// centres that are farther than another candidate in the whole box. If one candidate remains, it is
+// the label of all rows of the node; at a leaf, the remaining candidates are compared with each
+// row. Memory: a copy of the rows and their labels in tree order, and eight bytes per row.
 //
 //   paper                here
 //   kd-tree cell         box of a node: low and high per feature
@@ -13,9 +13,10 @@
 //   z.isFarther(z*, C)   is_farther(): the score of z is above that of z* in the corner of the box
 //                        where their difference is least, and so in the whole box
 //
-// The difference of two scores is linear in the row, so a corner has its least value in a box. The
-// test allows for the rounding of both computed scores (docs/proofs/boxes.md). Unlike in the
-// papers, nodes hold no sums: the update uses the exact cluster sums of all algorithms.
+// The difference of two scores is linear in the row, so its least value in a box is at a corner.
+// The test allows for the rounding of both computed scores (docs/proofs/boxes.md). Unlike in the
+// papers, nodes have no sums of their rows: the update uses the exact cluster sums of all
+// algorithms.
 #pragma once
 
 #include <array>
@@ -40,7 +41,9 @@ public:
     Kdtree(Size n, Size k) : n_(n), k_(k) {
         if (n > Size(std::numeric_limits<std::int32_t>::max()))
             throw std::invalid_argument("kdtree takes at most 2^31 - 1 rows in a block");
-        while (n_ >> depth_ > leaf_rows) ++depth_;
+        const Size most = std::clamp(n / cost::kdtree_least_leaves,
+                                     Size(cost::kdtree_small_leaf_rows), leaf_rows);
+        while (n_ >> depth_ > most) ++depth_;
     }
 
     template <class Rows>
@@ -90,13 +93,14 @@ public:
     }
 
 private:
-    static constexpr Size leaf_rows = cost::kdtree_leaf_rows, lanes = 32;  // tile alignment
+    static constexpr Size leaf_rows = cost::kdtree_leaf_rows;
+    static constexpr Size lanes = 32;  // nearest_in_list takes multiples of it
 
     struct Centre {
         double half_norm2, error, error_per_norm;  // error of a score: error + error_per_norm |x|
     };
 
-    // Nodes are numbered as in a binary heap. rows_of(v) is a range of rows in tree order.
+    // Nodes are numbered as in a binary heap. The subtrees at level 5 are the tasks.
     Size tasks() const { return Size(1) << std::min<Size>(depth_, 5); }
     Size leaves() const { return Size(1) << depth_; }
     static Size level_of(Size v) {
@@ -104,6 +108,7 @@ private:
         for (Size w = v + 1; w > 1; w >>= 1) ++level;
         return level;
     }
+    // The rows of node v, a range in tree order.
     std::pair<Size, Size> rows_of(Size v) const {
         const Size level = level_of(v), at = v + 1 - (Size(1) << level);
         return {at * n_ >> level, (at + 1) * n_ >> level};
@@ -142,7 +147,7 @@ private:
     double* low(Size v, Size d) { return box_.data() + v * 2 * d; }
     double* high(Size v, Size d) { return low(v, d) + d; }
 
-    // Splits a node at the median of the feature with the largest range in a sample of its rows.
+    // Splits a node at the median of the feature with the largest range in a sample of 256 rows.
     template <class Value>
     void split(Size v, Size d, Value value) {
         const auto [begin, end] = rows_of(v);
@@ -273,8 +278,8 @@ private:
             for (Size t = first; t < last; ++t) put(t, j);
         }
 
-        // The copy in tree order is read sequentially; few labels change, and only those access the
-        // caller's labels, which are scattered.
+        // The labels in tree order are read sequentially. Those of the caller are scattered, so
+        // they are accessed only for the few rows whose label changes.
         void put(Size t, std::int32_t j) {
             std::int32_t& known = tree.label_[std::size_t(t)];
             if (known == j) return;
@@ -284,8 +289,7 @@ private:
             label = j;
         }
 
-        // Passes the common label on to the children: rows of the node may get different labels
-        // now.
+        // Moves the common label of a node to its children, whose rows may get different labels.
         void push_down(Size v) {
             const std::int32_t all = tree.common_label_[std::size_t(v)];
             if (all >= 0)
@@ -319,7 +323,7 @@ private:
     std::vector<R> tiles_;                    // rows of each leaf, feature by feature
     std::vector<Centre> centres_;
     std::vector<double> position_;  // values of the centres, on the frame's scale
-    std::vector<R> packed_;         // per centre: its packed values, and its start
+    std::vector<R> packed_;         // per centre: its packed values, and its score offset
     std::vector<std::int32_t> candidates_;
 };
 

@@ -2,8 +2,10 @@
 // 1982).
 //
 // Compares every row with every centre. The kernels keep scores in registers, so there is no matrix
-// of rows by centres. Its labels are the reference: all other algorithms must give the same.
-// Memory: none per row for dense rows; norms and slack of CSR rows.
+// of rows by centres. Where the 8-bit filters pay (filter/), they give the same labels in less
+// time. The labels of all other algorithms must equal these. Memory: none per row, but norms and
+// slack of CSR rows, and 8-bit codes of dense rows if the filter stores them
+// (filter/dense_codes.hpp).
 #pragma once
 
 #include <algorithm>
@@ -106,7 +108,7 @@ public:
 
     void moved(const Movement&) { quantized_ = nullptr; }
 
-    // Whole blocks of the filter, and more of them if tasks would be short.
+    // With the filter, whole blocks of it: as many as leave each thread 16 tasks.
     template <class Rows>
     Size range_rows(const Rows& x, Size k, int n_jobs) const {
         constexpr Size block = cost::dense_block_rows;
@@ -122,7 +124,8 @@ private:
             stats.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
     }
 
-    // Labels by the filter, and by canonical scores where it leaves all centres.
+    // Labels rows [begin, end) by the filter, and by canonical scores of all centres where it does
+    // not decide.
     template <class Rows>
     void filter_range(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end,
                       AssignStats& stats) {
@@ -132,7 +135,7 @@ private:
                            end - begin, work.labels);
         filter_.record(filtered);
         stats.skipped += filtered.decided;
-        stats.distances += filtered.scores + filtered.open * work.centroids.k();
+        stats.add(filtered, filtered.open * work.centroids.k());
         if (filter.open.empty()) return;
         std::vector<Size> ids;
         for (const Size t : filter.open) ids.push_back(begin + t);

@@ -1,11 +1,12 @@
-// Yinyang k-means with a filter for rows of many features. Before a row is compared with a group,
-// its projection onto a few principal axes is (project/projections.hpp), at a small part of the
-// cost. Groups that this does not rule out are compared as in yinyang.hpp.
+// Yinyang k-means (assign/yinyang.hpp) with projections, for rows of many features. There is no
+// paper; docs/proofs/projections.md has the proof.
 //
-// Bounds by projections are stored like all others, and computed again when they have become too
-// loose. Rows without a label are compared first with the group whose projection is nearest.
-// Comparisons of projections do not count as distances.
-// Memory: that of yinyang.hpp and of the projections.
+// Before a row is compared with a group, its projection onto a few principal axes is
+// (project/projections.hpp), at a small part of the cost. Groups that this does not prune are
+// compared as in yinyang.hpp. Bounds by projections are stored like all others, and computed again
+// when they have become too loose. Rows without a label are compared first with the group whose
+// projection is nearest. Comparisons of projections do not count as distances. Memory: that of
+// yinyang.hpp and of the projections.
 #pragma once
 
 #include "exactmeans/assign/by_group.hpp"

@@ -1,5 +1,5 @@
-// The list of all algorithms. Python's `algorithm=` names, the memory model and the tests come from
-// here.
+// The list of all algorithms, from which Python takes the names for `algorithm=`, the memory model
+// and the tests.
 #pragma once
 
 #include <array>

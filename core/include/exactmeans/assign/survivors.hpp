@@ -1,5 +1,5 @@
-// The survivors of one range: the rows that the bounds do not prune. One comparison with the least
-// lower bound prunes most rows; the others take one comparison per group.
+// The survivors of one range: the rows that the bounds do not prune. The least lower bound of all
+// groups prunes most rows; the others are tested group by group.
 #pragma once
 
 #include <numeric>
@@ -28,8 +28,8 @@ struct Survivors {
             return;
         }
         id.resize(std::size_t(
-            bound_kernels().unsettled(bounds.summary(labels, margins), begin, end, id.data())));
-        // The bounds of the groups are sharper than the single one.
+            bound_kernels().survivors(bounds.summary(labels, margins), begin, end, id.data())));
+        // The bounds of single groups are tighter.
         bound.resize(id.size());
         for (std::size_t t = 0; t < id.size(); ++t) bound[t] = bounds.upper(id[t], labels[id[t]]);
         find_reach(id, bound);

@@ -2,9 +2,9 @@
 // drop-in replacement of the classic K-means with consistent speedup, ICML 2015).
 //
 // Centres are divided into fixed groups of neighbours, each one panel of the kernels
-// (centres/groups.hpp). A row keeps a lower bound per group (by_group.hpp). A group in reach is
-// compared as a whole, with all rows that need it at once.
-// Memory: four bytes per row and group, and eight per row.
+// (centres/groups.hpp). Per row there is a lower bound for each group (by_group.hpp). A group is
+// compared as a whole, at once with all rows that have it in reach. Memory: four bytes per row and
+// group, and eight per row.
 //
 //   paper        here
 //   b(x)         labels[i]

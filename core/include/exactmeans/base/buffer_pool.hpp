@@ -8,8 +8,8 @@
 
 namespace exactmeans {
 
-// Some allocators return freed memory to the system at once (on Dask workers, for example). Mapping
-// it again takes longer than filling it.
+// Some allocators return freed memory to the system at once (on Dask workers, for example); mapping
+// it again takes longer than filling it. So passes reuse one buffer.
 class BufferPool {
 public:
     // Returns the stored buffer, or a new one if the pool is empty or holds another type.

@@ -13,9 +13,9 @@ namespace exactmeans {
 
 namespace detail {
 
-// A bijection in each argument: a change of one word always changes the result. The rotation moves
-// the highest bits, which a multiplication leaves in place, to where the next multiplication
-// spreads them. Without it, two changes of sign would cancel.
+// A bijection in each argument, so a change of one word always changes the result. A multiplication
+// spreads bits upwards only. The rotation moves the highest bits down, so that the next
+// multiplication spreads them too; without it, two changes of sign would cancel.
 inline std::uint64_t mix(std::uint64_t sum, std::uint64_t word) {
     return (std::rotl(sum, 29) ^ word) * 0x9E3779B97F4A7C15u;
 }

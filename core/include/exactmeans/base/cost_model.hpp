@@ -10,243 +10,286 @@
 
 namespace exactmeans::cost {
 
-// CSR rows and centres that move (filter/, assign/sparse/).
+// Delta bounds of CSR rows (assign/sparse/policy.hpp).
 //
-// Costs of a row are in comparisons of the row with one centre by 8-bit scores. The values are
-// older than this header, which has no record of how they were measured: take them as estimates.
-inline constexpr double quantize_row = 60;     // quantise a row and find the bounds of its errors
+// Costs are per row, in 8-bit scores of one centre. The measurements behind them are not recorded:
+// take them as estimates.
+inline constexpr double quantize_row = 60;     // quantise a row and bound its errors
 inline constexpr double group_delta_sum = 30;  // sum the delta tables of four groups over a row
-inline constexpr double delta_sum = 90;        // the same for one table, with the work of making it
-// Rows that are left over come in small batches, which read every panel of centres from L3: their
-// comparisons cost twice as much.
-inline constexpr double leftover_factor = 2;
-// A plan must promise this share of the cost of comparing all rows, and keep it, to be used.
+inline constexpr double delta_sum = 90;  // sum one table over a row, and its share of making it
+// Survivors are scored in small batches. Each batch reads every panel of centres from L3, so an
+// 8-bit score of a survivor costs this many times as much.
+inline constexpr double survivor_factor = 2;
+// Shares of the cost of comparing all rows with all centres by the 8-bit filter. A plan with
+// outliers is used if its predicted cost is below the first; every plan is repeated while its
+// measured cost is at most the second.
 inline constexpr double promised_share = 0.8, kept_share = 0.9;
-// Bounds are of no use while more than 1 in this many rows changes its label: by groups or
-// outliers; by one table beside the filter; by one table without the filter.
+// Bounds are used while at most 1 in this many labels changes per pass: bounds by groups or
+// outliers; by one table, with the 8-bit filter; by one table, without it.
 inline constexpr std::ptrdiff_t changed_for_bounds = 4, changed_for_table_alone = 16,
                                 changed_for_table = 32;
-// Without the filter: a table pays while it leaves at most this share of the rows.
-inline constexpr double left_by_table = 0.6;
-// Without the filter, previous centres are kept if at most 1 in this many labels changes, the table
-// has at most this many features per nonzero of the rows, and a pass has at least this many
-// multiply-adds per nonzero of the centres.
+// Without the 8-bit filter, the table is used while at most this share of the rows survives.
+inline constexpr double table_survivor_share = 0.6;
+// Without the 8-bit filter, the centres of a pass are kept for the next table if at most 1 in this
+// many labels changes, there are at most this many features per nonzero of the rows, and a pass has
+// at least this many multiply-adds per nonzero of the centres.
 inline constexpr std::ptrdiff_t changed_for_history = 8, features_per_nonzero = 4,
                                 terms_per_centre_nonzero = 500;
-// Passes without a mechanism after it did not pay: the longest wait of its Backoff.
+// The most passes for which a Backoff skips a mechanism that did not pay.
 inline constexpr int longest_wait = 16;
 
-// The 8-bit filter is for this many centres or more; an estimate of where it begins to pay.
+// The 8-bit filter for CSR rows (filter/quantized_filter.hpp).
+
+// The fewest centres for which the filter is tried: an estimate of where it begins to pay.
 inline constexpr std::ptrdiff_t filter_centres = 32;
-// It pays if, of this many rows spread over the block, at most 1 in 2 needs the 16-bit refinement
-// and at most 1 in 16 canonical scores. A probe of 256 rows costs less than 1 % of a pass over
-// 50,000 rows.
+// The filter is used if, of `probed_rows` rows spread over the block, at most 1 in `refined_share`
+// needs the 16-bit refinement and at most 1 in `verified_share` canonical scores. A probe of 256
+// rows costs less than 1 % of a pass over 50,000 rows.
 inline constexpr std::ptrdiff_t probed_rows = 256, refined_share = 2, verified_share = 16;
-// Codes of all centres take at most this many bytes.
+// The most bytes of the codes of all centres.
 inline constexpr double filter_bytes = 0x1p29;
-// Codes of moved centres are replaced one by one while at most 1 in this many centres moved and at
-// most 1 in this many features needs a larger scale.
+// Codes are updated centre by centre if at most 1 in this many centres moved and at most 1 in this
+// many features needs a larger scale; otherwise all codes are made anew.
 inline constexpr std::ptrdiff_t moved_for_patch = 4, grown_for_patch = 8;
 // Rows per call of the filter if all centres are one panel: few, so that rows stay in L1 and L2
 // between quantising and scoring; more if bounds prune most of them. With several panels, a call
-// takes as many rows as it can, because it reads every panel once.
+// takes all rows of its task, because it reads every panel once.
 inline constexpr std::ptrdiff_t rows_per_call = 128, pruned_rows_per_call = 1024;
 
 // Windows of centres (filter/windowed_filter.hpp), for centres whose codes take more memory than
-// `filter_bytes` or are mostly zeros: more centres than this, so that every window has two panels.
+// `filter_bytes` or are mostly zeros. They need more centres than this, so that every window has
+// two panels.
 inline constexpr std::ptrdiff_t window_least_centres = 448;
-// Units of 64 centres per window: two panels. Rows read a panel many times: it should fit L3 (6 MB
-// for 32,000 features; one panel of more features would be read from memory).
+// Units of 64 centres per window: two panels. A tile of rows reads a panel many times, so a panel
+// should fit L3: at most so many bytes (6 MB for 32,000 features).
 inline constexpr std::ptrdiff_t window_units = 6;
 inline constexpr double window_panel_bytes = 0x1p24;
-// Making the codes of all windows, twice, should cost no more than scoring rows with this many
-// nonzeros per feature: an estimate, not measured.
+// The fewest nonzeros of the rows per feature for which making the codes of all windows, twice,
+// costs no more than scoring the rows. An estimate.
 inline constexpr std::ptrdiff_t window_nonzeros_per_feature = 8;
 // Rows per batch, which bounds the memory, and per task.
 inline constexpr std::ptrdiff_t window_batch_rows = std::ptrdiff_t(1) << 18,
                                 window_tile_rows = 4096;
-// The filter does not pay with more candidates per row than this: refining one costs about as much
-// as 8-bit scores of 200 centres, by an estimate that was not measured.
+// The most candidates per row, on average. Refining a candidate costs about as much as 8-bit scores
+// of 200 centres: an estimate.
 inline constexpr std::ptrdiff_t window_candidates = 16;
 
 // The 8-bit filter for dense rows (filter/dense_filter.hpp, dense_filter_pass.hpp).
 //
-// Costs of a row are in multiply-adds of one float32 lane, measured on Zen 4 with AVX512-VNNI: 16
-// of them take about a cycle.
+// Costs are in multiply-adds of one float32 lane, measured on Zen 4 with AVX512-VNNI, where 16 of
+// them take about a cycle.
 inline constexpr double dense_score = 4;          // a canonical score, beside d multiply-adds
 inline constexpr double dense_bound = 10;         // bounds of a score, beside its products
-inline constexpr double dense_all_bounds = 18;    // more, if all of them are stored
-inline constexpr double dense_filter_row = 1600;  // a row, whatever k
-inline constexpr double dense_quantize = 12;      // a feature, if codes are not stored
+inline constexpr double dense_all_bounds = 18;    // more per score, if all bounds are stored
+inline constexpr double dense_filter_row = 1600;  // a row, for any k
+// A feature of a row, if codes are not stored. Zen 4 takes 12. Float passes of Zen 5 are twice as
+// fast per cycle, but quantising is not: with 12, `predict` of glove, k = 100, took 1.2 times as
+// long with the filter as without.
+inline constexpr double dense_quantize = 24;
 inline constexpr double dense_candidate = 700,
-                        dense_candidate_term = 2.5;  // a candidate; its terms
-// The filter is tried if it would take this share of a plain pass with half a candidate per row,
-// and kept while it takes this share. Below this many rows, quantising the centres costs too much.
+                        dense_candidate_term = 2.5;  // a candidate; each of its terms
+// Shares of the cost of a plain pass. The filter is tried if its predicted cost, with half a
+// candidate per row, is below the first, and kept while its measured cost is below the second.
 inline constexpr double dense_promised_share = 0.75, dense_kept_share = 0.95;
+// The fewest rows for which quantising the centres pays.
 inline constexpr std::ptrdiff_t dense_filter_rows = 2048;
-// Passes without the filter after it did not pay: at first, and at most.
+// Passes without the filter after it did not pay: after the first failure, and at most.
 inline constexpr int dense_filter_wait = 4, dense_filter_longest_wait = 64;
-// Rows whose codes stay in L2 while all centres are compared with them, and the most per task.
+// Rows of a block, whose codes stay in L2 while all centres are compared with them; and the most
+// rows per task.
 inline constexpr std::ptrdiff_t dense_block_rows = 96, dense_filter_task_rows = 960;
-// Bounds of the scores of some rows with all centres, where all are needed: half of L2.
+// Bytes of the bounds of all scores of a block, where all are needed: half of L2.
 inline constexpr std::ptrdiff_t dense_bounds_bytes = 1 << 19;
-// The filter for the m nearest centres gives a row up with more candidates than m and this many.
+// A row with more than m plus this many candidates for its m nearest centres is compared with all
+// centres.
 inline constexpr std::ptrdiff_t nearest_candidates = 48;
 // Rows whose mean is the origin of the codes: an estimate.
 inline constexpr std::ptrdiff_t origin_rows = 1024;
 
 // Layouts of the centres (centres/).
 //
-// A layout with a column for every feature is the fastest while it fits in L3 (32 MB), or if at
-// least this share of it is nonzero: lanes of zeros then cost less than posting lists. 8-bit
-// layouts are cheap to pack again.
+// A layout of sparse centres has a column for every feature if it fits L3 (32 MB), or if at least
+// `full_layout_share` of its values are nonzero and it takes at most `full_layout_bytes`: lanes of
+// zeros then cost less than posting lists. 8-bit codes of up to `small_codes_bytes` are cheap to
+// pack again, so `small_codes_share` is enough for them.
 inline constexpr double cached_layout_bytes = 0x1p25, full_layout_bytes = 0x1p29,
                         small_codes_bytes = 0x1p26;
 inline constexpr double full_layout_share = 0.02, small_codes_share = 0.01;
 // Adding one posting takes as long as this many bytes of lanes.
 inline constexpr std::ptrdiff_t posting_bytes = 64;
-// Posting lists are chosen again if 1 in this many centres moved and the nonzeros changed by 1 in
-// this many.
+// Which features are rare is decided again if at least 1 in this many centres moved, and the number
+// of nonzeros changed by more than 1 in this many.
 inline constexpr std::ptrdiff_t moved_for_choice = 4, changed_for_choice = 8;
-// Values per task when centres move or are packed: a task has a fixed cost of some microseconds.
+// Values, or features, per task when centres move or are packed: a task has a fixed cost of some
+// microseconds.
 inline constexpr std::ptrdiff_t centre_values_per_task = 16384, packed_features_per_task = 64;
-// Centres per group for CSR rows: a group costs one pass over the nonzeros of a row.
+// Centres per group for CSR rows: a row reads all its nonzeros once per group. An estimate.
 inline constexpr std::ptrdiff_t csr_group_centres = 16;
-// Coordinates of a centre by which neighbours are found.
+// Coordinates of a centre in the sketch by which groups of neighbours are found. An estimate.
 inline constexpr std::ptrdiff_t sketch_coordinates = 64;
-// Entries between the prefetch of a posting list or packed column and its use: about the latency of
-// L3.
+// Entries of a row between the prefetch of a posting list and its use: about the latency of L3.
 inline constexpr std::ptrdiff_t postings_ahead = 24;
 
 // Rows against all centres (scan/).
 //
-// Scores of a batch stay in L2 (1 MiB); shifted rows of a batch in L1 (32 KiB); a batch of CSR rows
-// has about this many entries, whose packed copies stay in L2.
+// Scores of a batch stay in L2 (1 MiB); shifted rows of a batch stay in L1 (32 KiB); a batch of CSR
+// rows has about `csr_batch_entries` entries, whose packed copies stay in L2.
 inline constexpr std::ptrdiff_t score_bytes = 1 << 20, shifted_bytes = 1 << 15,
                                 csr_batch_entries = 1 << 16;
-// Dense rows per task: about a million multiply-adds, in register tiles of 48 rows; two tiles at
-// least if centres of at most this many values are read from L3 by every task.
+// Dense rows per task: about `dense_task_terms` multiply-adds, in register tiles of 48 rows, at
+// most `dense_task_rows`. At least two tiles if the centres have at most `two_tiles_terms` values,
+// which every task reads from L3.
 inline constexpr std::ptrdiff_t dense_task_terms = 1 << 20, dense_task_rows = 480,
                                 two_tiles_terms = 1 << 22;
-// CSR rows per task: long, because a task reads every panel once; at most a second of work, so that
-// Ctrl-C and load balance work.
+// CSR rows per task: many, because a task reads every panel once; at most about a second of work,
+// for load balance and Ctrl-C.
 inline constexpr std::ptrdiff_t csr_task_terms = std::ptrdiff_t(1) << 31, csr_task_rows = 16384,
                                 csr_task_least_rows = 256;
-// float32 scores pay if of this many probed rows at most 1 in 16 needs canonical scores.
+// float32 scores are used if, of `float32_probed_rows` rows, at most 1 in `float32_verified_share`
+// needs canonical scores.
 inline constexpr std::ptrdiff_t float32_probed_rows = 128, float32_verified_share = 16;
-// Inter-centre distances take k^2 products. They pay with this many rows per centre.
+// The fewest rows per centre for which inter-centre distances, k^2 products, pay. An estimate.
 inline constexpr std::ptrdiff_t rows_per_centre_for_distances = 16;
 
 // Algorithms with bounds (assign/).
 //
-// Rows per task if few of them survive: their values (4 MiB) stay in L3.
+// Rows per task if few of them survive: as many as fit in `pruned_range_bytes`, so that their
+// values stay in L3, within the two other limits.
 inline constexpr std::ptrdiff_t pruned_range_bytes = 4 << 20, pruned_range_rows = 8192,
                                 pruned_range_least_rows = 256;
-// Inter-centre distances save about this many times the distances that the last pass computed, and
-// hardly any where projections prune.
+// Inter-centre distances save about this many times the distances that the last pass computed;
+// about as many as it computed if projections prune. An estimate.
 inline constexpr std::ptrdiff_t saved_by_distances = 4;
-// Bounds of this many rows are tested at a time; they stay in L1.
+// Rows whose bounds are tested at a time; the bounds stay in L1.
 inline constexpr std::ptrdiff_t bounds_per_batch = 4096;
 
-// Rows per leaf of the k-d tree: their values stay in L1. An estimate.
-inline constexpr std::ptrdiff_t kdtree_leaf_rows = 128;
-// Rows per task of the bounds by one table, and of norms and slack: long enough to hide the cost of
+// Rows per leaf of the k-d tree: at most 32 KiB in float64, so that they stay in L1. Testing a
+// candidate against a box costs as much as comparing it with some 200 rows. With 1024 rows instead
+// of 128, fits of 100,000 rows of 2 or 3 features, k = 1000, take 20 to 40 % less (AVX2 and AVX-512
+// of Zen 5); 2048 rows gain no more.
+// A tree has at least so many leaves, for load balance, unless they would have fewer rows than
+// `kdtree_small_leaf_rows`.
+inline constexpr std::ptrdiff_t kdtree_leaf_rows = 1024, kdtree_small_leaf_rows = 128,
+                                kdtree_least_leaves = 32;
+// Rows per task of the bounds by one table, and of norms and slack: enough to hide the cost of
 // starting a task.
 inline constexpr std::ptrdiff_t table_rows_per_task = 2048, slack_rows_per_task = 256;
 
 // Seeding, data and distances (seed/, data/, evaluate/). All are estimates.
 //
-// A feature of more than 1 in this many rows is stored for every row.
+// A feature is frequent if more than 1 in this many rows has it: the prefilter of seed/csr.hpp
+// bounds its products instead of computing them.
 inline constexpr std::ptrdiff_t frequent_share = 16;
-// Equal rows are merged if of this many sampled rows at least 1 in 8, and of all rows at least 1 in
-// 4, equals another one.
+// Duplicate rows are merged if at least 1 in `dedup_sample_share` of `dedup_sample_rows` sampled
+// rows, and then at least 1 in `dedup_share` of all rows, equals an earlier one.
 inline constexpr std::ptrdiff_t dedup_sample_rows = 4096, dedup_sample_share = 8, dedup_share = 4;
-// Rows per task: of distances to own centres; of distances to all centres, whose table stays in L2.
+// Rows per task: of distances to the centres of labels; of distances to all centres, whose scores
+// stay in L2.
 inline constexpr std::ptrdiff_t distance_rows_per_task = 256, transform_rows_per_task = 96;
 
 // The choice of an algorithm (fit/policy.py).
 //
 // Costs are in multiply-adds of a plain Lloyd pass.
-inline constexpr double short_pass = 5e6;    // a pass below this costs less than keeping bounds
-inline constexpr double read_byte_cost = 4;  // of reading one byte from the page cache
-inline constexpr double projected_score_cost =
-    60;  // of comparing projections of a row and a centre
-inline constexpr std::ptrdiff_t kdtree_max_features = 4;  // boxes prune better than bounds up to it
-inline constexpr double products_bytes = 0x1p29;  // largest table of products without memory_limit
-inline constexpr std::ptrdiff_t pca_min_features = 128;  // from which principal coordinates prune
-inline constexpr std::ptrdiff_t pca_probe_rows = 1024;   // rows of the probe that decides about pca
-inline constexpr double pca_max_share = 0.35;  // of distances left in the probe, for pca to be used
-inline constexpr std::ptrdiff_t filter_probe_rows = 256;       // of the 8-bit filter for dense rows
-inline constexpr std::ptrdiff_t inter_centre_probe_rows = 32;  // of the probe of those distances
-// Bounds begin when at most this share of the labels changes.
+//
+// A pass of fewer multiply-adds costs less than keeping bounds.
+inline constexpr double short_pass = 5e6;
+// Reading one byte from the page cache.
+inline constexpr double read_byte_cost = 4;
+// Comparing the projections of a row and a centre.
+inline constexpr double projected_score_cost = 60;
+// The most features for which the boxes of kdtree prune better than bounds.
+inline constexpr std::ptrdiff_t kdtree_max_features = 4;
+// The most bytes of a table of products without memory_limit.
+inline constexpr double products_bytes = 0x1p29;
+// The fewest features for which pca is considered; rows of its probe; the largest share of
+// distances that its projections may leave in the probe.
+inline constexpr std::ptrdiff_t pca_min_features = 128, pca_probe_rows = 1024;
+inline constexpr double pca_max_share = 0.35;
+// Rows of the probes of the 8-bit filter for dense rows, and of inter-centre distances.
+inline constexpr std::ptrdiff_t filter_probe_rows = 256, inter_centre_probe_rows = 32;
+// Bounds begin when at most this share of the labels changes in a pass.
 inline constexpr double changed_share_for_bounds_csr = 0.1, changed_share_for_bounds_dense = 0.03;
-inline constexpr double moving_no_gain_share = 0.8;  // of distances from which moving saves nothing
 
-// In passes of plain Lloyd:
-inline constexpr double cheap_first_pass =
-    1.75;                                    // bounds whose first pass costs no more begin at once
-inline constexpr double average_loss = 0.1;  // per pass, that trying bounds may cost
-inline constexpr double expected_saving = 0.15;  // per pass, of bounds that work
-inline constexpr double max_loss = 0.5;          // after the first pass, before bounds are given up
-inline constexpr double pca_first_pass = 0.5;  // extra cost of it: 0.44 for SIFT, k = 1024, AVX-512
-inline constexpr double pca_probe_share = 0.02;  // of all passes, that the probe may cost
+// Costs in passes of plain Lloyd.
+//
+// Bounds begin at once if their first pass costs at most this.
+inline constexpr double cheap_first_pass = 1.75;
+// The most that bounds without gain may cost: per pass of the fit, on average; and after their
+// first pass, before the fit returns to plain passes.
+inline constexpr double average_loss = 0.1, max_loss = 0.5;
+// The saving per pass that is expected of bounds.
+inline constexpr double expected_saving = 0.15;
+// The extra cost of the first pass of pca: 0.44 for SIFT, k = 1024, AVX-512.
+inline constexpr double pca_first_pass = 0.5;
+// The largest share of the cost of all passes that the probe for pca may take.
+inline constexpr double pca_probe_share = 0.02;
 
-// Passes over dense rows with k centres of d features cost, in multiply-adds and beside the scores:
-// without bounds, per row and its features; with bounds, per row that they do not decide, its
-// features and centres, and per row in any case; per distance. First passes also allocate bounds.
+// Costs of passes over dense rows, in multiply-adds beside the scores. Plain passes: per row, and
+// per feature of a row. Passes with bounds: per survivor, its features and its centres; per row;
+// per distance. First passes also allocate the bounds.
 inline constexpr double plain_row = 100, plain_row_feature = 8;
 inline constexpr double hamerly_row = 1000, hamerly_row_feature = 25, hamerly_any_row = 700,
                         hamerly_distance = 6;
 inline constexpr double groups_row = 600, groups_row_feature = 5, groups_row_centre = 11,
                         groups_any_row = 200, groups_distance = 100;
-inline constexpr double bounds_distance_feature = 1.1;  // a group reuses loaded values less
+// A multiply-add of a distance with bounds: a group reuses loaded values less than a plain pass.
+inline constexpr double bounds_distance_feature = 1.1;
 inline constexpr double first_row = 2200, first_row_feature = 20;
-// The share of distances that a first pass with bounds computes to find labels, if inter-centre
-// distances leave no other centre; the rest grows as the root of the share that they leave.
-// Measured shares: 0.42 to 0.52 where they leave 1 %, 0.52 to 0.64 for 7 to 11 %, 0.86 for 39 %.
+// The share of distances that the first pass with bounds computes if inter-centre distances prune
+// all other centres. With s the share that they leave, the pass computes first_distances + (1 -
+// first_distances) sqrt(s) of all. Measured: 0.42 to 0.52 for s = 1 %, 0.52 to 0.64 for 7 to 11 %,
+// 0.86 for 39 %.
 inline constexpr double first_distances = 0.45;
-// The same per row and centre where the 8-bit filter gives the first bounds, all of which are
-// converted and stored. With k = 1000 such a pass takes as long as 3.1 filtered plain ones for
+// Cost per row and centre of a first pass whose bounds come from the 8-bit filter, which converts
+// and stores all of them. With k = 1000 such a pass takes as long as 3.1 filtered plain ones for
 // glove, 2.7 for SIFT, 1.65 for MiniLM and 1.5 for MNIST (AVX-512 VNNI, two threads).
 inline constexpr double filtered_first_centre = 50;
+// kdtree: beside d multiply-adds per distance.
 inline constexpr double kdtree_distance = 8;
-// Building a kd-tree, per row, and the share of a plain pass that it saves: birch1, k = 100, where
-// it took 3 ms and a plain pass 0.4. More centres save more.
-inline constexpr double kdtree_build_row = 5000, kdtree_saving = 0.45;
-// The same for CSR rows: per row (times bytes per value), in any case, and per distance and
-// nonzero.
+// Building a kd-tree, per row and level: 1,500 for 100,000 rows of 3 features, 2,200 for 4
+// features, 2,500 for a million rows of 3. It saves a share of a plain pass that halves with every
+// feature from the second on: normal clusters of 2 features saved 0.43 to 0.60 of it with 100 to
+// 1000 centres, uniform rows of 3 features 0.26 to 0.46, of 4 features at most 0.12 (100,000 rows,
+// AVX-512 of Zen 5).
+inline constexpr double kdtree_build_row_level = 2000, kdtree_saving = 1;
+// A fit is expected to make this many passes if `max_iter` is larger. An estimate.
+inline constexpr std::ptrdiff_t expected_passes = 30;
+// Passes with bounds over CSR rows: per survivor, times the bytes of a value (1600 multiply-adds
+// for float32, 800 for float64); per row; per distance and nonzero.
 inline constexpr double csr_bounds_row_bytes = 6400, csr_bounds_any_row = 40,
                         csr_bounds_distance_nonzero = 2;
 // The probe for pca, per feature, and per feature and centre. One thread does most of it: 11 to 57
-// ms with 128, 384 and 784 features, 100 and 1024 clusters, while a plain pass does 5e7
-// multiply-adds in a millisecond.
+// ms with 128, 384 and 784 features, 100 and 1024 clusters. A plain pass does 5e7 multiply-adds in
+// a millisecond.
 inline constexpr double pca_probe_feature = 4e6, pca_probe_feature_centre = 5.5e3;
-// Where an algorithm is considered at all: estimates. Terms are features (or nonzeros) times k.
+// The smallest problems for which an algorithm is considered: estimates. Terms are features (or
+// nonzeros of a row) times k.
 inline constexpr std::ptrdiff_t kdtree_min_rows = 10'000, kdtree_min_centres = 32,
                                 pca_min_centres = 64, bounds_min_centres = 8,
                                 bounds_min_terms = 400;
-// products takes over if its pass costs this share of the current one.
+// `products` begins if its pass costs less than this share of the current one.
 inline constexpr double products_share = 0.6;
-// Bounds that were given up are tried again when 1 in this many of the labels changes that changed
-// then.
+// After bounds failed in a pass in which c labels changed, they are tried again when at most c /
+// retry_bounds labels change.
 inline constexpr std::ptrdiff_t retry_bounds = 16;
 
-// A pass over sparse rows with the 8-bit filter takes this share of the multiply-adds; a CSR row
-// costs this many more per centre.
+// A pass over CSR rows: a multiply-add of the 8-bit filter costs this share of a plain one; a score
+// costs this many multiply-adds beside those of its nonzeros.
 inline constexpr double filtered_share = 0.6, csr_score_cost = 6;
-// Updating one stored product costs this many multiply-adds times 4 bytes per value: with a column
-// for every feature, and with posting lists, which make scores more expensive.
+// Updating one stored product, times the bytes of a value (8 multiply-adds for float32, 4 for
+// float64). Posting lists make scores more expensive, so that an update costs fewer of their
+// multiply-adds.
 inline constexpr double product_update_cost = 32, product_update_cost_postings = 12;
 
-// From so many seeds of a node of a tree on, transposing its CSR rows pays: it costs about as much
-// as three candidates that are compared with every row. An estimate.
+// The fewest seeds of a node of a tree for which transposing its CSR rows pays: it costs about as
+// much as comparing three candidates with every row. An estimate.
 inline constexpr std::ptrdiff_t transpose_seeds = 4;
 
-// Size limits (limits/reach.hpp). The first sample has about this many pairs of row and centre, but
-// at least this many rows per centre: prices of smaller samples are of little use. With 2^20 pairs
-// the first assignment of 23,000 x 50, k=10 took 32 ms instead of 13.
+// Size limits (limits/reach.hpp). The first sample has about `sampled_options` pairs of a row and a
+// centre, but at least `sampled_rows` rows per centre: smaller samples give prices that are far
+// off. With 2^20 pairs the first assignment of 23,000 x 50, k=10 took 32 ms instead of 13.
 inline constexpr std::ptrdiff_t sampled_options = 1 << 15, sampled_rows = 16;
-// Bytes of an option of an open row, with its heaps, and the most options of a pass: 400 MB. Not
+// Bytes of an option of an open row, with its heaps; the most options of a pass (400 MB). Not
 // tuned.
 inline constexpr std::ptrdiff_t option_bytes = 48, most_options = 1 << 23;
 

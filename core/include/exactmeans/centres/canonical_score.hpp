@@ -1,5 +1,5 @@
-// The canonical score of one row and one centre, from the master copy of the centre: for the few
-// pairs that bounds do not decide, packing a layout does not pay.
+// The canonical score of one row and one centre, from the master copy of the centre. For the few
+// pairs that bounds do not decide: packing a layout of all centres would cost more.
 #pragma once
 
 #include <cstdint>

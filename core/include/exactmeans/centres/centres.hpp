@@ -1,5 +1,5 @@
 // The centres, a plain value: the master copy, as the user sees it, with norms, score offsets and
-// versions. Layouts for the kernels are derived from it (centres/layout_cache.hpp).
+// versions. Layouts for the kernels are derived from the centres (centres/layout_cache.hpp).
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace exactmeans {
 
-// A number that no other version in this process has.
+// A version that no other centres in this process have.
 inline Size new_version() {
     static std::atomic<Size> last = 0;
     return 1 + last.fetch_add(1, std::memory_order_relaxed);
@@ -55,15 +55,16 @@ public:
     const std::vector<SparseVector<R>>& sparse_master() const { return sparse_; }
     const SparseVector<R>& sparse_master(Size j) const { return sparse_[std::size_t(j)]; }
 
-    // A value of a centre as scores use it, before scaling: shifted like the rows and rounded.
+    // A value of a dense centre as scores use it, before scaling: shifted like the rows and
+    // rounded.
     R derived(Size j, Size f) const {
         const R value = master(j)[f];
         return frame_.shift.empty() ? value : value - frame_.shift[std::size_t(f)];
     }
 
-    // Replaces half the squared norms. With scikit-learn's first centres, the rounding of its norms
-    // decides the labels of rows that share no feature with any centre. norm_terms is the number of
-    // roundings in these norms (see numerics/slack.hpp).
+    // Replaces the squared norms until the centres move: in the first pass, scikit-learn's rounding
+    // of them decides the labels of rows that share no feature with any centre. norm_terms is the
+    // number of roundings in these norms (numerics/slack.hpp).
     void set_norms(const double* norms2, Size norm_terms) {
         version_ = new_version();
         for (Size j = 0; j < k_; ++j)
@@ -75,18 +76,18 @@ public:
     bool norms_given() const { return norms_given_; }
     Size norm_terms() const { return norm_terms_; }
     const R* score_offset() const { return score_offset_.data(); }
-    // c|^2 of the shifted, scaled centre in float64; infinite if that overflows.
+    // The squared norm of the shifted, scaled centre in float64; infinite if it overflows.
     double norm2(Size j) const { return norm2_[std::size_t(j)]; }
-    // Are all scores of rows in the range of the frame finite? A centre out of range has score
-    // offset infinity, so its scores are infinite or NaN (docs/numerics.md, "Range").
+    // Are the scores of all centres finite? A centre out of range has score offset infinity, so its
+    // scores are infinite or NaN (docs/numerics.md, "Range").
     bool in_range() const { return in_range_; }
     // The largest norm of a centre.
     double longest() const { return longest_; }
 
     // Moves the centres and returns the movement. next(j, buffer) returns the new position of
-    // centre j, in the buffer or elsewhere, or null if it does not move. Then the followers (empty
-    // clusters) move to the position of `leader`. Positions are arrays of d values, or sparse
-    // vectors if the centres are sparse.
+    // centre j, in the buffer or elsewhere, or null if it does not move. Then the followers,
+    // centres of empty clusters, move to the new position of `leader`. Positions are arrays of d
+    // values, or sparse vectors if the centres are sparse.
     template <class Next>
     Movement move(Next next, const std::vector<Size>& followers, Size leader,
                   const Threads& threads) {
@@ -103,7 +104,7 @@ public:
         });
         return finish_move(builder, followers, leader);
     }
-    // The same, where go(j, centre, worker) updates a sparse centre in place and returns its
+    // The same for sparse centres: go(j, centre, worker) updates a centre in place and returns its
     // displacement, or nothing if it did not move.
     template <class Go>
     Movement move_in_place(Go go, const std::vector<Size>& followers, Size leader,
@@ -131,11 +132,11 @@ public:
                     threads);
     }
 
-    // version() identifies the state of the centres: it changes whenever a layout of them must
-    // change, and only copies of the same centres have the same version. moves(j) is the version
-    // in which centre j last moved.
+    // version() identifies the state of the centres. It changes whenever a layout of them must
+    // change; only copies of the same centres have the same version. moved_in(j) is the version in
+    // which centre j last moved.
     Size version() const { return version_; }
-    Size moves(Size j) const { return moves_[std::size_t(j)]; }
+    Size moved_in(Size j) const { return moved_in_[std::size_t(j)]; }
 
     // Calls visit(f, value) for every feature of a dense centre, or the stored features of a sparse
     // one.
@@ -190,12 +191,12 @@ private:
           frame_(std::move(frame)),
           score_offset_(std::size_t(padded<R>(k)), std::numeric_limits<R>::infinity()),
           norm2_(std::size_t(k)),
-          moves_(std::size_t(k), version_) {
+          moved_in_(std::size_t(k), version_) {
         if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
     }
 
-    // A move in progress. The version changes before the first centre does, and the range is found
-    // again even if Ctrl-C or an exception ends the move: layouts made after it are right.
+    // A move in progress. The version changes before the first centre moves, and the range is found
+    // even if Ctrl-C or an exception ends the move, so layouts that are made later are right.
     struct MoveGuard {
         Centres& centres;
 
@@ -231,8 +232,8 @@ private:
         return std::move(builder.movement);
     }
 
-    // Moves centre j to `place`, unless that is null or the centre is there already. A sparse place
-    // that is not const is swapped with the old position.
+    // Moves centre j to the position `place`, unless that is null or equal to its position. A
+    // sparse position that is not const is swapped with the old one, which saves a copy.
     template <class Place>
     void replace(Size j, Place* place, MovementBuilder& builder) {
         if (!place || is_at(j, *place, place)) return record_unmoved(j);
@@ -253,13 +254,13 @@ private:
         record_move(j, step2, master2, norm2_of(j), builder);
     }
     void record_move(Size j, double step2, double master2, double norm2, MovementBuilder& builder) {
-        // A difference, a square and up to d additions round each term by less than d + 4 units.
-        // The added term covers underflow of squares: a centre that moved must have a movement
-        // above 0.
+        // A difference, a square and up to d additions round each term by less than d + 4 units in
+        // the last place. The added term covers underflow of the squares, so that a centre that
+        // moved has a movement above 0.
         builder.movement.distance[std::size_t(j)] = std::sqrt(step2 + double(d_) * 0x1p-1074) *
                                                     (1 + double(d_ + 8) * 0x1p-53) * (1 + 0x1p-48);
         builder.master2[std::size_t(j)] = master2;
-        moves_[std::size_t(j)] = version_;
+        moved_in_[std::size_t(j)] = version_;
         set_norm(j, norm2);
     }
     void record_unmoved(Size j) {
@@ -332,6 +333,7 @@ private:
         }
         return R(0);
     }
+
     Size k_, d_;
     Frame<R> frame_;
     std::vector<R> master_;
@@ -343,7 +345,7 @@ private:
     Size norm_terms_ = 1;
     bool norms_given_ = false;
     Size version_ = new_version();
-    std::vector<Size> moves_;
+    std::vector<Size> moved_in_;
 };
 
 }  // namespace exactmeans

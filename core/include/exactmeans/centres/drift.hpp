@@ -1,7 +1,8 @@
-// The drift of centres (or groups): their movements added up since bounds began. A bound that holds
-// when the drift is s holds later if it is relaxed movement the drift since then. Bounds are
-// therefore stored together with the drift at that time and need no rewriting when centres move:
-// the current drift is applied when they are used.
+// The drift of centres (or groups of them): the sum of their movements since the first bound was
+// stored (J. Newling, F. Fleuret, Fast k-means with accurate bounds, ICML 2016). An upper bound
+// that held when the drift was s holds now if it is raised by the current drift minus s, a lower
+// bound if it is lowered by as much. The term with s is included when a bound is stored, and the
+// current drift when it is used, so bounds need no update when centres move.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +17,16 @@ class Drift {
 public:
     explicit Drift(Size count) : sum_(std::size_t(count), 0.0), up_(std::size_t(count), 0.0f) {}
 
-    // Adds a movement, in units, to the drift of entry `at`.
+    // Adds a movement, in units of the block (kernels/bounds.hpp), to the drift of entry `at`.
     void add(Size at, double movement) {
         double& sum = sum_[std::size_t(at)];
         sum = (sum + movement) * (1 + 0x1p-51);
         up_[std::size_t(at)] = round_up(sum);
     }
 
-    // Current drifts, rounded up; the stored form of a bound that holds now.
+    // The current drifts, rounded up.
     const float* sums() const { return up_.data(); }
+    // The form in which a bound that holds now is stored.
     float store_upper(Size at, float upper) const {
         return round_up(double(upper) - sum_[std::size_t(at)]);
     }

@@ -1,11 +1,11 @@
 // Groups of neighbouring centres, one panel per group, so that a row can be compared with a few
 // groups instead of all centres.
 //
-// The grouping is made once, by balanced bisection along the direction of largest variance of
-// the centres, and then kept, because bounds belong to groups. Within a group, centres are in
+// The centres are divided once, by balanced bisection along their direction of largest variance,
+// and stay in their groups, because bounds belong to groups. Within a group, centres are in
 // ascending order, so that the tie rule of the kernels (the first place wins) gives the lowest
-// centre. A duplicate of a lower centre can never be a label, but would weaken every bound, so its
-// score offset is set to infinity.
+// centre. A centre that equals a lower one, a copy, can never be a label, but would weaken every
+// bound, so its score offset is set to infinity.
 #pragma once
 
 #include <algorithm>
@@ -29,13 +29,13 @@ Size group_count(Size k, bool dense) {
     return std::max<Size>(1, padded<R>(k) / std::max<Size>(cost::csr_group_centres, unit_width<R>));
 }
 
-// Marks centres that equal a lower centre: they can never be a label.
+// Marks the copies: centres that equal a lower centre.
 template <class R>
 std::vector<char> copies_of(const Centres<R>& centroids) {
     std::vector<char> copy(static_cast<std::size_t>(centroids.k()), 0);
     std::vector<Size> order(copy.size());
     std::iota(order.begin(), order.end(), Size(0));
-    // Equal centres have equal norms, whatever the metric.
+    // For every metric, equal centres have equal norms.
     const auto norm2 = [&](Size j) { return centroids.norm2(j); };
     std::sort(order.begin(), order.end(), [&](Size a, Size b) {
         return norm2(a) < norm2(b) || (norm2(a) == norm2(b) && a < b);
@@ -52,7 +52,7 @@ std::vector<char> copies_of(const Centres<R>& centroids) {
     return copy;
 }
 
-// Which centres form a group.
+// The division of the centres into groups, and their places in the layout.
 template <class R>
 class Partition {
 public:
@@ -72,10 +72,11 @@ public:
     }
 
     Size count() const { return count_; }
-    // The centre at each place of the layout, the group of a centre.
+    // The centre at each place of the layout.
     const std::vector<std::int32_t>& centres() const { return centre_; }
+    // The group of centre j.
     std::int32_t group(Size j) const { return group_[std::size_t(j)]; }
-    // The places of a group.
+    // Group p has the places [first(p), last(p)).
     Size first(Size p) const { return places().panel(p).first; }
     Size last(Size p) const {
         const auto panel = places().panel(p);
@@ -85,8 +86,8 @@ public:
 private:
     Panels<R> places() const { return {nullptr, nullptr, k_, d_, count_}; }
 
-    // A few coordinates per centre that approximate distances: the features themselves, or
-    // sums of features with random signs (count sketch).
+    // A few coordinates per centre that approximate distances: the features themselves, or sums of
+    // features with pseudo-random signs (count sketch).
     void sketch(const Centres<R>& centroids) {
         width_ = std::min<Size>(d_, cost::sketch_coordinates);
         sketch_.assign(std::size_t(k_ * width_), 0.0);
@@ -152,11 +153,11 @@ private:
     std::vector<double> sketch_;
 };
 
-// The layout of centres by groups, and the copies among them.
+// The layout of the centres by groups.
 template <class R>
 class Groups {
 public:
-    static constexpr bool always_gaps = false;
+    static constexpr bool distances_always_pay = false;
     using Partition = exactmeans::Partition<R>;
 
     Groups(const Centres<R>& centroids, std::shared_ptr<const LayoutSettings> settings, bool dense)
@@ -178,14 +179,15 @@ public:
         view.score_offset = score_offset_.data();
         return view;
     }
-    // Bounds belong to a partition, which copies of this layout share.
+    // Copies of this layout share the partition, so bounds hold for all of them.
     const std::shared_ptr<const Partition>& partition() const { return partition_; }
-    // The centre at a place of the layout, the group of a centre, the number of centres of a group.
+    // The centre at a place of the layout, the group of a centre, the size and first place of a
+    // group.
     std::int32_t centre(Size place) const { return partition_->centres()[std::size_t(place)]; }
     std::int32_t group(Size j) const { return partition_->group(j); }
     Size size(Size g) const { return partition_->last(g) - partition_->first(g); }
     Size first(Size g) const { return partition_->first(g); }
-    // Is centre j left out as a duplicate of a lower one?
+    // Does centre j equal a lower one?
     bool copy(Size j) const { return copy_[std::size_t(j)]; }
 
     Size version() const { return version_; }

@@ -1,9 +1,9 @@
-// The centres at the last pass over CSR rows, and their change since then.
+// The centres of the last pass over CSR rows, and their change since then.
 //
 // Between two passes many centres do not move, and most others move little. Scores with unmoved
-// centres do not change. For the moved centres of a group, the history tabulates per feature the
-// largest fall and the largest rise of a value. Sums of these over a row bound the change of its
-// scores. docs/proofs/delta_bounds.md derives the bounds.
+// centres do not change. For the moved centres of a group, tabulate() gives per feature the largest
+// fall and the largest rise of a value. Sums of these over a row bound the change of its scores;
+// docs/proofs/delta_bounds.md derives the bounds.
 #pragma once
 
 #include <algorithm>
@@ -23,63 +23,63 @@ public:
     explicit CentreHistory(Size k)
         : k_(k),
           is_moved_(std::size_t(k)),
-          moves_(std::size_t(k), -1),
+          moved_in_(std::size_t(k), -1),
           previous_(std::size_t(k)),
           score_offset_(std::size_t(k)) {}
 
-    // Begins a pass with these centres and finds those that moved; returns false if the pass before
+    // Begins a pass with these centres and finds those that moved; returns false if the last pass
     // had the same centres. Until finish() no version is known, so after an interrupted pass every
     // centre counts as moved.
     bool begin(const Centres<R>& centroids) {
         if (version_ == centroids.version()) return false;
-        if (version_ < 0) std::fill(moves_.begin(), moves_.end(), Size(-1));
+        if (version_ < 0) std::fill(moved_in_.begin(), moved_in_.end(), Size(-1));
         from_ = version_ < 0 ? -1 : remembered_;
         version_ = remembered_ = -1;
         moved_.clear();
         for (Size j = 0; j < k_; ++j) {
             const std::size_t c = std::size_t(j);
-            is_moved_[c] =
-                moves_[c] != centroids.moves(j) || score_offset_[c] != centroids.score_offset()[j];
+            is_moved_[c] = moved_in_[c] != centroids.moved_in(j) ||
+                           score_offset_[c] != centroids.score_offset()[j];
             if (is_moved_[c]) moved_.push_back(j);
         }
         return true;
     }
-    // Keeps these centres: changes of the next pass are relative to them.
+    // Keeps a copy of these centres, so that the next pass knows their change.
     void remember(const Centres<R>& centroids, const Threads& threads) {
         threads.ranges(Size(moved_.size()), 1, [&](Size m, Size, int) {
             const Size j = moved_[std::size_t(m)];
-            if (moves_[std::size_t(j)] == centroids.moves(j)) return;
+            if (moved_in_[std::size_t(j)] == centroids.moved_in(j)) return;
             if (centroids.sparse())
                 previous_[std::size_t(j)] = centroids.sparse_master(j);
             else
                 previous_[std::size_t(j)] = centroids.nonzeros(j);
-            moves_[std::size_t(j)] = centroids.moves(j);
+            moved_in_[std::size_t(j)] = centroids.moved_in(j);
         });
         std::copy_n(centroids.score_offset(), k_, score_offset_.begin());
         remembered_ = centroids.version();
     }
     void finish(const Centres<R>& centroids) { version_ = centroids.version(); }
 
-    // The versions of the centres between which the change is known. from() is -1 if the centres of
-    // the last pass were not remembered.
+    // The change is known between the versions from() and version() of the centres. from() is -1 if
+    // the centres of the last pass were not remembered.
     Size from() const { return from_; }
     Size version() const { return version_; }
-    // The centres that moved between the two, ascending.
+    // The centres that moved between these two versions, ascending.
     const std::vector<Size>& moved() const { return moved_; }
     bool moved(Size j) const { return is_moved_[std::size_t(j)]; }
 
     // The remembered centres.
     const std::vector<SparseVector<R>>& previous() const { return previous_; }
-    // The rise of the score offset of centre j since then.
+    // The rise of the score offset of centre j since it was remembered.
     double score_offset_rise(const Centres<R>& centroids, Size j) const {
         return double(centroids.score_offset()[j]) - double(score_offset_[std::size_t(j)]);
     }
 
-    // The squared norms of the change of a centre: of the values that fell, and of those that rose.
+    // Squared norms of the change of a centre: over the values that fell, and over those that rose.
     struct ChangeNorms {
         double fall2 = 0, rise2 = 0;
     };
-    // Those of each moved centre.
+    // The change norms of each moved centre.
     std::vector<ChangeNorms> change_norms(const Centres<R>& centroids,
                                           const Threads& threads) const {
         std::vector<ChangeNorms> changes(moved_.size());
@@ -120,7 +120,7 @@ public:
             std::vector<Position> at(moved.size());
             for (std::size_t m = 0; m < moved.size(); ++m)
                 at[m] = {first(previous_[std::size_t(moved[m])], begin), first(now(m), begin)};
-            // One block of features stays in L1.
+            // The table of one block of features, 0x2000 values, stays in L1.
             for (Size past; begin < end; begin = past) {
                 past = std::min(end, begin + Size(0x2000 / width));
                 std::fill(most_.begin() + begin * Size(width), most_.begin() + past * Size(width),
@@ -141,7 +141,7 @@ public:
             largest_of[std::size_t(worker)] = largest;
         });
         const double largest = *std::max_element(largest_of.begin(), largest_of.end());
-        // A minimum keeps the kernels from subnormal numbers.
+        // Entries have a minimum, so that the kernels need not compute with subnormal numbers.
         const float least = float(largest * 0x1p-24);
         threads.ranges(d, range, [&](Size begin, Size end, int) {
             std::uint16_t half[width];
@@ -156,12 +156,12 @@ public:
     }
 
 private:
-    // The upper half of the smallest such float32 that is not below x.
+    // Rounds x up to a float32 whose lower half is 0, and returns the upper half.
     static std::uint16_t half_above(float x) {
         return std::uint16_t((std::bit_cast<std::uint32_t>(x) + 0xffff) >> 16);
     }
 
-    // Positions of a merge: in the previous and in the current vector of a centre.
+    // The progress of a walk: positions in the previous and in the current vector of a centre.
     struct Position {
         Size previous = 0, now = 0;
     };
@@ -170,12 +170,13 @@ private:
                                 std::uint32_t(feature)) -
                vector.feature.begin();
     }
-    // Calls visit(f, rise) for the features below `past` that centre j has or had; rise is the
-    // change of the packed value.
+    // Calls visit(f, rise) for the features below `past` that centre j has or had, from `at` on;
+    // rise is the change of the packed value.
     template <class Visit>
     void walk(const Centres<R>& centroids, Size j, const SparseVector<R>& now, Position& at,
               Size past, Visit visit) const {
-        if (moves_[std::size_t(j)] == centroids.moves(j)) return;  // only its score offset changed
+        if (moved_in_[std::size_t(j)] == centroids.moved_in(j))
+            return;  // only its score offset changed
         const Frame<R>& frame = centroids.frame();
         if (frame.packs_as_is())
             walk(previous_[std::size_t(j)], now, at, past, visit,
@@ -215,7 +216,7 @@ private:
     Size k_;
     std::vector<Size> moved_;
     std::vector<char> is_moved_;             // per centre
-    std::vector<Size> moves_;                // moves(j) at the last pass
+    std::vector<Size> moved_in_;             // moved_in(j) at the last pass
     std::vector<SparseVector<R>> previous_;  // the centres at the last pass
     std::vector<R> score_offset_;            // their score offsets
     Size version_ = -1, remembered_ = -1, from_ = -1;

@@ -1,10 +1,10 @@
 // Panels of centres that the kernels read, packed from one version of the centres.
 //
 // Sparse centres have one of two layouts. Panels with a column for every feature are fastest while
-// they fit the caches. If there are many features that few centres have, panels hold only the
+// they fit the caches. Otherwise, if most features occur in few centres only, panels hold only the
 // frequent features, and each rare feature has a posting list of its centres. Memory is then
-// proportional to the nonzeros, and a rare feature of a row touches only the centres that have it.
-// Both layouts give the same scores, because all omitted terms are 0.
+// proportional to the nonzeros, and a rare feature of a row is multiplied only with the centres
+// that have it. Both layouts give the same scores, because all omitted terms are 0.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ public:
     }
 
     bool dense() const { return dense_; }
-    // The version of the centres that the panels show; -1 if an update did not end.
+    // The version of the centres that the panels are packed from; -1 if an update did not end.
     Size version() const { return version_; }
     // Valid until the next update.
     Panels<V> panels() const {
@@ -67,13 +67,14 @@ public:
                 lists_.any() ? lists_.postings() : nullptr};
     }
 
-    // Packs the centres that moved. Nothing counts as packed before all of it is.
+    // Packs the centres that moved. Records what is packed only after all of it is, so that an
+    // interrupted update is repeated.
     template <class M>
     void update(const Centres<M>& centres, const Threads& threads) {
         if (version_ == centres.version()) return;
         version_ = -1;
         for (Size place = 0; place < k_; ++place)
-            if (packed_[std::size_t(place)] != centres.moves(centre(place)))
+            if (packed_[std::size_t(place)] != centres.moved_in(centre(place)))
                 stale_[std::size_t(place)] = 1;
         set_score_offsets(centres);
         if (centres.sparse())
@@ -83,7 +84,7 @@ public:
         else
             throw std::invalid_argument("dense centres are packed in their own dtype");
         for (Size place = 0; place < k_; ++place)
-            packed_[std::size_t(place)] = centres.moves(centre(place));
+            packed_[std::size_t(place)] = centres.moved_in(centre(place));
         std::fill(stale_.begin(), stale_.end(), char(0));
         version_ = centres.version();
     }
@@ -101,7 +102,7 @@ private:
 
     template <class M>
     void set_score_offsets(const Centres<M>& centres) {
-        // Dense rows sum |x - c| over all features, so their L1 score offset is 0.
+        // Kernels of dense rows sum |x - c| over all features, so the L1 score offset is 0.
         const bool none = dense_ && centres.frame().metric == Metric::manhattan;
         for (Size place = 0; place < k_; ++place)
             score_offset_[std::size_t(place)] =
@@ -114,7 +115,7 @@ private:
         const Frame<V>& frame = centres.frame();
         const bool plain = frame.packs_as_is();
         const std::uint32_t* columns = packed_columns();
-        // Small ranges of features keep the centres of a unit in cache.
+        // Ranges of features are small, so that the lines of a unit's centres stay in cache.
         const Size step = std::max<Size>(cost::packed_features_per_task,
                                          cost::centre_values_per_task / std::max<Size>(1, k_));
         threads.ranges(d_, step, [&](Size begin, Size end, int) {
@@ -190,7 +191,7 @@ private:
             }
         }
     }
-    // Where a panel stores the unit at a place in a packed column.
+    // The address of the unit at `place` in a packed column of a panel.
     V* lanes(const Panel& panel, Size place, Size column) {
         return values_.data() + panel.first * width_ + column * panel.width() +
                (place - panel.first);
@@ -206,7 +207,7 @@ private:
     AlignedVector<V> values_;
     std::vector<V> score_offset_;
     Size version_ = -1;
-    std::vector<Size> packed_;  // by place: moves(j) of the packed centre
+    std::vector<Size> packed_;  // by place: moved_in(j) of the packed centre
     std::vector<char> stale_;   // by place: must be packed; cleared when an update is complete
 };
 

@@ -1,11 +1,13 @@
 // The layouts of a set of centres, made on first use and shared by all blocks of rows.
 //
-// One protocol keeps them right. A layout records the version of the centres that it shows, and of
-// each centre the version in which it last moved. An update packs what differs and writes versions
-// last, so that Ctrl-C or an exception in the middle leaves a layout that no version fits. A layout
-// that somebody holds never changes: the cache then updates a copy. Layouts that nobody holds are
-// updated in place, which takes no memory and repacks only centres that moved. So algorithms let go
-// of their layouts when a pass ends, or in moved().
+// Validity: a layout records the version of the centres that it is packed from, and for each centre
+// the version in which it last moved. An update packs what differs and writes versions last, so
+// that Ctrl-C or an exception leaves a layout that matches no version.
+//
+// Sharing: get() returns a shared_ptr to a layout that does not change while it is held. If a
+// layout in use is out of date, the cache updates a copy of it; otherwise it updates the layout in
+// place, which takes no memory and packs only the centres that moved. Algorithms therefore release
+// their layouts when a pass ends, or in moved().
 //
 // A layout L is copyable and offers
 //     L(const Centres&, std::shared_ptr<const LayoutSettings>, bool dense)
@@ -39,15 +41,15 @@ struct HeldPanels : Panels<V> {
 template <class R>
 class LayoutCache {
 public:
-    // Settings are changed before layouts are made; a change drops all of them.
+    // A change of the settings drops all layouts.
     void set_packed_columns(std::vector<std::uint32_t> packed_columns) {
         change([&](LayoutSettings& to) { to.packed_columns = std::move(packed_columns); });
     }
     void set_rare_below(Size centres) {
         change([&](LayoutSettings& to) { to.rare_below = centres; });
     }
-    void set_room(Size bytes) {
-        change([&](LayoutSettings& to) { to.room = double(bytes); });
+    void set_scratch_limit(Size bytes) {
+        change([&](LayoutSettings& to) { to.scratch_limit = double(bytes); });
     }
     const LayoutSettings& settings() const { return *settings_; }
 
@@ -63,8 +65,9 @@ public:
                 copy->update(centres, threads);
                 slot.layout = copy;
             } else {
-                // Whoever read the layout has let go of it. Letting go of one more copy orders
-                // their reads before the update, also for ThreadSanitizer, which knows no fences.
+                // No other thread holds the layout any more. Releasing one more copy of the pointer
+                // orders the reads of former holders before the update. A fence would do too, but
+                // ThreadSanitizer does not know fences.
                 std::shared_ptr<void>(slot.layout).reset();
                 layout.update(centres, threads);
             }
@@ -72,9 +75,9 @@ public:
         return std::static_pointer_cast<const L>(slot.layout);
     }
 
-    // State S that accumulates over passes, for example what the last pass measured. It is updated
-    // in place, once per version, and lives while it is held. S offers what a layout does, but for
-    // copies.
+    // State S that accumulates over passes, for example the statistics of the last pass. It is
+    // updated in place, once per version of the centres. S has the members of a layout, but need
+    // not be copyable.
     template <class S>
     std::shared_ptr<S> state(const Centres<R>& centres, const Threads& threads) {
         const std::lock_guard lock(mutex_);
@@ -87,7 +90,7 @@ public:
     HeldPanels<R> panels(const Centres<R>& centres, bool dense, const Threads& threads) {
         return HeldPanels<R>(get<Layout<R>>(centres, dense, threads));
     }
-    // float32 panels of sparse centres for CSR rows, whatever the dtype of the centres.
+    // float32 panels of sparse centres of any dtype, for CSR rows.
     HeldPanels<float> float32_panels(const Centres<R>& centres, const Threads& threads) {
         return HeldPanels<float>(get<Layout<float>>(centres, false, threads));
     }
@@ -124,8 +127,8 @@ private:
                 slot.used = version_;
                 return slot;
             }
-        // Layouts of one pass live side by side. Those that neither this pass nor the one before
-        // used make room for the new one.
+        // A pass may use several layouts. Those that neither this pass nor the last one used are
+        // dropped before the new one is made.
         std::erase_if(slots_, [&](const Slot& slot) {
             return slot.used != version_ && slot.used != previous_;
         });

@@ -1,5 +1,5 @@
-// The movement of the centres in one update: which centres moved, and how far. Algorithms with
-// bounds need nothing else.
+// The movement of the centres in one update: which centres moved, and how far. Algorithms that keep
+// bounds adjust them by the movement alone.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,8 @@ struct Movement {
     // Movement per centre, rounded up, on the scale of the frame; exactly 0 if it did not move.
     std::vector<double> distance;
     Size moved = 0;  // number of centres that moved
-    // Sum of squared movements of the unshifted centres on the same scale, for the stopping rule.
+    // Sum of squared movements of the unshifted centres on the same scale, for the stopping rule
+    // (scikit-learn's center_shift_tot).
     double shift2 = 0;
     TwoFarthest farthest;
 

@@ -56,8 +56,8 @@ public:
         place_hits();
         return rows_.data();
     }
-    // Rows in the dtype of the layout. 32-bit indices that already are packed columns are used in
-    // place.
+    // The same for rows in the dtype of the layout. 32-bit indices that already are packed columns
+    // are used in place.
     template <class I>
     const PackedCsrRow<R>* load(const CsrRows<R, I>& x, const Panels<R>& panels, Size begin,
                                 const Size* ids, Size count) {
@@ -73,8 +73,8 @@ public:
         return rows_.data();
     }
 
-    // Loads only the entries of frequent features; add_rare then adds the terms of rare features to
-    // the scores. Terms are therefore summed in another order than in canonical scores.
+    // Loads only the entries of frequent features, for reordered scores: the kernel sums their
+    // terms, then add_rare adds the terms of rare features.
     template <class X, class I>
     const PackedCsrRow<R>* load_frequent(const CsrRows<X, I>& x, const Panels<R>& panels,
                                          const Size* ids, Size count) {
@@ -140,7 +140,7 @@ private:
         R operator()(R value) const { return value; }
     };
 
-    // Looks up the packed columns of all entries, with prefetches, because the lookups are random
+    // Looks up the packed columns of all entries. Prefetches them, because the lookups are random
     // accesses.
     template <class X, class I, class RowOf>
     const std::uint32_t* look_up(const CsrRows<X, I>& x, const Panels<R>& panels, Size total,
@@ -158,8 +158,9 @@ private:
         return looked_up_.data();
     }
 
-    // Entries of frequent features go to the arrays; those of rare features become hits. Long
-    // float32 chains are split by entry number, so in them a rare entry leaves a zero in its place.
+    // Copies the entries of frequent features to `to` and `to_value`, and turns those of rare
+    // features into hits. Long float32 chains are cut by entry number (longest_chain), so in these
+    // a rare entry leaves a zero in its place.
     template <class Row, class Value>
     PackedCsrRow<R> split(const Row& row, const std::uint32_t* found, const Panels<R>& panels,
                           std::uint32_t* to, R* to_value, Value value) {

@@ -24,20 +24,21 @@ public:
     bool any() const { return rare_below_ > 0; }
     // Features with a packed column.
     Size frequent() const { return frequent_; }
-    // Of each feature: its packed column, or frequent() + 1 plus the start of its posting list, or
+    // By feature: its packed column, or frequent() + 1 plus the start of its posting list, or
     // no_column.
     const std::uint32_t* columns() const { return columns_.data(); }
     const Posting<V>* postings() const { return postings_.data(); }
 
-    // Decides which features are rare for sparse centres of which `stale` were packed in an
-    // earlier version. Returns false if all packed columns changed.
+    // Decides which features are rare, if the centres changed much: `stale` of them are packed in
+    // an earlier version. Returns false if the packed columns changed.
     template <class M>
     bool choose(const std::vector<SparseVector<M>>& centres, Size d, Size stale,
                 const LayoutSettings& settings) {
         if (rare_below_ >= 0 && cost::moved_for_choice * stale < Size(centres.size())) return true;
         Size nonzeros = 0;
         for (const SparseVector<M>& centre : centres) nonzeros += centre.size();
-        // A slightly outdated choice is valid: posting lists hold every feature without a column.
+        // An older choice is valid for any centres: posting lists hold every feature without a
+        // column.
         if (rare_below_ >= 0 &&
             cost::changed_for_choice * std::abs(nonzeros - chosen_for_) <= chosen_for_)
             return true;
@@ -113,8 +114,8 @@ private:
         return std::max<Size>(2, k * Size(sizeof(V)) / cost::posting_bytes);
     }
 
-    // Assigns columns to the features of at least `rare_below` centres, roughly the most frequent
-    // first.
+    // Assigns columns to the features of at least `rare_below` centres, by descending magnitude of
+    // their frequency, so that frequent features share cache lines.
     template <class M>
     void find_frequent(const std::vector<SparseVector<M>>& centres, Size d, Size rare_below) {
         if (d > largest_sparse_d) throw std::invalid_argument("X must have at most 2^31 columns");

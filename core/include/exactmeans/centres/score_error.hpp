@@ -1,4 +1,4 @@
-// The error of scores that are not canonical (docs/proofs/delta_bounds.md and
+// The error of scores that are not canonical (derivations: docs/proofs/delta_bounds.md and
 // docs/proofs/reordered_scores.md).
 #pragma once
 
@@ -22,18 +22,19 @@ public:
             score_offset_ = std::max(score_offset_, double(centroids.score_offset()[j]));
         }
     }
-    // Bounds the error of a score whose products are summed in any order, against both the exact
-    // score of a row and its canonical one, together. Infinite if no bound holds.
+    // A bound of the errors of a score whose products are summed in any order and of the canonical
+    // score, together. Infinite if no bound holds.
     template <class Row>
     double of(const Row& row) const {
         return of(row, 0x1p-22);
     }
-    // The same against the exact score alone, for sums in float32.
+    // The error of the float32 score alone, against the exact score.
     template <class Row>
     double of_single(const Row& row) const {
         return of(row, 0x1.02p-24);
     }
-    // Are the magnitudes of the centres safe in float32?
+    // Are the magnitudes of the centres safe in float32? Otherwise scores might overflow, or
+    // underflow matter.
     bool is_usual() const {
         return longest_ > 0x1p-20 && longest_ < safe_magnitude && score_offset_ < safe_magnitude;
     }

@@ -1,4 +1,4 @@
-// Centres, and what passes over blocks of rows share while they compare rows with them.
+// The centres, with the layouts and buffers that passes over blocks of rows share.
 #pragma once
 
 #include <utility>

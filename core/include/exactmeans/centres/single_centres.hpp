@@ -1,4 +1,5 @@
-// Centres as single packed vectors: groups of one centre each (see centres/groups.hpp).
+// Centres as single packed vectors, with the interface of Groups (centres/groups.hpp): groups of
+// one centre each.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 
 namespace exactmeans {
 
-// Each centre is a group.
+// The division of the centres into groups of one.
 class Singletons {
 public:
     explicit Singletons(Size k) : k_(k) {}
@@ -24,8 +25,8 @@ private:
 template <class R>
 class SingleCentres {
 public:
-    // Elkan's algorithm avoids as many distance computations as possible.
-    static constexpr bool always_gaps = true;
+    // Elkan's algorithm uses inter-centre distances in every pass.
+    static constexpr bool distances_always_pay = true;
 
     using Partition = Singletons;
 
@@ -38,7 +39,7 @@ public:
           score_offset_(std::size_t(k_)) {}
 
     Size count() const { return k_; }
-    // No panels: values are stored by feature.
+    // Says that there are no panels: values() are stored centre by centre.
     Panels<R> panels() const { return {nullptr, nullptr, k_, d_, 0}; }
     const std::shared_ptr<const Partition>& partition() const { return partition_; }
     std::int32_t centre(Size place) const { return std::int32_t(place); }
@@ -62,12 +63,12 @@ public:
         threads.ranges(k_, 1, [&](Size j, Size, int) {
             score_offset_[std::size_t(j)] =
                 copy(j) ? std::numeric_limits<R>::infinity() : centroids.score_offset()[j];
-            if (packed_[std::size_t(j)] == centroids.moves(j)) return;
+            if (packed_[std::size_t(j)] == centroids.moved_in(j)) return;
             packed_[std::size_t(j)] = -1;
             R* own = values_.data() + j * d_;
             std::fill(own, own + d_, R(0));
             centroids.for_values(j, [&](Size f, R c) { own[f] = centroids.frame().packed(f, c); });
-            packed_[std::size_t(j)] = centroids.moves(j);
+            packed_[std::size_t(j)] = centroids.moved_in(j);
         });
         version_ = centroids.version();
     }
@@ -77,7 +78,7 @@ private:
     std::shared_ptr<const Partition> partition_;
     Size version_ = -1;
     std::vector<char> copy_;
-    std::vector<Size> packed_;  // per centre: moves(j) when it was packed
+    std::vector<Size> packed_;  // per centre: moved_in(j) when it was packed
     std::vector<R> values_, score_offset_;
 };
 

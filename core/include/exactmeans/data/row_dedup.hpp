@@ -1,6 +1,6 @@
 // Deduplication of dense rows. Rows that are equal bit for bit have equal scores and always get the
-// same label, so only one row of each group of duplicates is compared with the centres. Duplicates
-// are found by hashing, once per fit, without copying rows.
+// same label, so only the first row of each group of duplicates is compared with the centres. A
+// hash table finds the groups, once per fit, without copying rows.
 #pragma once
 
 #include <bit>
@@ -19,11 +19,12 @@ struct DistinctRows {
     std::vector<std::int32_t> first;  // the first row of each group of duplicates
     std::vector<std::int32_t> group;  // the group of every row
 
-    // Gives every row the label of its group; returns how many labels changed.
+    // Sets the label of every row to that of its group; returns how many labels changed.
     Size copy_labels(const std::int32_t* by_group, std::int32_t* labels,
                      const Threads& threads) const {
         std::vector<Size> changed(static_cast<std::size_t>(threads.n_jobs), 0);
-        threads.ranges(Size(group.size()), 16384, [&](Size begin, Size end, int worker) {
+        constexpr Size rows_per_task = 16384;  // hides the cost of starting a task; an estimate
+        threads.ranges(Size(group.size()), rows_per_task, [&](Size begin, Size end, int worker) {
             Size changes = 0;
             for (Size i = begin; i < end; ++i) {
                 const std::int32_t label = by_group[group[std::size_t(i)]];
@@ -61,8 +62,8 @@ public:
     }
 
 private:
-    // Groups rows 0, step, 2 step, ... The hash table is filled in row order, so group numbers do
-    // not depend on the number of threads.
+    // Groups rows 0, step, 2 step, ... Hashes are computed in parallel; one thread fills the hash
+    // table in row order, so group numbers do not depend on the number of threads.
     std::unique_ptr<DistinctRows> group_rows(Size count, Size step, const Threads& threads) const {
         std::vector<std::uint64_t> hashes(static_cast<std::size_t>(count));
         threads.ranges(count, 1024, [&](Size begin, Size end, int) {

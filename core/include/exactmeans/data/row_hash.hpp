@@ -1,5 +1,5 @@
-// A 128-bit hash of the values of a row. Rows with equal values have equal hashes, whatever zeros a
-// CSR row stores and whatever the sign of a zero. No protection against deliberate collisions.
+// A 128-bit hash of the values of a row. Rows with equal values have equal hashes: stored zeros of
+// CSR rows and the sign of a zero do not count. It does not protect against deliberate collisions.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
-// The two containers of rows: dense rows with any strides, and CSR rows. Both are views of memory
-// that the caller owns; no matrix is copied.
+// The two forms of rows: dense rows with any strides, and CSR rows. Both are views of memory that
+// the caller owns; no matrix is copied.
 #pragma once
 
 #include <algorithm>
@@ -17,22 +17,24 @@ namespace exactmeans {
 
 using Size = std::ptrdiff_t;
 
-// Rows per partial sum of seeding. Slabs of transposed rows hold whole chunks, so no two slabs
-// share a partial sum.
+// Rows per chunk: seeding keeps one sum of sampling weights per chunk (seed/sampling_weights.hpp),
+// and threads update chunks independently. Slabs of transposed rows therefore consist of whole
+// chunks.
 inline constexpr Size row_chunk = 1024;
 
-// The row factor: a row enters sums multiplied by it. For spherical metrics it divides the weight
-// by the length of the row, so that rows need not be normalised in a copy. A row of length 0 has no
+// The row factor, which multiplies a row in all sums: its weight, divided by its length for
+// spherical metrics, so that rows need not be normalised in a copy. A row of length 0 has no
 // direction and gets factor 0.
 inline double row_factor(double weight, const double* norms, Size i) {
     if (!norms) return weight;
     return norms[i] > 0 ? weight / norms[i] : 0.0;
 }
 
-// Prefetch rows that are read in random order. Must be inlined: GCC treats a prefetch-only function
-// as pure and drops the call.
-#define EXACTMEANS_INLINE __attribute__((always_inline))
+// Rows that are read in random order are prefetched this many rows ahead: an estimate.
 inline constexpr Size prefetch_rows = 4;
+// Prefetches at most 16 cache lines: an estimate. Must be inlined: GCC treats a prefetch-only
+// function as pure and drops the call.
+#define EXACTMEANS_INLINE __attribute__((always_inline))
 template <class T>
 EXACTMEANS_INLINE inline void prefetch_values(const T* values, Size n) {
     constexpr Size line = 64 / Size(sizeof(T)), most = 16 * line;
@@ -57,7 +59,7 @@ struct DenseRows {
     const R* row(Size i) const { return data + (picks ? Size(picks[i]) : i) * row_stride; }
     R at(Size i, Size f) const { return row(i)[f * col_stride]; }
     EXACTMEANS_INLINE void prefetch(Size i) const {
-        // Shorter rows share cache lines with their neighbours.
+        // Rows of less than a cache line are not worth a prefetch: one line holds several of them.
         if (col_stride == 1 && d * Size(sizeof(R)) >= 64) prefetch_values(row(i), d);
     }
 };
@@ -105,8 +107,9 @@ struct CsrRows {
     }
 };
 
-// Yields the feature that is read `distance` entries later, in this row or, given the matrix, in
-// the rows that follow, so that the caller can prefetch data of that feature.
+// Looks ahead in a CSR row: gives the feature that is read `distance` entries later, so that the
+// caller can prefetch what belongs to that feature. Given the matrix, it continues in the next
+// rows.
 template <class I>
 class PrefetchCursor {
 public:
@@ -121,7 +124,7 @@ public:
     Size feature(Size e) const { return Size(index_[std::min(e + distance, last_)]); }
 
 private:
-    static constexpr Size distance = 32;
+    static constexpr Size distance = 32;  // entries: about the latency of memory; an estimate
     const I* index_;
     Size last_;
 };
@@ -134,6 +137,15 @@ template <class T>
 inline constexpr bool is_dense = false;
 template <class R>
 inline constexpr bool is_dense<DenseRows<R>> = true;
+
+// Values that a row stores: d, or the nonzeros of a CSR row on average. At least 1.
+template <class Rows>
+Size values_per_row(const Rows& x) {
+    if constexpr (is_dense<Rows>)
+        return std::max<Size>(1, x.d);
+    else
+        return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
+}
 
 inline Size row_count(const AnyRows& rows) {
     return std::visit([](const auto& r) { return r.n; }, rows);
@@ -186,8 +198,8 @@ private:
     std::vector<R> buffer_;
 };
 
-// Throws if offsets or indices would lead to reads out of bounds. Returns whether every row has
-// strictly ascending indices (no duplicates), which the kernels require.
+// Throws if offsets or indices would lead to reads out of bounds. Returns whether the indices of
+// every row ascend strictly (no duplicates), which the kernels require.
 template <class R, class I>
 bool check_csr(const CsrRows<R, I>& x, Size entries) {
     if (x.offsets[0] != 0) throw std::invalid_argument("X.indptr must start with 0");
@@ -202,9 +214,9 @@ bool check_csr(const CsrRows<R, I>& x, Size entries) {
                                         std::to_string(i - 1));
         before = here;
     }
-    // One vectorised pass over all entries counts indices that are out of bounds, and indices that
-    // are not above their predecessor. The first index of a row may be below its predecessor, so
-    // those are subtracted afterwards.
+    // One vectorised pass over all entries counts the indices out of bounds, and the indices that
+    // are not above their predecessor in memory. The first index of a row follows the last one of
+    // another row, so it is subtracted from the second count afterwards.
     using U = std::make_unsigned_t<I>;
     constexpr Size block = 4096;
     const U limit = U(std::min<Size>(

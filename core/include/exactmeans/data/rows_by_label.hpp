@@ -1,4 +1,4 @@
-// The rows of each cluster, cluster after cluster, in ascending order.
+// Row numbers sorted by cluster, ascending within each cluster.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace exactmeans {
 
-// Row numbers sorted by label.
+// All rows.
 inline std::vector<Size> by_label(const std::int32_t* labels, Size n, Size k) {
     std::vector<Size> next(static_cast<std::size_t>(k + 1)), order(static_cast<std::size_t>(n));
     for (Size i = 0; i < n; ++i) ++next[std::size_t(labels[i]) + 1];
@@ -17,8 +17,8 @@ inline std::vector<Size> by_label(const std::int32_t* labels, Size n, Size k) {
     return order;
 }
 
-// For centres that are not means of sums (medians, geodesic means), which need all rows of a
-// cluster at once. Rows of weight 0 are left out.
+// The rows of positive weight of each cluster, for centres that are not means of sums (medians,
+// geodesic means): their update needs all rows of a cluster at once.
 class Members {
 public:
     template <class Rows>

@@ -70,7 +70,7 @@ void for_either(const std::vector<std::uint32_t>& a, const std::vector<std::uint
     for (; t < nb; ++t) visit(b[std::size_t(t)], Size(-1), t);
 }
 
-// The value, or 0 if it is not there. Branch-free, because the branch would be mispredicted.
+// *value if `there`, else 0. Branch-free, because the branch would be mispredicted.
 template <class T>
 T value_if(bool there, const T* value) {
     using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -92,11 +92,11 @@ void move_block(const T* from, T* to) {
     copy_block(from, values);
     copy_block(values, to);
 }
-// for_either for lists that are mostly equal and visitors that write a merged list. Calls
-// same(position, index in a, index in b) for `equal_block` features that both lists have, and
-// one(position, feature, index in a, is in a, index in b, is in b) for a single feature. Indices
-// are valid even for a list without the feature, except index 0 of an empty list. Returns the
-// number of features of the union.
+// for_either for lists that are mostly equal, with visitors that write a merged list. Calls
+// same(position, index in a, index in b) for the next `equal_block` features if both lists have the
+// same ones, else one(position, feature, index in a, is in a, index in b, is in b) for one feature.
+// A list without the feature still gets an index inside its bounds, or 0 if it is empty. Returns
+// the number of features of the union.
 template <class Same, class One>
 Size for_either_blocks(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b,
                        Same same, One one) {
@@ -113,7 +113,7 @@ Size for_either_blocks(const std::vector<std::uint32_t>& a, const std::vector<st
             t += equal_block;
             continue;
         }
-        // `equal_block` steps cannot run past the end of either list.
+        // Both lists have `equal_block` more features, and a step takes at most one of each.
         for (Size l = 0; l < equal_block; ++l) {
             const std::uint32_t f = std::min(a[std::size_t(s)], b[std::size_t(t)]);
             const bool in_a = a[std::size_t(s)] == f, in_b = b[std::size_t(t)] == f;
@@ -200,8 +200,8 @@ public:
     // The bins of feature f; marks the feature as touched.
     double* at(Size f) {
         std::uint64_t& mark = marks_[std::size_t(f >> 6)];
-        // Neighbouring features share a word of tops_; writing it only once avoids a store-to-load
-        // dependency.
+        // Neighbouring features share a word of tops_. Writing it only for the first of them avoids
+        // waiting for the store before the next load.
         if (!mark) tops_[std::size_t(f >> 12)] |= std::uint64_t(1) << ((f >> 6) & 63);
         mark |= std::uint64_t(1) << (f & 63);
         return values_.get() + f * bins_;

@@ -1,5 +1,6 @@
-// CSR rows by feature (CSC), in slabs of consecutive rows whose products with a point fit L2.
-// Memory: a copy of the entries with 16-bit row numbers, and d offsets per slab.
+// CSR rows by feature (CSC), in slabs of consecutive rows. The products of a slab's rows with a
+// point, one double per row, stay in L2. Memory: a copy of the entries with 16-bit row numbers, and
+// d offsets per slab.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +24,8 @@ public:
         std::vector<std::uint16_t> row;
         std::vector<R> value;
 
-        // Calls visit(p, f) for features[p] = f, in order. The entries of features are scattered in
-        // memory, so they are prefetched.
+        // Calls visit(p, f) for f = features[p], in order. Prefetches offsets and entries, because
+        // features are scattered in memory.
         template <class Feature, class Visit>
         void walk(const std::vector<Feature>& features, Visit visit) const {
             const std::size_t count = features.size();
@@ -37,16 +38,16 @@ public:
         }
 
     private:
-        static constexpr std::size_t ahead = 8;
+        static constexpr std::size_t ahead = 8;  // features; an estimate
         void prefetch(std::size_t f) const {
             __builtin_prefetch(row.data() + offsets[f]);
             __builtin_prefetch(value.data() + offsets[f]);
         }
     };
 
-    // A slab has whole chunks of rows, slab_count enough for L2 and for 16-bit row numbers. All
-    // slabs have the same size, so that threads finish together, and are large enough that their
-    // offsets take less memory than their entries.
+    // Slabs have the same number of chunks, so that threads finish together: at least 4 slabs of at
+    // most `usual` rows, whose products stay in L2. Slabs grow, up to 16-bit row numbers, until
+    // their offsets take less memory than their entries.
     template <class I>
     TransposedRows(const CsrRows<R, I>& x, const Threads& threads) {
         constexpr Size chunk = row_chunk, least = 4 * chunk, usual = 32 * chunk;
@@ -71,7 +72,8 @@ private:
         slab.end = end;
         const Size entries = x.offsets[end] - x.offsets[begin];
         if (entries > Size(std::numeric_limits<std::uint32_t>::max()))
-            throw std::invalid_argument("X has too many entries in consecutive rows");
+            throw std::invalid_argument(
+                "X must have fewer than 2^32 entries in 65,536 consecutive rows");
         slab.offsets.assign(std::size_t(x.d + 2), 0);
         slab.row.resize(std::size_t(entries));
         slab.value.resize(std::size_t(entries));
@@ -88,8 +90,8 @@ private:
             const PrefetchCursor next(x, row);
             for (Size t = 0; t < row.nonzeros; ++t) {
                 __builtin_prefetch(slab.offsets.data() + next.feature(t) + 1, 1);
-                // Offsets are stored one place ahead: after the last entry is filled in, offsets[f]
-                // is where feature f begins.
+                // The position of the next entry of feature f is in offsets[f + 1], which ends
+                // where feature f + 1 begins. So at the end offsets[f] is where feature f begins.
                 const std::uint32_t at = slab.offsets[std::size_t(row.index[t]) + 1]++;
                 slab.row[at] = std::uint16_t(i - begin);
                 slab.value[at] = row.value[t];

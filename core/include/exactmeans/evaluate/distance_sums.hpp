@@ -3,8 +3,8 @@
 // analysis, J. Comput. Appl. Math. 20, 1987).
 //
 // The caller passes the members a few hundred at a time, as points, so there is no matrix of rows
-// by rows. The distances are those of transform. A row's sums add them in the order of the members,
-// so they depend neither on the number of threads nor on how the members are cut.
+// by rows. The distances are those of transform. Each sum adds them in the order of the members, so
+// it depends neither on the number of threads nor on how the members are cut.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ void distances_by_scores(const Rows& x, Size i, double norm2, const Centres<doub
                          const Points<C>& points, const double* score, double* out) {
     Size left = points.k;
     if (points.metric == Metric::euclidean) {
-        // distance_by_score without branches, so that the loop vectorizes. Pairs whose scores
+        // distance_by_score without branches, so that the loop vectorises. Pairs whose scores
         // suffer from cancellation are left to the loop below.
         left = 0;
         for (Size j = 0; j < points.k; ++j) {

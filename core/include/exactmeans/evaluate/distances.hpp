@@ -15,7 +15,7 @@
 
 namespace exactmeans {
 
-// Below this share of its largest term, a distance from a score has lost too many bits.
+// A distance from a score below this share of its largest term has lost too many bits.
 inline constexpr double cancellation_limit = 0x1p-6;
 
 // A buffer of rows in float64, scaled and shifted, for the kernels of transform.
@@ -100,13 +100,14 @@ Centres<double> scaled_centroids(const Points<C>& points, Frame<double> frame,
     return {scaled.data(), points.k, points.d, std::move(frame), threads};
 }
 
-// The distance from a term of the objective: its root if the metric's objective has squares.
+// The distance, from a cost (a row's term of the objective): its root if the objective of the
+// metric has squares.
 inline double distance_of(Metric metric, double cost) {
     return metric == Metric::euclidean || metric == Metric::angular ? std::sqrt(cost) : cost;
 }
 
-// The cost of row i, of squared length norm2, at point j from its score; -1 if cancellation leaves
-// too few correct bits.
+// The cost of row i, of squared length norm2, at point j, from the score of the pair; -1 if
+// cancellation leaves too few correct bits.
 template <class Rows>
 double cost_by_score(const Rows& x, Size i, double norm2, const Centres<double>& centroids, Size j,
                      double score) {
@@ -145,8 +146,8 @@ Frame<double> distance_frame(const Points<C>& points, const C* shift) {
     return frame;
 }
 
-// out[i * k + j]: the distance of row i and point j. The shift, that of the frame, makes
-// cancellation rare.
+// out[i * k + j]: the distance between row i and point j. `shift` is the shift of the frame, which
+// makes cancellation rare.
 template <class Rows>
 void transform(const Rows& x, const Points<typename Rows::Real>& points,
                const typename Rows::Real* shift, typename Rows::Real* out, const Threads& threads) {

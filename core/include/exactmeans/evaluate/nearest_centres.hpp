@@ -1,8 +1,8 @@
-// The m nearest centres of each row, with their distances, in memory for m of them per row.
+// The m nearest centres of each row, with their distances, without a matrix of rows by centres.
 //
 // Canonical scores decide which centres are nearest and in which order, so the first one is the
 // row's label. The distances have the bits that transform gives for the same pairs: they come from
-// float64 scores of these pairs. For dense rows the 8-bit filter leaves the centres that may be
+// float64 scores of these pairs. For dense rows the 8-bit filter leaves the candidates that may be
 // among the nearest, and only these get canonical scores.
 #pragma once
 
@@ -53,7 +53,7 @@ private:
         if (!(std::abs(low) < std::numeric_limits<R>::infinity())) return false;
         if (m == 1) return true;
         if (!(second < std::numeric_limits<R>::infinity())) return false;
-        constexpr Size step = 16;  // without a branch for each score, so that the loop vectorizes
+        constexpr Size step = 16;  // one branch for 16 scores, so that the loop vectorises
         for (Size begin = 0; begin < k; begin += step) {
             const Size end = std::min(k, begin + step);
             int equal = 0;
@@ -174,8 +174,8 @@ bool scores_are_distances(const Centres<R>& centroids, const Points<R>& points) 
            (frame.metric == Metric::manhattan || (frame.exponent == 0 && frame.packing == 0));
 }
 
-// Rows whose scores are computed at a time: 2 MiB of scores, at most two register tiles of dense
-// rows. CSR rows come in larger batches, because each batch reads the panels once.
+// Rows whose scores are computed at a time: at most 2 MiB of scores, and at most two register tiles
+// of dense rows. CSR rows come in larger batches, because each batch reads the panels once.
 template <class Rows>
 Size nearest_batch(Size k) {
     const Size rows = (Size(1) << 21) / (k * Size(sizeof(typename Rows::Real)));
@@ -183,7 +183,7 @@ Size nearest_batch(Size k) {
                           : std::clamp<Size>(rows, 64, 1024);
 }
 
-// What all batches of a call share. `points` are the centres of `centroids` before any scaling.
+// A call, shared by all its batches. `points` are the same centres as `centroids`, without scaling.
 template <class Rows>
 struct NearestQuery {
     using R = typename Rows::Real;
@@ -207,7 +207,7 @@ struct NearestQuery {
           filter(rows, centroids, count, threads) {}
 };
 
-// Buffers of one thread, and what it does with a batch of rows.
+// Finds the nearest centres of a batch of rows. Buffers of one thread.
 template <class Rows>
 class NearestBatch {
 public:
@@ -234,7 +234,7 @@ public:
     }
 
 private:
-    // The m nearest of each row, and their canonical scores in chosen_.
+    // The m nearest centres of each row, and their canonical scores in `chosen`.
     void choose(const NearestQuery<Rows>& query, Size begin, Size count, std::int32_t* labels,
                 double* chosen) {
         const Size k = query.centroids.k(), m = query.m;
@@ -246,20 +246,20 @@ private:
         }
     }
 
-    // The same among the centres that the filter leaves.
+    // The same among the candidates of the filter. Rows with too many of these are compared with
+    // all centres.
     void choose_filtered(const NearestQuery<Rows>& query, Size begin, Size count,
                          std::int32_t* labels) {
         if constexpr (is_dense<Rows>) {
             const Size m = query.m;
             const bool known = scores_are_distances(query.centroids, query.points);
             candidates_.compute(query.filter.input(), begin, nullptr, count);
-            std::vector<Size>& all = all_;
-            all.clear();
+            undecided_.clear();
             for (Size t = 0; t < count; ++t)
                 if (!candidates_.nearest(query.filter.input(), begin + t, t, m, labels + t * m,
                                          known ? chosen_.data() + t * m : nullptr))
-                    all.push_back(t);
-            for (const Size t : all)
+                    undecided_.push_back(t);
+            for (const Size t : undecided_)
                 choose(query, begin + t, 1, labels + t * m, chosen_.data() + t * m);
             if (known)  // norm2_of reads the tile
                 tile_.load(query.x, query.centroids.frame().shift_or_null(), begin, nullptr, count);
@@ -283,7 +283,7 @@ private:
                                                     count, panels, scores_.data());
         }
     }
-    // |x|^2 of row i, row t of the tile; of a shifted row where rows are shifted.
+    // |x|^2 of row i, row t of the tile; of the shifted row if rows are shifted.
     double norm2_of(const Rows& x, Size i, Size t) const {
         if constexpr (is_dense<Rows>)
             return vector_kernels<R>().square_sum(tile_.rows()[t], nullptr, x.d, 1.0).value();
@@ -300,7 +300,7 @@ private:
     LowestScores<R> lowest_;
     PairScores<Rows> pair_scores_;
     NearestCandidates<R> candidates_;  // dense rows
-    std::vector<Size> all_;            // rows that are compared with all centres
+    std::vector<Size> undecided_;      // rows that are compared with all centres
 };
 
 // labels and distances: n x m, nearest first.

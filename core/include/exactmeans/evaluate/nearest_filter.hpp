@@ -1,5 +1,5 @@
 // The 8-bit filter for the m nearest centres of dense rows: bounds of all scores leave a few
-// centres, and canonical scores of these decide (filter/dense_score_bounds.hpp).
+// candidates (filter/dense_score_bounds.hpp), whose canonical scores decide.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,9 @@ class NearestCandidates : public DenseScoreBounds<R> {
 public:
     using Input = DenseFilterInput<R>;
 
-    // The m nearest centres of row i, row t of the last compute(), nearest first, and
-    // their canonical scores if `scores` is not null. Returns false if the filter leaves too many.
+    // The m nearest centres of row i, row t of the last compute(), nearest first, and their
+    // canonical scores unless `scores` is null. Returns false if the filter leaves too many
+    // candidates.
     bool nearest(const Input& in, Size i, Size t, Size m, std::int32_t* labels, double* scores) {
         std::vector<Candidate>& list = this->candidates(t, m, most(m));
         if (list.empty()) return false;
@@ -63,7 +64,8 @@ private:
     std::vector<std::pair<R, std::int32_t>> order_;
 };
 
-// Whether a call uses the filter, and the codes of its centres. Codes of the rows are not stored.
+// Decides whether a call uses the filter, and has the codes of the centres. Codes of the rows are
+// not stored.
 template <class Rows>
 class NearestFilter {
 public:
@@ -90,7 +92,7 @@ private:
         return DenseBoundsPass<R>::share(x_.d, centroids_.k(), false, stats) <
                cost::dense_promised_share;
     }
-    // Candidates of a few rows.
+    // Counts the candidates of a few rows.
     FilterStats probe(Size m) const {
         DenseScoreBounds<R> bounds;
         const Size some = rows_per_call(), step = x_.n / some;

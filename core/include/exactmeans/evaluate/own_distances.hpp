@@ -1,4 +1,4 @@
-// Distances of rows to the points of their labels: inertia, scatter, farthest rows.
+// Distances of rows to the points of their labels: for inertia, scatter and farthest rows.
 #pragma once
 
 #include <algorithm>
@@ -50,9 +50,15 @@ void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_
                        const Threads& threads, Visit visit) {
     if constexpr (!is_dense<Rows>)
         if (points.sparse) return for_own_sparse_distances(x, points, labels, threads, visit);
+    // Picked rows are not side by side. Rows of 432 bytes of covtype: 12 ahead cost a third less
+    // than no prefetch, 4 ahead a fifth less.
+    constexpr Size ahead = 12;
     threads.ranges(x.n, cost::distance_rows_per_task, [&](Size begin, Size end, int worker) {
-        for (Size i = begin; i < end; ++i)
+        for (Size i = begin; i < end; ++i) {
+            if constexpr (is_dense<Rows>)
+                if (x.picks) x.prefetch(std::min(i + ahead, end - 1));
             visit(i, pair_cost(x, i, points, labels ? labels[i] : 0), worker);
+        }
     });
 }
 

@@ -1,6 +1,5 @@
-// The distance of a row and a point, in compensated float64 and computed from the data. Scores
-// decide labels, distances do not; so distances are as accurate as float64 allows instead of
-// canonical.
+// The distance between a row and a point, in compensated float64 from the data. Distances do not
+// decide labels, so they need not be canonical: they are as accurate as float64 allows.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// Scores of many pairs of a CSR row and a centre, one centre at a time: its values are scattered
-// into a dense vector, and all rows paired with it are multiplied by that (the aggregation of
-// SparseKmeans).
+// Scores of many pairs of a CSR row and a centre, sorted by centre (the aggregation of the package
+// sparsekmeans): the values of a centre are scattered into a dense vector, which is multiplied with
+// all rows that are paired with the centre.
 //
 // Values are float32 and products are summed in lanes, so the scores are not canonical
-// (docs/proofs/delta_bounds.md).
+// (docs/proofs/delta_bounds.md bounds the error).
 #pragma once
 
 #include <algorithm>
@@ -56,18 +56,19 @@ public:
     }
 
 private:
-    static constexpr Size batch = 8;
+    static constexpr Size batch = 8;  // rows per call of the kernel; the next ones are prefetched
     // Pairs of one centre: order_[begin, end).
     struct Piece {
         Size centre, begin, end;
     };
-    // Of one thread.
+    // Buffers of one thread.
     struct Buffers {
         std::vector<float> values;  // a centre, by feature
         Float32Rows<R> rows;
     };
 
-    // Sorts pairs by centre, and pieces by length: starting with the longest balances the threads.
+    // Sorts the pairs by centre and cuts them into pieces of one centre. The longest pieces come
+    // first, which balances the threads.
     std::vector<Piece> sort(const std::vector<std::int32_t>& centre, Size k) {
         constexpr Size most = 4096;  // pairs per piece
         const Size count = Size(centre.size());
@@ -87,7 +88,7 @@ private:
         return pieces;
     }
 
-    // The packed values of centre j by feature; `to` is zero elsewhere.
+    // Writes the packed values of centre j into `to`, which must be zero, by feature.
     static void scatter(const Centres<R>& centroids, Size j, std::vector<float>& to) {
         to.resize(std::size_t(centroids.d()));
         const Frame<R>& frame = centroids.frame();

@@ -1,4 +1,5 @@
-// Codes of a few dense rows at a time: stored ones, or quantised here. Buffers of one thread.
+// Codes of a few dense rows at a time: taken from the stored ones, or quantised here. Buffers of
+// one thread.
 #pragma once
 
 #include <algorithm>
@@ -43,8 +44,8 @@ public:
     const CodedVector* rows() const { return rows_; }
     const std::int32_t* margin() const { return margin_.data(); }
 
-    // Calls fn(first row, rows, first unit, units, products) for tiles of rows and units of
-    // centres, all units of a tile of centres before the next.
+    // Computes products tile by tile and calls fn(first row, rows, first unit, units, products):
+    // for each group of units, all tiles of rows.
     template <class Fn>
     void for_products(const CodedCentres& centres, Fn fn) {
         constexpr Size most_units = CodedCentres::most_units, tile = CandidateLists::tile;

@@ -16,8 +16,8 @@
 
 namespace exactmeans {
 
-// What the filter knows of one row. Scores are exact ones, without the rounding of canonical
-// scores.
+// The result of the filter for one row. It bounds exact scores, without the rounding of canonical
+// ones.
 template <class R>
 class BoundedRow {
 public:
@@ -75,9 +75,11 @@ public:
                 }
                 verifier_.load(in, ids[first + t], bounds_.row(t));
                 std::int32_t place = list[0].centre;
-                if (list.size() > 1)
+                if (list.size() == 1)
+                    ++stats.decided;
+                else
                     place = verifier_.nearest(in, list.data(), Size(list.size()), stats);
-                ++stats.scores;
+                ++stats.labels;
                 fn(first + t, BoundedRow<R>(place, verifier_.upper(in, place), verifier_.base(in),
                                             1 / double(bounds_.row(t).inverse), bounds_.lows(t)));
             }
@@ -97,7 +99,8 @@ private:
 template <class R>
 class DenseBoundsPass {
 public:
-    // Do they pay for `compared` rows? If so, quantises the centres, in `order` if there is one.
+    // Does the filter pay for `compared` rows? If so, quantises the centres, in `order` unless that
+    // is null.
     bool start(const DenseRows<R>& x, Size compared, const Centres<R>& centroids,
                DenseCodes<R>* rows, const std::vector<std::int32_t>* order,
                const Threads& threads) {
@@ -105,7 +108,7 @@ public:
             backoff_.record(share(x.d, centroids.k(), rows->stored(), passed_) <
                             cost::dense_kept_share);
         passed_ = {};
-        const FilterStats one{.rows = 1, .decided = 0, .open = 0, .scores = 1};
+        const FilterStats one{.rows = 1, .decided = 1, .labels = 1};
         if (!rows || integer_products().speed <= 1 || compared < cost::dense_filter_rows ||
             share(x.d, centroids.k(), rows->stored(), one) > cost::dense_promised_share ||
             !rows->possible(x, centroids.frame()) || !backoff_.due())

@@ -49,7 +49,7 @@ public:
 
     const CodedCentres& panels() const { return view_; }
     const CodesByCentre& by_centre() const { return by_centre_; }
-    // The margin of a row with norm 1 (CandidateLists).
+    // The margin (CandidateLists) of a row whose codes have norm 1.
     float margin() const { return margin_; }
     // The places, and the centre of a place.
     Size places() const { return places_; }
@@ -61,9 +61,9 @@ public:
     const R* score_offset() const { return score_offset_.data(); }
     // The part of the rounding of a canonical score that depends on the centre.
     double rounding(Size place) const { return rounding_[std::size_t(place)]; }
-    // After the last place comes the mean of the centres, with score offset 0. The score of a
-    // centre is a bound by codes, in units of the row's scale, plus base() and the score of the
-    // mean.
+    // Bounds by codes leave out the parts of a score that all centres share. The score of a centre
+    // is its bound by codes, in units of the row's scale, plus base() plus the score of the mean of
+    // the centres. The mean comes after the last place, with score offset 0.
     Size mean_place() const { return places_; }
     double base() const { return base_; }
 
@@ -133,7 +133,8 @@ private:
         for (f = 0; f < d_; ++f) own[f] = -own[f];
     }
 
-    // Offsets count from the lowest of them, so that float32 rounds their differences only.
+    // Subtracts the lowest offset from all of them, so that float32 rounds their differences only,
+    // and computes the errors.
     void bound(const Centres<R>& centroids, const DenseCodes<R>& rows) {
         const double gamma = DenseCodes<R>::gamma(d_);
         double origin = std::numeric_limits<double>::infinity();

@@ -1,8 +1,8 @@
 // Dense rows in 8 bits, for the filter of dense_filter.hpp.
 //
-// A row x, shifted as scores see it, is origin + s q up to a residual: q are whole numbers from
-// -127 to 127, the scale s is the row's own, the origin is near the mean of all rows. Bounds do not
-// depend on what the origin is, only their quality does, so a sample of rows is enough for it.
+// A row x, shifted as in scores, is origin + s q up to a residual: the codes q are whole numbers
+// from -127 to 127, each row has its own scale s, and the origin is near the mean of all rows.
+// Bounds hold for any origin and are tightest near the mean, so a sample of rows determines it.
 // Memory: one byte per value and 20 per row.
 #pragma once
 
@@ -28,8 +28,9 @@ namespace exactmeans {
 // underflow. Vectors near the origin get the least scale.
 inline constexpr float least_scale = 0x1p-60f, largest_scale = 0x1p60f;
 
-// The mean of those of `count` vectors whose largest values are usual: a single far vector would
-// move the mean away from all others, whose codes would then say little. row_of(t) is number t.
+// The mean of those of `count` vectors, row_of(t), whose largest magnitude is at most 8 times the
+// median. A single far vector would move the mean away from all others, and their scales would
+// grow.
 template <class R, class RowOf>
 std::vector<R> typical_mean(Size count, Size d, RowOf row_of) {
     std::vector<double> largest;
@@ -84,7 +85,8 @@ private:
 template <class R>
 class DenseCodes {
 public:
-    // Sums of products of more codes might leave 32 bits, and sums of squares float32.
+    // Sums of products of more codes could overflow 32 bits, and sums of their squares would round
+    // in float32.
     static constexpr Size most_features = Size(1) << 14;
     static constexpr Size pitch(Size d) { return (d + 3) / 4 * 4; }
     static Size bytes_per_row(Size d) { return pitch(d) + Size(sizeof(CodedVector)); }
@@ -97,7 +99,7 @@ public:
     // The relative error of a canonical score (numerics/slack.hpp).
     static double gamma(Size d) { return Slack::of<R>(d, d, 1, 0).gamma(); }
 
-    // Chooses the origin, once: the mean of rows at even distances.
+    // Chooses the origin, once: the mean of equally spaced rows.
     void choose_origin(const DenseRows<R>& x, const Frame<R>& frame) {
         if (!origin_.empty()) return;
         const Size some = std::min(x.n, cost::origin_rows), stride = x.n / std::max<Size>(1, some);

@@ -1,6 +1,6 @@
 // Labels of dense rows by 8-bit codes. Integer products with all centres give certified bounds of
-// scores; the centres that these leave are compared by scores in the dtype of the rows, added up in
-// any order, and if need be by canonical scores. So the labels are those of plain Lloyd.
+// scores. The candidates that the bounds leave are compared by reordered scores in the dtype of the
+// rows, and if these are too close, by canonical scores. So the labels are those of plain Lloyd.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ public:
     std::vector<Size> open;
 
 private:
-    // Rows whose codes stay in L2 while all centres pass by.
+    // Rows whose codes stay in L2 while they are compared with all centres.
     static constexpr Size block_rows = cost::dense_block_rows;
     static constexpr int most = CandidateLists::most;
 

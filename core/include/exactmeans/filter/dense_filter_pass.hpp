@@ -31,7 +31,8 @@ struct DenseFilterCost {
     // The cost of a pass with these statistics, as a share of a plain one.
     double share(const FilterStats& stats) const {
         const double n = double(stats.rows);
-        return (filtered + double(stats.scores) / n * candidate) / plain + double(stats.open) / n;
+        const double scores = double(stats.scores + stats.labels);
+        return (filtered + scores / n * candidate) / plain + double(stats.open) / n;
     }
 };
 
@@ -49,8 +50,8 @@ public:
             backoff_.record(DenseFilterCost::of<R>(x.d, k, rows.stored()).share(passed_) <
                             cost::dense_kept_share);
         passed_ = {};
-        if (!may_pay(x.n, x.d, k, rows.stored()) || !rows.possible(x, centroids.frame()))
-            return false;
+        const bool keeps = rows.stored() || rows.may_store();  // quantising serves later passes
+        if (!may_pay(x.n, x.d, k, keeps) || !rows.possible(x, centroids.frame())) return false;
         if (!backoff_.due()) return false;
         rows.choose_origin(x, centroids.frame());
         if (!centres_.update(centroids, rows, threads)) return false;
@@ -68,7 +69,7 @@ public:
         passed_ += stats;
     }
 
-    // Can the filter be faster, if half of the rows have a second candidate?
+    // Would the filter be faster with half a candidate per row?
     static bool may_pay(Size n, Size d, Size k, bool stored = true) {
         const DenseFilterCost cost = DenseFilterCost::of<R>(d, k, stored);
         return integer_products().speed > 1 && n >= cost::dense_filter_rows &&
@@ -86,8 +87,8 @@ public:
     }
 
 private:
-    // Tries the filter with a few rows; returns the cost of a pass with stored codes as a share of
-    // a plain one.
+    // Runs the filter on a few rows. Returns the cost of a pass with stored codes, as a share of a
+    // plain one.
     double probe(const DenseRows<R>& x, const Centres<R>& centroids, const DenseCodes<R>& rows,
                  const std::int32_t* labels) {
         const Size some = std::min<Size>(cost::filter_probe_rows, x.n);

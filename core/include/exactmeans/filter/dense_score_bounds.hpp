@@ -18,8 +18,8 @@ template <class R>
 class DenseScoreBounds {
 public:
     using Input = DenseFilterInput<R>;
-    // limit() needs a centre of its own for each of the m nearest, and so many that most of them
-    // are in different lanes.
+    // The largest m. limit() is tight if the m nearest centres are in different lanes, which is
+    // likely for so few.
     static constexpr Size most_nearest = ScoreBounds::lanes / 4;
 
     // Rows per call: their bounds stay in L2.
@@ -67,8 +67,8 @@ public:
 private:
     static Size pitch(const Input& in) { return in.centres.panels().units() * CodedCentres::unit; }
 
-    // A centre with a lower bound above it is not among the m nearest: every lane has the least
-    // upper bound of other centres, so at least m centres have an upper bound below the limit.
+    // A centre whose lower bound exceeds the limit is not among the m nearest. Lanes have different
+    // centres, so at least m centres have upper bounds up to the m-th lowest of the lanes.
     float limit(Size t, Size m) {
         const float* const highs = highs_.data() + t * ScoreBounds::lanes;
         float upper;

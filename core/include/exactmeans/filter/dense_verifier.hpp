@@ -1,5 +1,5 @@
-// The last steps of the 8-bit filter for dense rows: the centres that codes leave are compared by
-// scores in the dtype of the rows, added up in any order, and if need be by canonical scores.
+// The last steps of the 8-bit filter for dense rows: compares candidates by reordered scores in the
+// dtype of the rows, and if these are too close, by canonical scores.
 // docs/proofs/dense_integer_filter.md derives the errors.
 #pragma once
 
@@ -18,23 +18,25 @@
 
 namespace exactmeans {
 
-// What the filter left to be done.
+// How many rows the filter decided, and what the others cost.
 struct FilterStats {
     Size rows = 0;     // compared by codes
     Size decided = 0;  // of them, by codes alone
     Size open = 0;     // of them, left for a comparison with all centres
-    Size scores = 0;   // of candidates, in the dtype of the rows
+    // Scores in the dtype of the rows: of candidates, and of labels, as upper bounds.
+    Size scores = 0, labels = 0;
 
     FilterStats& operator+=(const FilterStats& other) {
         rows += other.rows;
         decided += other.decided;
         open += other.open;
         scores += other.scores;
+        labels += other.labels;
         return *this;
     }
 };
 
-// Rows, centres, and what is known of both in this pass.
+// Rows, centres, and the codes of both in this pass.
 template <class R>
 struct DenseFilterInput {
     const DenseRows<R>& x;
@@ -58,7 +60,8 @@ public:
     // The loaded row, shifted as the frame says.
     const R* row() const { return tile_.rows()[0]; }
 
-    // The place of the label of the row among its candidates, all places that codes leave.
+    // The place of the row's label. The list has all candidates: the places that bounds by codes
+    // leave.
     std::int32_t nearest(const Input& in, const Candidate* list, Size count, FilterStats& stats) {
         score_all(in, list, count);
         stats.scores += count;
@@ -110,14 +113,15 @@ public:
     double upper(const Input& in, std::int32_t place) {
         return score_with(in, place) + error(in, place);
     }
-    // A lower bound of what a score exceeds its bounds by codes by.
+    // A lower bound of the part of the row's scores that bounds by codes leave out
+    // (DenseCentreCodes::base and the score of the mean).
     double base(const Input& in) {
         const std::int32_t place = std::int32_t(in.centres.mean_place());
         return in.centres.base() + score_with(in, place) - error(in, place);
     }
 
 private:
-    // A score in any order, and what it and a canonical score may differ by.
+    // A reordered score, and the most by which it and the canonical score may differ.
     struct Scored {
         double score, error;
         Candidate candidate;
@@ -145,8 +149,8 @@ private:
     double error(const Input& in, std::int32_t place) const {
         return own_error_ + reordered(in.x.d) * in.centres.rounding(place);
     }
-    // The error of a canonical score and of a sum in any order, in errors of a canonical score:
-    // chains of float32 are cut, sums in another order are not.
+    // The errors of a canonical and of a reordered score together, in errors of a canonical score.
+    // The reordered one may have a larger error, because it does not cut long float32 chains.
     static double reordered(Size d) {
         constexpr double unit = 0.5 * double(std::numeric_limits<R>::epsilon());
         const double any = double(d + 12) * unit / (1 - double(d + 12) * unit);

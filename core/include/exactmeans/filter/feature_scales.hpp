@@ -14,16 +14,16 @@
 
 namespace exactmeans {
 
-// Where centre j has its first feature from `feature` on: a position in its list of features, or
-// the feature itself if the centres are dense.
+// The position of the first feature of centre j that is not below `feature`: in its list of
+// features, or the feature itself if the centres are dense.
 template <class R>
 Size first_feature(const Centres<R>& centroids, Size j, Size feature) {
     if (!centroids.sparse()) return feature;
     const auto& list = centroids.sparse_master(j).feature;
     return std::lower_bound(list.begin(), list.end(), std::uint32_t(feature)) - list.begin();
 }
-// Calls visit(feature, packed value) for the features of centre j below `end`, from position `at`
-// on, and advances `at` past them.
+// Calls visit(feature, packed value) for the features of centre j from position `at` up to feature
+// `end`, and advances `at` past them.
 template <class R, class Visit>
 void for_packed_values(const Centres<R>& centroids, Size j, Size& at, Size end, Visit visit) {
     const Frame<R>& frame = centroids.frame();
@@ -45,7 +45,7 @@ void for_packed_values(const Centres<R>& centroids, Size j, Size& at, Size end, 
                 float(frame.packed(Size(own.feature[std::size_t(t)]), own.value[std::size_t(t)])));
     at = t;
 }
-// Ranges of features for threads.
+// Calls fn(begin, end) in parallel, for about four ranges of features per thread.
 template <class Fn>
 void for_feature_ranges(const Threads& threads, Size d, Fn fn) {
     threads.ranges(d, std::max<Size>(256, d / (4 * threads.n_jobs) + 1),
@@ -91,8 +91,8 @@ public:
         any_grew_ = false;
     }
 
-    // Enlarges scales where the values of moved centres need it. Returns false if so many features
-    // need it, or the zero point must change, that all scales should be chosen anew.
+    // Enlarges the scales that are too small for the moved centres. Returns false if all scales
+    // should be chosen anew: too many have grown, or the zero point must change.
     template <class R>
     bool grow(const Centres<R>& centroids, const std::vector<Size>& moved) {
         const float range = float(largest_code + zero_point_) * (1 - 0x1p-20f);
@@ -116,7 +116,7 @@ public:
     }
 
 private:
-    // Values may grow by a sixteenth before the scale must.
+    // A new scale leaves room for values that grow by a sixteenth.
     static constexpr float headroom = 1 + 0x1p-4f;
 
     std::vector<float> scale_;
@@ -126,7 +126,7 @@ private:
     double largest_ = 0;
 };
 
-// What the error of quantised rows depends on.
+// The parameters of quantised centres that the error of a quantised row depends on.
 struct Quantization {
     const FeatureScales* scales;
     double largest_score_offset;

@@ -24,7 +24,7 @@ public:
     bool due(const Centres<R>& centroids, const LayoutSettings& settings) {
         return fits(centroids, settings) && backoff_.due();
     }
-    // Does the filter decide nearly all of a few rows?
+    // Does the filter decide nearly all of a few rows? Records the answer.
     template <class I>
     bool pays(const CsrRows<R, I>& x, const Centres<R>& centroids,
               const QuantizedCentres<R>& centres) {

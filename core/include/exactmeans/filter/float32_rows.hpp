@@ -12,8 +12,8 @@
 
 namespace exactmeans {
 
-// The buffers of one thread. Entries that have the right types are used in place, if kernels may
-// read past the end of the row there.
+// Buffers of one thread. Entries of the right types are used in place, unless they are so near the
+// end of the arrays that kernels would read past it.
 template <class R>
 class Float32Rows {
 public:

@@ -2,13 +2,14 @@
 //
 // A pass over CSR rows waits for values of centres that are scattered over the caches. 8-bit codes
 // take a quarter or an eighth of the memory of float32 or float64 values and still decide nearly
-// every row. Each feature has a scale (filter/feature_scales.hpp); a code is a multiple of it, so a
-// score is off by half a scale per entry, times the entry, plus rounding.
-// docs/proofs/sparse_filter.md derives the error.
+// every row. Each feature has a scale (filter/feature_scales.hpp), and a code counts multiples of
+// it. So each entry of a row adds at most half a scale, times the entry, to the error of a score,
+// plus rounding; docs/proofs/sparse_filter.md derives the error.
 //
-// 8-bit codes lie in panels (kernels/quantized.hpp), two centres to a word (filter/code_pair.hpp).
-// 16-bit codes lie centre by centre, frequent features side by side: refinements are few, and most
-// of what they read stays in the caches. The place of a centre is its position in the panels.
+// 8-bit codes are stored in panels (kernels/quantized.hpp), two centres to a word
+// (filter/code_pair.hpp). 16-bit codes are stored centre by centre, with frequent features side by
+// side: refinements are few, and most of the codes that they read stay in the caches. The place of
+// a centre is its position in the panels.
 #pragma once
 
 #include <algorithm>
@@ -45,17 +46,18 @@ public:
         arrange(order);
     }
 
-    // Is there memory for the codes of these centres, and no better layout?
+    // Do the codes of these centres fit in the memory, and is a column for every feature the better
+    // layout?
     static bool fits(const Centres<R>& centroids, const LayoutSettings& settings) {
         if (settings.lists_rare_features()) return false;
         Size nonzeros = 0;
         for (Size j = 0; j < centroids.k() && centroids.sparse(); ++j)
             nonzeros += centroids.sparse_master(j).size();
         if (!centroids.sparse()) nonzeros = centroids.k() * centroids.d();
-        // 8-bit codes should fit the caches; all codes take memory.
+        // The memory is that of 8-bit and 16-bit codes; only 8-bit codes must fit the caches.
         const double bytes = double(bytes_per_feature(centroids.k())) * double(centroids.d()),
                      values = double(padded<R>(centroids.k())) * double(centroids.d());
-        return bytes <= std::min(settings.room, cost::filter_bytes) &&
+        return bytes <= std::min(settings.scratch_limit, cost::filter_bytes) &&
                settings.all_have_columns(values, nonzeros, 1);
     }
     static Size bytes_per_feature(Size k) { return QuantizedPanels::padded(k) + 2 * k; }
@@ -68,7 +70,7 @@ public:
     }
 
     Size k() const { return k_; }
-    // The version of the centres that the codes stand for; -1 if an update did not end.
+    // The version of the centres that the codes are made from; -1 if an update did not end.
     Size version() const { return version_; }
     QuantizedPanels panels() const { return {codes8_.data(), score_offset_.data(), k_, d_}; }
     // Rows per call of the filter, of `rows` in all; `pruned`: bounds prune most of them.
@@ -136,8 +138,8 @@ public:
         });
         version_ = centroids.version();
     }
-    // Quantises these centres only, in this order, by the scales of `all`: rows that are quantised
-    // for those need not be quantised again.
+    // Quantises these centres only, in this order, by the scales of `all`. Rows that are quantised
+    // for `all` need not be quantised again.
     void quantize_some(const Centres<R>& centroids, const std::vector<Size>& centres,
                        const QuantizedCentres& all, const Threads& threads) {
         resize(Size(centres.size()), centroids.d());
@@ -147,8 +149,8 @@ public:
         settings_ = all.settings_;
         pack(centroids, threads);
     }
-    // Quantises centres [first, first + count) by these scales, in 8 bits only: there is no
-    // refined_score. Place p has centre first + p if there are several panels.
+    // Quantises centres [first, first + count) by these scales, in 8 bits only: refined_score must
+    // not be called. With several panels, place p has centre first + p.
     void quantize_window(const Centres<R>& centroids, Size first, Size count,
                          const FeatureScales& scales, const Threads& threads) {
         has_codes16_ = false;
@@ -160,13 +162,14 @@ public:
         pack(centroids, threads);
     }
 
-    // Where the 16-bit codes of a centre have a feature.
+    // The position of a feature in the 16-bit codes of a centre.
     Size packed_column(Size f) const {
         const std::vector<std::uint32_t>& columns = settings_->packed_columns;
         return columns.empty() ? f : Size(columns[std::size_t(f)]);
     }
-    // The score of a row and the centre at a place by 16-bit codes. `scaled` are the row's entries
-    // times the scales of their features, `packed_columns` those of the entries.
+    // The score of a row and the centre at a place by 16-bit codes. Of the m entries of the row,
+    // `scaled` has the values times the scales of their features, `packed_columns` the packed
+    // columns.
     double refined_score(const double* scaled, const std::uint32_t* packed_columns, Size m,
                          Size place) const {
         const std::int16_t* const own = codes16(centre(place));
@@ -190,10 +193,10 @@ private:
     static constexpr int half = int(QuantizedPanels::unit / 2);
     int zero_code16() const { return scales_.zero_point() * 0x100; }
 
-    // Where the words of a place lie: that of feature f at offset + f width.
+    // The position of the words of a place: the word of feature f is at offset + f width.
     struct Words {
         Size offset, width;
-        bool whole;  // read as whole words; else by their low bytes
+        bool whole;  // the place reads whole words; otherwise their low bytes
         Words(const QuantizedCentres& own, Size place) {
             const Size d = own.d_, unit = QuantizedPanels::unit;
             Size p = 0;
@@ -268,8 +271,8 @@ private:
             }
         });
     }
-    // Stores the codes of centre j from position `at` up to feature `past`, where is_due(f). per(f)
-    // is the number of 16-bit codes in 1.
+    // Stores the codes of centre j for the features f with is_due(f), from position `at` up to
+    // feature `past`. A 16-bit code is the value times per(f).
     template <class Per, class Due>
     void put(const Centres<R>& centroids, Size j, Size& at, Size past, Per per, Due is_due) {
         const Words& own = words_[std::size_t(place(j))];
@@ -301,7 +304,8 @@ private:
         }
     }
 
-    // Updates two centres that share words: those that moved, and codes whose scale grew.
+    // Updates the codes of the two centres that share words with place `low`: all codes of a centre
+    // that moved, else those whose scale grew.
     void patch(const Centres<R>& centroids, const std::vector<SparseVector<R>>& previous, Size low,
                bool low_moved, bool high_moved) {
         const Words& own = words_[std::size_t(low)];
@@ -317,7 +321,7 @@ private:
         patch_codes(centroids, low, low_moved);
         patch_codes(centroids, low + half, low_moved || high_moved);
     }
-    // All codes of the centre at a place, or those whose scale grew.
+    // Stores all codes of the centre at a place, or those whose scale grew.
     void patch_codes(const Centres<R>& centroids, Size place, bool all) {
         if (centre(place) == none || !(all || scales_.any_grew())) return;
         Size at = 0;

@@ -2,12 +2,13 @@
 //
 //   quantise    a row becomes 16-bit integers for the scales of the centres
 //   bound       integer scores of all centres, with a certified error, bound the exact scores
-//   candidates  the centres whose lower bound does not exceed the upper bound of the best one; rows
-//               with more than one refine them by 16-bit codes
+//   candidates  the centres whose lower bound does not exceed the upper bound of the best one; if
+//               there are several, 16-bit codes refine their bounds
 //   verify      canonical scores decide between the candidates that are still left
 //
-// Bounds are of exact scores and include the rounding of canonical ones: where two bounds do not
-// overlap, canonical scores have the same order. docs/proofs/sparse_filter.md derives them.
+// Bounds hold for exact scores and include the rounding of canonical ones: if the bounds of two
+// centres do not overlap, their canonical scores have the same order. docs/proofs/sparse_filter.md
+// derives the bounds.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,7 @@ public:
         rows_.load_some(x, count, row_of);
         quantized_.clear();
     }
-    // The next call will load rows [begin, end): score() prefetches them.
+    // Announces that rows [begin, end) are loaded next: score() prefetches them.
     template <class I>
     void prefetch_next(const CsrRows<R, I>& x, Size begin, Size end) {
         const Size from = x.offsets[begin], entries = x.offsets[end] - from;
@@ -83,8 +84,8 @@ public:
     const QuantizedRow* quantized() const { return quantized_.data(); }
     const QuantizedRow& quantized(Size t) const { return quantized_[std::size_t(t)]; }
 
-    // An exact score lies between the 8-bit score plus `offset` and `width` more, and within
-    // `refined` of the 16-bit score.
+    // An exact score is at least the 8-bit score plus `offset`, and at most `width` more. It
+    // differs from the 16-bit score by at most `refined`.
     struct Error {
         double offset, width, refined;
     };
@@ -92,7 +93,7 @@ public:
 
     // The largest 8-bit score of a place whose exact score may be as low as `limit`.
     float score_limit(Size t, double limit) const {
-        // 8-bit scores are float32 and exclude the offset; the limit must not be rounded down.
+        // 8-bit scores are float32 and exclude the offset. The limit is rounded up.
         const double score = limit - errors_[std::size_t(t)].offset;
         return float(score + std::abs(score) * 0x1p-22);
     }
@@ -140,9 +141,9 @@ public:
         return {place, low_score, low_score + error.width + panels.score_offset_error(place)};
     }
 
-    // Improves bounds of row t by 16-bit scores of the centres that matter: own_high bounds the
-    // score of the centre at place `own` (unless that is negative) from above, others_low those of
-    // all others from below.
+    // Tightens bounds of row t by 16-bit scores of the candidates: own_high, an upper bound of the
+    // score of the centre at place `own` (unless that is negative), and others_low, a lower bound
+    // of the scores of all others.
     template <class Row>
     void refine(const Row& row, Size t, const QuantizedCentres<R>& centres, Size own,
                 double& own_high, double& others_low) {
@@ -153,7 +154,8 @@ public:
         for (const Candidate& one : candidates_) others_low = std::min(others_low, one.low);
     }
 
-    // How many rows 8-bit scores did not decide: refined by 16 bits, and verified.
+    // How many rows 8-bit scores did not decide: all of them, which were refined, and those that
+    // needed canonical scores.
     struct Undecided {
         Size refined = 0, verified = 0;
     };
@@ -216,8 +218,8 @@ private:
                 4 * unit + rounding};
     }
 
-    // Lists the places, other than `own`, whose scores may be as low as `limit`. Returns lower
-    // bounds of the scores of all places that are neither listed nor `own`.
+    // Lists the candidates: the places other than `own` whose scores may be as low as `limit`.
+    // Returns lower bounds of the scores of all places that are neither listed nor `own`.
     GroupLows list_candidates(const QuantizedCentres<R>& centres, Size t, double limit, Size own) {
         const QuantizedPanels panels = centres.panels();
         const double offset = errors_[std::size_t(t)].offset;
@@ -245,8 +247,8 @@ private:
         return rest;
     }
 
-    // Decides row t: by the 16-bit score of the best place, then by those of all candidates, at
-    // last by canonical scores. Returns whether it needed the latter.
+    // Decides row t: by the 16-bit score of the best place, then by the 16-bit scores of all
+    // candidates, at last by canonical scores. Returns whether it needed canonical scores.
     template <class Row>
     bool decide(const Row& row, Size t, Size best, const Centres<R>& centroids,
                 const QuantizedCentres<R>& centres) {
@@ -272,7 +274,7 @@ private:
             own_high = lowest->high;
             own_label = std::int32_t(centres.centre(lowest->place));
             if (own_high < others.lowest()) return false;
-            include(*lowest);  // it may not become the label
+            include(*lowest);  // another candidate may become the label
         } else {
             others = list_candidates(centres, t, own_high, QuantizedCentres<R>::none);
         }
@@ -284,7 +286,8 @@ private:
         return true;
     }
 
-    // A row for 16-bit scores: its entries times scales, and their packed columns.
+    // A row for 16-bit scores: its values times the scales of their features, and its packed
+    // columns.
     struct ScaledRow {
         std::vector<double> value;
         std::vector<std::uint32_t> packed_columns;
@@ -303,7 +306,7 @@ private:
                 double(row.value[e]) * double(centres.scales()[std::size_t(f)]);
         }
     }
-    // Bounds by the 16-bit score of one place, and of all candidates. The row must be in current_.
+    // Bounds by the 16-bit score of one place. The row must be in current_.
     template <class Row>
     Candidate refined(const Row& row, Size t, const QuantizedCentres<R>& centres,
                       Size place) const {

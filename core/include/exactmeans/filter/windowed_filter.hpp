@@ -1,12 +1,13 @@
 // The 8-bit filter for so many centres that their codes do not fit the memory or the caches.
 //
-// Codes are made for a window of centres at a time, in one buffer, and all rows are scored against
-// it before the next window: a window is read from memory once, and 8-bit codes of all centres
-// never exist together. A row keeps its lowest two scores and the lowest score of each panel. Rows
-// that these do not decide list their candidates in a second sweep over the windows. Candidates are
-// refined by float32 scores, centre by centre (filter/aggregated_scores.hpp), and the rest is
-// verified by canonical scores. Memory: the codes of one window; per row, 100 bytes and 4 bytes for
-// each panel; 2 bytes per nonzero of the rows, 6 more if they are not float32 with 32-bit indices.
+// A first sweep quantises one window of centres at a time, in one buffer, and scores all rows
+// against it before the next window. So the codes of a window are read from memory once per sweep,
+// and the codes of all centres never exist together. Per row, the lowest two scores and the lowest
+// score of each panel are kept. For the rows that these do not decide, a second sweep over the
+// windows lists candidates. Float32 scores, centre by centre (filter/aggregated_scores.hpp), refine
+// the candidates, and canonical scores verify those that are left. Memory: the codes of one window;
+// per row, 100 bytes and 4 bytes for each panel; 2 bytes per nonzero of the rows, 6 more if they
+// are not float32 with 32-bit indices.
 #pragma once
 
 #include <algorithm>
@@ -27,19 +28,20 @@ namespace exactmeans {
 template <class R>
 class WindowedFilter {
 public:
-    // Is the filter made for these centres and rows with so many nonzeros?
+    // Are these centres within the limits of base/cost_model.hpp, for rows with so many nonzeros?
     static bool fits(const Centres<R>& centroids, const LayoutSettings& settings, Size nonzeros) {
         const double panel =
             double(QuantizedPanels::most_units * QuantizedPanels::unit) * double(centroids.d());
         return centroids.k() > cost::window_least_centres &&
                scores_are_products(centroids.frame().metric) && !settings.lists_rare_features() &&
                panel <= cost::window_panel_bytes &&
-               double(cost::window_units) / QuantizedPanels::most_units * panel <= settings.room &&
+               double(cost::window_units) / QuantizedPanels::most_units * panel <=
+                   settings.scratch_limit &&
                nonzeros >= cost::window_nonzeros_per_feature * centroids.d();
     }
 
-    // Labels rows ids[t], or all rows if ids is null, if the filter is made for them and pays: see
-    // label_rows. A Backoff spaces attempts that fail.
+    // Labels rows ids[t], or all rows if ids is null, as label_rows does. Returns false, without
+    // labels, if the filter does not fit or does not pay; a Backoff spaces attempts that fail.
     template <class I>
     bool try_to_label(const CsrRows<R, I>& x, const Centres<R>& centroids,
                       const LayoutSettings& settings, const std::vector<Size>* ids,
@@ -54,9 +56,9 @@ public:
         return paid;
     }
 
-    // Labels `count` rows, ids[t] or t. label[t] is the nearest centre; high[t] bounds its score
-    // from above, low[t] the scores of all others from below. Returns false, without labels, if
-    // 8-bit scores leave so many candidates that the filter does not pay.
+    // Labels `count` rows, ids[t] or t. label[t] is the nearest centre, high[t] an upper bound of
+    // its score, low[t] a lower bound of all other scores. Returns false, without labels, if 8-bit
+    // scores leave so many candidates that the filter does not pay.
     template <class I>
     bool label_rows(const CsrRows<R, I>& x, const Centres<R>& centroids, const Size* ids,
                     Size count, const Threads& threads) {
@@ -91,7 +93,7 @@ private:
         float lowest_rest;  // 8-bit scores of all other places are at least this
         Size first_pair = 0, pairs = 0;
     };
-    // Rows of one task. Scores are 8-bit scores, [t] or [panel * rows + t].
+    // Rows of one task. Scores are 8-bit scores: those of row t at [t], lows at [panel * rows + t].
     struct Tile {
         QuantizedFilter<R> filter;
         std::vector<std::int32_t> best;
@@ -283,8 +285,8 @@ private:
             second.resize(n);
         }
     };
-    // Label and bounds of a row by the float32 scores of its candidates, which are off by at most
-    // `off`. low[at] bounds the scores of all other centres.
+    // Sets label and bounds of a row by the float32 scores of its candidates, which are off by at
+    // most `off`. low[at] is a lower bound of the scores of all other centres.
     void refine(const Uncertain& row, std::size_t at, double off) {
         double lowest = std::numeric_limits<double>::infinity(), second = lowest;
         for (Size p = row.first_pair; p < row.first_pair + row.pairs; ++p) {

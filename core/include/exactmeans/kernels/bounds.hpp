@@ -1,6 +1,6 @@
-// Arithmetic of distance bounds, compiled once per instruction set. Bounds are float32 for every
-// dtype of rows. Their unit, one per block, is a power of two that scales the longest row to about
-// 1. Every rounding goes to the safe side (docs/proofs/bounds.md).
+// Kernels of distance bounds, compiled once per instruction set. Bounds are float32 for every dtype
+// of rows, in units of the block: distances times a power of two that scales the longest row to
+// about 1. Upper bounds are rounded up, lower bounds down (docs/proofs/bounds.md).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace exactmeans {
 
-// Factors that cover sixteen float32 roundings, more than any formula here has.
+// Factors that cover sixteen float32 roundings; no formula here has more.
 inline constexpr float up32 = 1 + 0x1p-20f, down32 = 1 - 0x1p-20f;
-// The distance of a centre that does not exist: above all distances, and subtracting from it cannot
-// overflow.
+// The distance of a centre that does not exist: above all distances; adding or subtracting
+// distances cannot overflow.
 inline constexpr float unreachable = 0x1p120f;
-// No lower bound exceeds this, so bounds never reach `unreachable`.
+// Lower bounds of distances are at most this, and so below `unreachable`.
 inline constexpr float farthest_bound = 0x1p100f;
-// Bounds are used while no centre is longer than this, in units. Sums of movements then stay below
+// Bounds are used while no centre is longer than this, in units. Drifts then stay below
 // `farthest_bound`, and adding them does not round the bounds away.
 inline constexpr double longest_bounded = 0x1p40;
 
@@ -29,7 +29,7 @@ inline float round_down(double x) { return float(x - (x < 0 ? -x : x) * 0x1p-23)
 struct Margins {
     const float* norm;     // |x|
     const float* gamma;    // infinite where nothing may be pruned
-    float absolute, lost;  // bound of the underflow of a squared distance: absolute + lost |x|
+    float absolute, lost;  // underflow adds at most absolute + lost |x| to a squared distance
 };
 
 // Converts scores of rows into squared distances: (norm2 + 2 score) unit2. For spherical metrics
@@ -43,21 +43,22 @@ struct ScoredRows {
 };
 
 // Rows with an upper bound of the distance to the assigned centre and a lower bound of the distance
-// to all others. Both hold for the centres as they are now after adding the drift: the bounds are
+// to all others. With the drift since they were stored, the bounds for the current centres are
 // upper + own[label] and lower - others[label].
 struct BoundRows {
     const std::int32_t* labels;  // -1: no label, and upper is infinite
     const float *upper, *lower;
-    const float *own, *others;
-    const float* nearest;  // per label: distance from its centre to the nearest other centre
+    const float *own, *others;  // drift, per label
+    const float* nearest;       // per label: distance from its centre to the nearest other centre
     Margins margins;
 };
 
-// Two lower bounds of the distance of a row to each group: the stored bound minus the drift, and
-// the distance of the group from the centre of the row, which is at most `near` away, minus `near`.
+// Two lower bounds of the distance of a row to each group of centres: lower - drift, and, by the
+// triangle inequality, centre_distance - near. The row is at most `near` away from its own centre,
+// which is at least centre_distance away from the group.
 struct Lowers {
     const float *lower, *drift;
-    const float* gap;
+    const float* centre_distance;
     float near;
 };
 
@@ -65,17 +66,17 @@ struct Lowers {
 inline constexpr Size bound_tile = 64;
 
 struct BoundKernels {
-    // Lists the rows of [begin, end) whose label is not certain to stay; returns their number.
-    Size (*unsettled)(const BoundRows& rows, Size begin, Size end, Size* out);
-    // Per row ids[t]: a centre farther away than out[t] certainly has a higher score than a centre
+    // Lists the survivors: the rows of [begin, end) whose label may change. Returns their number.
+    Size (*survivors)(const BoundRows& rows, Size begin, Size end, Size* out);
+    // out[t]: a centre farther than this from row ids[t] certainly has a higher score than a centre
     // at most near[t] away.
     void (*reach)(const Margins& margins, const Size* ids, const float* near, Size n, float* out);
-    // Lists the entries that may be within reach: neither lower - drift nor gap - near exceeds it.
-    // n is a multiple of the vector width. `least` becomes the minimum over all entries of the
-    // larger of the two bounds.
+    // Lists the groups, of n, that may be within reach: neither of their two bounds exceeds it. n
+    // is a multiple of the vector width. `least` becomes the minimum over all groups of the larger
+    // of their two bounds.
     Size (*within)(const Lowers& lowers, Size n, float reach, std::int32_t* out, float& least);
-    // Per row of a tile: the minimum over j of score_offset[j] - scale[j] product, its j, and the
-    // second lowest value.
+    // Per row of a tile: the lowest score_offset[j] - scale[j] * product over all j, its j, and the
+    // second lowest.
     void (*lowest_in_tile)(const float* products, const float* score_offset, const float* scale,
                            Size k, float* low, float* second, float* label);
 };

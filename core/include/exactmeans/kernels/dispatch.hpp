@@ -1,5 +1,5 @@
 // The choice of the instruction set. The kernel tables are declared in scores.hpp, quantized.hpp,
-// vectors.hpp, bounds.hpp and seeding.hpp.
+// integer_products.hpp, vectors.hpp, bounds.hpp and seeding.hpp.
 #pragma once
 
 #include <string>

@@ -8,8 +8,8 @@
 namespace exactmeans {
 
 // Lanes run across centres, in units of 32 bytes: one AVX2 vector, two NEON vectors, half an
-// AVX-512 vector. Centres are padded to whole units only, so that a small k pays for few empty
-// lanes.
+// AVX-512 vector. Centres are padded to whole units, not to whole vectors, so that a small k leaves
+// few lanes empty.
 template <class R>
 inline constexpr Size unit_width = Size(32 / sizeof(R));
 template <class R>
@@ -62,14 +62,15 @@ struct Panels {
     }
 };
 
-// Panels of two units; the last one may have three, or one if k is small. Six rows by two vectors
-// then fill the registers.
+// Panels for dense rows have two units; the last one may have three, or one if k is small. Six rows
+// by two vectors then fill the registers of AVX2.
 template <class R>
 Size dense_panels(Size k) {
     const Size units = padded<R>(k) / unit_width<R>;
     return units < 2 ? 1 : units / 2;
 }
-// As wide as the registers allow, because every nonzero is read once per panel.
+// Panels for CSR rows are as wide as the registers allow, because every nonzero is read once per
+// panel.
 inline constexpr Size csr_units = 14;
 template <class R>
 Size csr_panels(Size k) {

@@ -6,11 +6,11 @@
 
 namespace exactmeans {
 
-// 8-bit codes of the centres (filter/quantized_centres.hpp), in panels of units of 64 centres: per
-// feature and unit one cache line of 16-bit words. The low byte of word l is the code of place l of
-// the unit. The whole word, in units of 2^-8 of the scale, is the value of place l + 32. If there
-// is only one panel, its quarters are groups of places, and the kernels keep the lowest score of
-// each group. Places without a centre have score offset infinity.
+// 8-bit codes of the centres (filter/quantized_centres.hpp), in panels of units of 64 places. Per
+// feature, a unit is one cache line of 32 16-bit words. The low byte of word l is the code of place
+// l; the whole word, in units of 2^-8 of the scale, is the value of place l + 32. If there is only
+// one panel, its quarters are groups of places, and the kernels keep the lowest score of each
+// group. Places without a centre have score offset infinity.
 struct QuantizedPanels {
     static constexpr Size unit = 64, most_units = 3, most_groups = 4;
     const std::int8_t* values = nullptr;
@@ -30,9 +30,10 @@ struct QuantizedPanels {
         return {from * unit, to - from};
     }
 
-    // Score offsets, which are not negative, are stored a little too low, so that 8-bit scores
-    // bound exact ones from below; and by at most how much they are too low.
+    // Score offsets, which are not negative, are stored rounded down, so that 8-bit scores bound
+    // exact ones from below.
     static float stored_offset(double offset) { return float(offset * (1 - 0x1p-20)); }
+    // By at most how much the stored offset of a place is too low.
     double score_offset_error(Size place) const { return double(score_offset[place]) * 0x1p-18; }
 
     // With several panels all places form one group.
@@ -41,25 +42,26 @@ struct QuantizedPanels {
     Size group(Size g) const { return g * places() / groups(); }
 };
 
-// Kernels read up to this many entries past the end of a row, because vector loads and prefetches
-// run past it. Callers pad the last row.
+// Vector loads and prefetches read up to this many entries past the end of a row. Callers pad the
+// last row.
 inline constexpr Size readable_past_row = 16;
 // Entries between a prefetch and the use of its data: about the latency of L3, measured on Zen 3 (8
 // to 32 are within noise).
 inline constexpr Size prefetch_entries = 16;
 static_assert(prefetch_entries <= readable_past_row);
 
-// A quantised CSR row: integers whose magnitudes add up to less than 2^15. Its score without the
-// score offset is `unit` times the sum of products with codes, each divided by 2^15 and rounded.
-// `sum` is the sum of the entries times the scales of their features, `size` the sum of the
-// magnitudes of those products.
+// A quantised CSR row: integers whose magnitudes add up to less than 2^15. Its score with a centre
+// is the score offset plus `unit` times the sum of products with codes, each product divided by
+// 2^15 and rounded.
 struct QuantizedRow {
     const std::uint32_t* index;  // padded by readable_past_row
     std::int16_t* value;
     Size nonzeros;
-    float unit, sum, size;
+    float unit;
+    float sum,
+        size;  // of entries times the scales of their features: the sum, the sum of magnitudes
 
-    // Rows beyond these limits are stored as zeros with unit 0.
+    // Rows of larger `size`, or with more nonzeros, are stored as zeros with unit 0.
     static constexpr float largest = 0x1p100f;
     static constexpr Size longest = 8192;
 };
@@ -73,25 +75,24 @@ struct DeltaSums {
 struct GroupDeltaTable {
     std::uint16_t half[2 * QuantizedPanels::most_groups];
 };
-// The change of the centres since the last pass (assign/sparse/grouped_delta_bounds.hpp): the table
-// by feature; per group, by how much scores fall through score offsets (`fall`) and the rounding of
-// that (`extra`); the underflow per entry (`tiny`); per centre, the rise of its score offset and
-// its group, negative if the centre did not move.
+// The change of the centres since the last pass (assign/sparse/grouped_delta_bounds.hpp).
 struct GroupDeltas {
     struct Centre {
-        float rise;
-        std::int32_t group;
+        float rise;          // of its score offset
+        std::int32_t group;  // negative: the centre did not move
     };
-    const GroupDeltaTable* table;
+    const GroupDeltaTable* table;  // by feature
     const Centre* centres;
-    float fall[QuantizedPanels::most_groups], extra[QuantizedPanels::most_groups], tiny;
+    float fall[QuantizedPanels::most_groups];   // largest fall of a score offset, per group
+    float extra[QuantizedPanels::most_groups];  // rounding of score offsets, per group
+    float tiny;                                 // underflow per entry of a row
 };
 // Upper bound of the score of the assigned centre, and per group a lower bound of all other scores.
 struct RowBounds {
     float high, low[QuantizedPanels::most_groups];
 };
 
-// Memory that the caller reads next; the kernel prefetches a slice of it per row.
+// Memory that the caller reads after a call; the kernel prefetches a slice of it per row.
 struct PrefetchHint {
     struct Range {
         const void* begin = nullptr;
@@ -101,9 +102,9 @@ struct PrefetchHint {
 };
 
 struct QuantizedKernels {
-    // Quantises rows for centres with these scales per feature. The caller sets all members of
-    // `out` but the last three. If rows are contiguous, the kernel may write up to one vector past
-    // the last. `scaled` is a buffer of the length of the longest row plus one vector.
+    // Quantises rows for centres with these scales per feature. The caller sets index, value and
+    // nonzeros of `out`. If rows are contiguous, the kernel may write up to one vector past the
+    // last. `scaled` is a buffer of the length of the longest row plus one vector.
     void (*quantize_rows)(const PackedCsrRow<float>* rows, Size n, const float* scale,
                           float* scaled, QuantizedRow* out);
     // Per group: the lowest score, its place, and the second lowest score; those of group g and row

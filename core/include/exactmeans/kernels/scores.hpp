@@ -8,8 +8,8 @@
 
 namespace exactmeans {
 
-// float32 chains longer than this are split into pieces of `chain_piece` features whose sums are
-// added in float64, which keeps the rounding slack small. float64 chains are never split.
+// Sums of more than longest_chain terms in float32 are cut into pieces of `chain_piece` terms,
+// whose sums are added in float64: that keeps the slack small. Chains in float64 are never cut.
 inline constexpr Size longest_chain = 4096;
 inline constexpr Size chain_piece = 256;
 
@@ -21,13 +21,15 @@ inline constexpr Size short_row_features = sizeof(R) == sizeof(float) ? 64 : 24;
 // `shift` may be null.
 template <class R>
 struct ScoreKernels {
-    // The kernel shifts rows of up to short_row_features; callers shift longer ones beforehand.
+    // The nearest centre of each row. The kernel itself shifts rows of up to short_row_features;
+    // callers shift longer ones beforehand.
     void (*nearest_dense)(const R* const* rows, Size n, const R* shift, const Panels<R>& centres,
                           const Nearest<R>& out);
     void (*nearest_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres,
                         const Nearest<R>& out);
-    // nearest_* for one panel, with second scores. Labels are places in the layout; panel p begins
-    // at panel(p).first. If all score offsets of the panel are infinite, the label is meaningless.
+    // The same for one panel, with second scores. Labels are places in the layout; panel p begins
+    // at place panel(p).first. If all score offsets of the panel are infinite, the label is
+    // meaningless.
     void (*panel_dense)(const R* const* rows, Size n, const Panels<R>& centres, Size p,
                         const Nearest<R>& out);
     void (*panel_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, Size p,
@@ -35,7 +37,7 @@ struct ScoreKernels {
     // Scores of rows and one centre, given as minus its values by feature or packed column.
     void (*centre_dense)(const R* const* rows, Size n, const R* centre, R score_offset, Size d,
                          R* out);
-    // Scores of row i and centre i, given likewise, for n pairs.
+    // Scores of n pairs: of row i and centre i, in the same form.
     void (*pairs_dense)(const R* const* rows, const R* const* centres, const R* score_offset,
                         Size n, Size d, R* out);
     void (*centre_csr)(const PackedCsrRow<R>* rows, Size n, const R* centre, R score_offset,
@@ -44,14 +46,15 @@ struct ScoreKernels {
     // its packed values and its score offset. Labels are positions in that list, the first on ties.
     void (*nearest_in_list)(const R* tile, Size n, Size d, const R* centres, Size count,
                             std::int32_t* label);
-    // Scores of a dense row and its candidates, with products added up in another order than the
-    // canonical one. `centres` has minus the values of all centres, centre by centre.
+    // Reordered scores of a dense row and its candidates. `centres` has minus the values of all
+    // centres, centre by centre.
     void (*listed_scores)(const R* row, const R* centres, const R* score_offset, Size d,
                           const Candidate* list, Size count, R* out);
     // out[i * k + j] = the score of row i and centre j
     void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, R* out);
-    // The two lowest of each row's k scores.
+    // The two lowest of each row's k scores. Scores that are not numbers are ignored, but beside
+    // one the second may be too low: the lowest again.
     void (*lowest_two)(const R* scores, Size n, Size k, const Nearest<R>& out);
     // The same for L1 distances, without second scores.
     void (*nearest_dense_l1)(const R* const* rows, Size n, const R* shift, const Panels<R>& centres,

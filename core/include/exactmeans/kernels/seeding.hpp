@@ -22,18 +22,20 @@ struct SeedPanel {
     double scale;
 };
 
-// Rows whose nearest seed is own[i], at squared distance d2[i]. gaps[seed * width + point] is the
-// squared distance of a point from a seed.
+// The triangle inequality for rows whose nearest seed is own[i], at squared distance d2[i]: a point
+// may be nearer only if its squared distance from that seed is below factor * d2[i] + absolute (4
+// d2, and what covers rounding).
 struct SeedReach {
-    const double* gaps;
-    Size width;  // number of points, padded to whole stripes
+    const double* seed_distances2;  // of seeds and points: [seed * width + point]
+    Size width;                     // number of points, padded to whole stripes
     double factor, absolute;
 };
 
 // Rows and points projected into coordinates that never increase a distance (seed/projection.hpp),
-// as integers: in steps for rows, in 1 / fine steps for points. A point is not nearer to a row than
-// `near` if their coordinates are farther apart than near + slack. Sums of products are exact;
-// `keep` and `factor` cover the rounding of the test itself.
+// as integers. The coordinates of rows are in steps, those of points in steps / fine. If the
+// coordinates of a row and a point are farther apart than near + slack, the point is not nearer to
+// the row than `near`. Sums of products are exact; `keep` and `factor` cover the rounding of the
+// test itself.
 inline constexpr Size bound_rows = 16;
 struct SeedBounds {
     const std::int16_t* points;  // count x pairs of coordinates, padded with zeros
@@ -54,14 +56,14 @@ struct BoundRow {
     float norm2, near;
 };
 
-// A sparse point against rows whose products with only the rare features are known. `keep` is
-// slightly below 1 and covers rounding.
+// A sparse point and rows, whose products over the rare features are known. Norms over the frequent
+// features bound the rest. `keep` is slightly below 1 and covers rounding.
 struct SparseTest {
-    const double *norm2, *frequent;
+    const double *norm2, *frequent;  // of each row: squared norm; norm over the frequent features
     double point_norm2, point_frequent, keep;
 };
 
-// Sums of squares of the rounded integers and of the rounding errors.
+// Sums of squares: of the rounded integers, and of the rounding errors.
 struct WholeSums {
     double norm2 = 0, off2 = 0;
 };
@@ -77,12 +79,10 @@ struct SeedKernels {
                           const SeedPanel& panel, double* out);
     void (*pairs2_double)(const double* const* rows, const Size* of_point, Size n,
                           const SeedPanel& panel, double* out);
-    // Sets bit s of survives[i] if gaps < factor d2 + absolute, so that point s may be nearer than
-    // the seed of the row.
+    // Sets bit s of survives[i] if point s may be nearer to row i than its seed (SeedReach).
     void (*reach)(const SeedReach& reach, const std::int32_t* own, const double* d2, Size n,
                   std::uint32_t* survives);
-    // Clamps values to [-most, most], multiplies them by `fine` and rounds them to the nearest
-    // integers.
+    // Clamps values to [-most, most], multiplies them by `fine` and rounds them to integers.
     WholeSums (*to_whole)(double* values, Size n, double most, double fine);
     // Sets bit s of survives[i] unless the coordinates show that point s cannot come nearer than
     // near[i].
@@ -90,12 +90,13 @@ struct SeedKernels {
     // The bits of `survives` that the coordinates of the row do not exclude.
     std::uint32_t (*row_bounds)(const SeedBounds& bounds, const BoundRow& row,
                                 std::uint32_t survives);
-    // Lists rows with norm2 + point_norm2 - 2 dot < d2 and that distance (at least 0). Resets dot
-    // to 0.
+    // Lists the rows with norm2 + point_norm2 - 2 dot < d2, and these squared distances (at least
+    // 0). Resets dot to 0.
     Size (*improved)(const double* norm2, double point_norm2, double* dot, const double* d2, Size n,
                      std::uint32_t* rows, double* distances2);
-    // Lists rows that may be nearer to the point than d2. `dot` lacks the products with frequent
-    // features, which are at most frequent times point_frequent. Resets dot to 0.
+    // Lists the rows that may be nearer to the point than d2. `dot` has the products over the rare
+    // features; those over the frequent ones are at most frequent * point_frequent. Resets dot to
+    // 0.
     Size (*reachable)(const SparseTest& test, double* dot, const double* d2, Size n,
                       std::uint32_t* rows);
 

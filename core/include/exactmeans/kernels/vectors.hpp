@@ -20,12 +20,12 @@ struct SparseUpdate {
     SquareSum square_sum;
 };
 
-// `shift` may be null everywhere; `scale` is a power of two. The sparse_ functions take the n
-// stored features of vectors that are 0 elsewhere.
+// `shift` may be null; `scale` is a power of two. The sparse_ functions take the n stored features
+// of vectors that are 0 elsewhere.
 template <class R>
 struct VectorKernels {
     // Returns whether all values are finite. Raises `largest` to the largest |x|, and bounds[f] to
-    // |factor x|.
+    // |factor x[f]|.
     bool (*sizes)(const R* x, Size d, double factor, double& largest, double* bounds);
     // sum of ((x - shift) scale)^2
     SquareSum (*square_sum)(const R* x, const R* shift, Size d, double scale);
@@ -54,11 +54,12 @@ struct VectorKernels {
     SparseUpdate (*sparse_update)(const std::uint32_t* feature, const R* from, const R* to,
                                   const double* high, const double* low, Size n, double weight,
                                   double scale, double sum_scale);
-    // Returns whether weight x scale is a sum of the first `bins` bins. The rounding constants are
-    // magic[w * columns + f], or magic[w] if columns is 1.
+    // Do the values weight x scale split into `bins` bins without a remainder? The constants that
+    // round to units (Bins::magic) are magic[w * columns + f], or magic[w] if columns is 1.
     bool (*fits_bins)(const R* x, const double* magic, Size columns, int bins, double weight,
                       double scale, Size d);
-    // sum += factor x with one bin; or weight x scale split into two bins at magic[f * magic_step]
+    // sum += factor x, with one bin. The same with two: weight x scale is split by magic[f *
+    // magic_step] into high and low.
     void (*add_row)(double* sum, const R* x, double factor, Size d);
     void (*add_row2)(double* high, double* low, const R* x, const double* magic, Size magic_step,
                      double weight, double scale, Size d);

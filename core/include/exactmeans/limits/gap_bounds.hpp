@@ -1,7 +1,8 @@
 // Lower bounds of gaps of rows while prices change and centres move, as in Hamerly's algorithm.
 //
-// The gap of a row is what the cheapest other cluster costs more than its label. A gap is stored
-// with what rows of its label had lost when it was found; it has lost the difference since.
+// The gap of a row is the cost of its cheapest other cluster minus the cost of its label. Per
+// label, lost() is the most by which gaps have fallen since the first bound. A gap is stored with
+// lost() of that time added; subtracting the current lost() gives a lower bound of the gap now.
 // docs/proofs/size_limits.md derives the bounds. Memory: 8 bytes per row, kept by the caller.
 #pragma once
 
@@ -21,17 +22,17 @@ namespace exactmeans {
 
 class GapBounds {
 public:
-    // Of a row that has no bound.
+    // The stored gap of a row without a bound.
     static constexpr float unknown = -std::numeric_limits<float>::infinity();
 
     explicit GapBounds(Size k) : fallen_(std::size_t(k)), drifted_(std::size_t(k)) {}
 
-    // What the gap of a row with this label and at most this length lost since the bounds began: by
-    // prices and score offsets, and by moving centres per length of the row.
+    // The most that the gap of a row with this label, and at most this length, has lost: through
+    // prices and score offsets, and through moving centres, which counts times the length.
     double lost(float length, std::int32_t label) const {
         return fallen_[std::size_t(label)] + double(length) * drifted_[std::size_t(label)];
     }
-    // A gap as it is stored: what lost() gave is added, so that later losses can be taken from it.
+    // The stored form of a gap that holds now.
     float stored(double gap, float length, std::int32_t label) const {
         const double kept = std::min(gap, 0x1p100) + lost(length, label);
         return float(kept - std::abs(kept) * 0x1p-22);
@@ -41,8 +42,8 @@ public:
         return stored_gap > unknown && double(stored_gap) - lost(length, label) > reach;
     }
 
-    // Costs rose by these amounts: a gap falls by the rise of the label's cost relative to the
-    // least rise of all others.
+    // Follows a rise of the costs by these amounts per cluster: a gap falls by the rise of the
+    // label's cost minus the least rise of all others.
     void follow_rises(const std::vector<double>& rises) {
         double low = infinite, second = infinite;
         for (const double own : rises) {
@@ -54,11 +55,11 @@ public:
                           0x1p-50 * (std::abs(rises[j]) + std::abs(low));
     }
 
-    // The centres moved since the last assignment, by these distances.
+    // Records the movement of the centres since the last assignment.
     void moved(const Movement& movement) { steps_ = movement.distance; }
-    // Follows that movement. Returns false if it is not known: stored gaps are then worthless. A
-    // score changes by the change of the score offset, and by at most the length of the row times
-    // the movement; both scores were rounded.
+    // Follows the recorded movement. Returns false if it is not known; stored gaps are then
+    // invalid. A score changes by the change of the score offset, and by at most the length of the
+    // row times the movement; the rounding of both scores comes on top.
     template <class R>
     bool follow_centres(const Centres<R>& centroids) {
         const std::size_t k = fallen_.size();

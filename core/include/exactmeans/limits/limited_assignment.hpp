@@ -51,7 +51,7 @@ public:
         : LimitedAssignment(LimitedProblem{n, n, k, limits}) {}
 
     const std::vector<double>& prices() const { return price_; }
-    // Beyond which gap rows are not open in the next pass; negative before the first assignment.
+    // Rows with a larger gap are not open in the next pass; negative before the first assignment.
     double reach() const { return reach_.state(); }
     // Continues from prices() and reach() of an assignment to other centres.
     void set_state(std::vector<double> prices, double reach) {
@@ -59,7 +59,8 @@ public:
         reach_.set_state(reach);
     }
 
-    // The centres moved since the last assignment. Without it, bounds of rows are not kept.
+    // Records the movement of the centres since the last assignment. Without it, bounds of rows are
+    // dropped.
     void moved(const Movement& movement) { bounds_.moved(movement); }
 
     // Starts an assignment to new centres. `many`: many rows changed their cluster in the last one,
@@ -204,7 +205,8 @@ private:
             for (Size c = 0; c < costs.count; ++c)
                 if (costs.at(c) != own && costs.cost[c] <= limit)
                     out.add_option({costs.at(c), costs.cost[c]});
-            // Options are counted all the same, so that threads cannot change what follows.
+            // All options are counted, even dropped ones, so that the count does not depend on
+            // threads.
             if ((gathered_ += out.options() - before) > problem_.most_options && drops)
                 return out.drop_options(before);
             out.add_row(ids[t], mass(rows.x, ids[t]));
@@ -219,7 +221,7 @@ private:
         }
     }
 
-    // Bounds follow the movement of the centres once per assignment, or are forgotten.
+    // Lets the bounds follow the movement of the centres, once per assignment, or drops them.
     template <class R, class Rows>
     void follow_centres(const Centres<R>& centroids, const Rows& x) {
         if (std::exchange(centres_followed_, true)) return;
@@ -229,7 +231,7 @@ private:
                 std::fill(block.gap.begin(), block.gap.end(), GapBounds::unknown);
     }
 
-    // A limit for a part of all rows, of this mass.
+    // The share of a limit for a sample of the rows with this mass.
     double share(Size limit, Size all) const {
         return double(limit) * (double(all) / double(problem_.total));
     }
@@ -283,7 +285,8 @@ private:
         for (BlockState& block : blocks_) {
             block.solved.clear();
             for (Size t = 0; t < block.open.size(); ++t, ++at)
-                // Rows without mass go where they cost least, as all others do.
+                // The transport problem leaves out rows without mass: they go where they cost
+                // least.
                 block.solved.push_back(
                     block.open.mass(t) > 0
                         ? transport.label(at)
@@ -298,7 +301,7 @@ private:
         reach_.finish(problem_, open_gaps(transport), high - low);
         finished_ = true;
     }
-    // A reach above 0 where there is none to double.
+    // The reach that follows 0, which cannot be doubled.
     double lowest_reach() const {
         double largest = 0x1p-1000;
         for (const double own : price_) largest = std::max(largest, std::abs(own));

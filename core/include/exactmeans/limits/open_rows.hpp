@@ -1,4 +1,4 @@
-// Rows in question, ascending, and the clusters that each may go to, the cheapest first.
+// Open rows, ascending, and the clusters to which each may go, the cheapest first.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ public:
         mass_.push_back(mass);
         past_.push_back(options());
     }
-    // Forgets the options past these.
+    // Drops all options but the first `kept`.
     void drop_options(Size kept) { options_.resize(std::size_t(kept)); }
 
     void append(const OpenRows& more) {
@@ -37,8 +37,8 @@ public:
         options_.insert(options_.end(), more.options_.begin(), more.options_.end());
     }
 
-    // The cheapest option of a row if costs of clusters rose by these amounts, and what the next
-    // one costs more. Of equal costs, the lowest cluster wins.
+    // The cheapest option of row t if the cost of cluster j rises by raised(j), the lowest cluster
+    // on ties, and how much more the next one costs.
     struct Cheapest {
         std::int32_t cluster;
         double gap;

@@ -4,8 +4,8 @@
 // on ties, does not depend on threads, blocks or the filter. The factor of a row is its weight
 // where costs are weighted, divided by its length for spherical metrics.
 //
-// The 8-bit filter of CSR rows certifies for most rows that every other cluster costs more by a
-// wanted gap; the others get canonical scores of the clusters within the gap. Prices enter the
+// For most CSR rows, the 8-bit filter certifies that every other cluster costs more by at least a
+// wanted gap; the other rows get canonical scores of the clusters within the gap. Prices enter the
 // filter as part of the score offsets.
 #pragma once
 
@@ -61,7 +61,7 @@ public:
     double factor(Size i) const {
         return row_factor(weighted_ ? x.weight(i) : 1.0, x.norms, i) * unpack_;
     }
-    // Does row i have a cost? Without a direction, it is in no cluster.
+    // Does row i count? A row without a direction has no cost and is in no cluster.
     bool counts(Size i) const { return !x.norms || x.norms[i] > 0; }
 
     bool filters() const { return filter_ != nullptr; }
@@ -79,7 +79,7 @@ public:
         own.largest_score_offset = largest_offset_;
         return own;
     }
-    // What the rounding of costs may take from a gap that the filter certifies.
+    // The rounding of costs, by which a certified gap may be too large.
     double filter_margin() const { return (largest_offset_ + largest_price_) * 0x1p-40; }
 
 private:
@@ -128,8 +128,8 @@ public:
     std::vector<std::int32_t> label;
     // A lower bound of what every other cluster costs more; exact if it is at most `wanted`.
     std::vector<double> gap;
-    // Labels rows ids[0, count). on_open(t, costs) sees the costs, within the wanted gap at least,
-    // of the rows that have another cluster within it.
+    // Labels rows ids[0, count). Calls on_open(t, costs) for the rows that have another cluster
+    // within the wanted gap, with the costs of at least all clusters within it.
     template <class OnOpen>
     void run(const PricedRows<Rows>& rows, const Size* ids, Size count, OnOpen on_open) {
         label.resize(std::size_t(count));
@@ -216,7 +216,8 @@ private:
         }
     }
 
-    // Label and gap of row i from canonical scores; centres that have none cost at least `others`.
+    // Sets label and gap of row i from canonical scores of some centres; all others cost at least
+    // `others`.
     template <class OnOpen>
     void decide(const PricedRows<Rows>& rows, Size i, Size t, const std::int32_t* centres,
                 const R* scores, Size count, double others, OnOpen on_open) {
@@ -252,7 +253,7 @@ private:
         label[std::size_t(t)] = best.centre;
         const bool open = best.second - best.cost <= rows.wanted;
         constexpr double infinity = std::numeric_limits<double>::infinity();
-        // A row that is not open has a larger gap than wanted, whatever rounding says.
+        // Rounding must not take the gap of a row that is not open below the wanted gap.
         gap[std::size_t(t)] =
             open ? best.second - best.cost
                  : std::max(best.others - best.cost, std::nextafter(rows.wanted, infinity));

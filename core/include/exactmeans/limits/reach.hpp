@@ -1,6 +1,6 @@
-// How far the passes of an assignment within limits reach: rows whose second cluster costs at most
-// that much more are open. A policy without rows; whatever it decides, the result is the optimum
-// (docs/proofs/size_limits.md), at a cost that depends on it.
+// The reach of the passes of an assignment within limits: rows whose second cluster costs at most
+// that much more are open. A policy without rows. It affects the cost only: the result is the
+// optimum for any reach (docs/proofs/size_limits.md).
 #pragma once
 
 #include <algorithm>
@@ -18,24 +18,22 @@ struct SizeLimits {
     Size least, most;
 };
 
-// What an assignment within limits is for. `n` counts the rows that are in a cluster, `total` is
-// their mass. `weighted`: costs are multiplied by weights. A row counts as its weight times
-// `mass_scale`, rounded to an integer, or as 1 if the scale is 0. `most_options`: of a pass.
+// The problem of an assignment within limits.
 struct LimitedProblem {
-    Size n, total, k;
+    Size n, total, k;  // rows that are in a cluster, their mass, clusters
     SizeLimits limits;
-    bool weighted = false;
-    double mass_scale = 0;
-    Size most_options = cost::most_options;
+    bool weighted = false;  // are costs multiplied by weights?
+    double mass_scale = 0;  // mass of a row: its weight times this, rounded; 1 if this is 0
+    Size most_options = cost::most_options;  // of a pass
 };
 
 class Reach {
 public:
     double value() const { return value_; }
-    // A pass looks at every stride()-th row.
+    // A pass takes every stride()-th row.
     Size stride() const { return stride_; }
 
-    // What the next assignment starts from; negative before the first one.
+    // The reach of the next assignment's first pass; negative before the first assignment.
     double state() const { return started_ ? value_ : -1.0; }
     void set_state(double state) {
         value_ = std::max(0.0, state);
@@ -63,15 +61,15 @@ public:
     // May a pass that finds too many options be repeated with a narrower reach?
     bool narrows() const { return round_ <= wide_rounds && value_ > 0; }
     void narrow() { narrowest_ = value_ = value_ / 4; }
-    // The reach was too narrow. `lowest`: a reach where there is none to double.
+    // Widens a reach that was too narrow: doubles it, or takes `lowest` if it was 0.
     void widen(double lowest) {
         value_ = value_ > 0 ? 2 * value_ : lowest;
         if (round_ <= wide_rounds) value_ = std::min(value_, narrowest_);
     }
 
-    // A sample is solved; its open rows have these gaps, ascending. Sizes of clusters are off by
-    // about sqrt(k / m) of their size after a sample of m rows: reaches three times as many of the
-    // rows that are nearest to a border.
+    // After a sample is solved, whose open rows have these gaps, ascending: sets the reach for the
+    // next one. Prices from a sample of m rows make sizes of clusters wrong by about sqrt(k / m) of
+    // their size; the reach takes three times that share of the rows, those nearest to a border.
     void next_sample(const LimitedProblem& problem, const std::vector<double>& gaps) {
         const double m = double(problem.n / stride_),
                      share = std::min(1.0, 3 * std::sqrt(double(problem.k) / m));
@@ -85,15 +83,17 @@ public:
         narrowest_ = infinite;
         round_ = 0;
     }
-    // The assignment is found: open rows have these gaps, ascending, and the prices changed by this
-    // range. Prices change less and less from iteration to iteration. A few rows stay open.
+    // After the assignment is found: sets the reach for the next one from the gaps of the open
+    // rows, ascending, and the range by which prices changed. Prices change less and less from
+    // iteration to iteration; a few rows stay open.
     void finish(const LimitedProblem& problem, const std::vector<double>& gaps, double range) {
         const auto gap = [&](Size at) {
             return gaps.empty() ? 0.0 : gaps[std::min(std::size_t(at), gaps.size() - 1)];
         };
         const double least = gap(4 * problem.k);
-        // A wide reach is dear, a narrow one costs little more than a second pass. After the first
-        // assignment centres move most: a gap that a twentieth of the rows are within.
+        // A wide reach is expensive, and one that is too narrow costs little more than a second
+        // pass. After the first assignment centres move most: the reach then takes a twentieth of
+        // the rows.
         const bool few = 20 * Size(gaps.size()) < problem.n;
         value_ = std::max(least, !started_ ? gap(problem.n / 20) : few ? range : 0.5 * range);
         if (!(value_ < infinite)) value_ = 0;

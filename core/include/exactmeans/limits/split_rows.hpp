@@ -1,13 +1,13 @@
 // Rows that the optimum of a transport problem splits between clusters, each given to one of them.
 //
-// Split rows and their clusters are a bipartite graph, an edge for each part. Mass that is moved
-// around a cycle changes no size and, since all parts of a row cost the same with prices, no cost:
-// moved until a part is empty, it removes the cycle. The forest that is left has at most k - 1
-// split rows. Its trees are walked from a root: a cluster takes one of its rows below it whole if
-// it has less than its share, and leaves it to a cluster below if it has more. So every cluster
-// ends with a size that differs from its share by less than the largest mass of a row, above and
-// below. D. B. Shmoys and E. Tardos, An approximation algorithm for the generalized assignment
-// problem, 1993, round from above only.
+// Split rows and their clusters are the nodes of a bipartite graph with an edge for each part.
+// Moving mass around a cycle changes no size and, because all parts of a row cost the same with
+// prices, no cost. It continues until a part is empty, which removes the cycle. The forest that is
+// left has at most k - 1 split rows. Each tree is traversed from a root: a cluster gets a whole row
+// from below it if it has less than its share, and gives the row to a cluster below if it has more.
+// So every size differs from the cluster's share by less than the largest mass of a row, above and
+// below. (D. B. Shmoys and E. Tardos, An approximation algorithm for the generalized assignment
+// problem, 1993, bound sizes from above only.)
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace exactmeans {
 
-// What of a row is in a cluster.
+// The mass of a row that is in a cluster.
 struct RowPart {
     std::int32_t cluster;
     Size mass;
@@ -124,7 +124,7 @@ private:
         return path;
     }
 
-    // Gives row r to the cluster above it or to the one below that has most of it.
+    // Assigns row r to the cluster above it, or to the cluster below with the largest part.
     void choose(std::size_t r, std::size_t above, std::vector<Size>& excess,
                 std::vector<char>& seen, std::vector<std::size_t>& queue) {
         const RowPart *own = nullptr, *below = nullptr;

@@ -99,10 +99,10 @@ public:
     }
     // The price of cluster j.
     double price(Size j) const { return absolute(j) - absolute(k_); }
-    // By how much it rose, up to an amount that is the same for all clusters.
+    // The rise of the price of cluster j, up to an amount that is the same for all clusters.
     double raised(Size j) const { return change_[std::size_t(j)]; }
-    // The most by which the price of a cluster rose relative to that of another. A cluster that
-    // costs a row this much more than its first option need not be among its options.
+    // The most by which the price of a cluster rose relative to another's. Options that cost a row
+    // this much more than its first one do not matter.
     double price_range() const {
         const auto [low, high] = std::minmax_element(change_.begin(), change_.end() - 1);
         return *high - *low;
@@ -182,8 +182,8 @@ private:
         a.rise = movers.empty() ? infinite : movers.front().rise;
     }
 
-    // How many rows each cluster sends to the sink: what its price demands. Returns false if the
-    // limits leave no room for the rows.
+    // Sets how many rows each cluster sends to the sink, as its price requires. Returns false if
+    // the limits do not allow the total.
     bool set_targets() {
         target_.resize(std::size_t(k_));
         surplus_.assign(std::size_t(k_ + 1), 0);

@@ -1,4 +1,5 @@
-// Exact sums of rows in bins.
+// Exact sums of rows in bins (numerics/bins.hpp): dense vectors of sums, sparse ones, and sparse
+// accumulators.
 #pragma once
 
 #include <array>
@@ -38,7 +39,8 @@ inline TwoSum total(const Bins& grid, const double* bins, Size step) {
     return sum;
 }
 
-// One dense vector of sums, plane by plane: bin w of all columns begins at bins + w * columns.
+// A view of one dense vector of sums. Bins are stored as planes: bin w of all columns begins at
+// bins + w * columns.
 class SumRow {
 public:
     SumRow(double* bins, Size columns, const Bins& grid) : bins_(bins), d_(columns), grid_(&grid) {}
@@ -81,7 +83,8 @@ private:
     const Bins* grid_;
 };
 
-// The same for CSR rows, with only the features that occur, in ascending order.
+// A sparse vector of sums, for CSR rows: only the features that occur, in ascending order, with one
+// plane of values per bin.
 class SparseSum {
 public:
     explicit SparseSum(int bins = 1) : planes_(static_cast<std::size_t>(bins)) {}
@@ -127,8 +130,8 @@ public:
 
     // Adds an accumulator of at most `most` features and clears it.
     void add(SparseAccumulator& accumulator, Size most) {
-        // Adding into an accumulator larger than the caches would miss them at every feature of
-        // this sum.
+        // Adding this sum to an accumulator larger than the caches would miss them at every
+        // feature.
         if (is_few(most) || !accumulator.fits_caches()) {
             SparseSum other(static_cast<int>(planes_.size()));
             other.take(accumulator);
@@ -158,8 +161,9 @@ public:
 private:
     bool is_few(Size features) const { return 8 * features < size(); }
 
-    // Calls visit(planes, bins). One or two bins are compile-time constants. Passing raw pointers
-    // lets the compiler assume that planes do not alias the vectors that hold them.
+    // Calls visit(planes, bins); bins is a compile-time constant if it is 1 or 2. Raw pointers,
+    // because stores through them cannot change the vectors themselves, so the compiler keeps the
+    // pointers in registers.
     template <class Visit>
     void with_planes(Visit visit) {
         if (planes_.size() == 1) {

@@ -1,8 +1,9 @@
-// Bins of reproducible summation: they make sums of rows independent of the order. Every value of a
-// column is split into a few parts, one per bin. The part in bin w is a multiple of that bin's
-// unit, a power of two so large that the sum of n parts fits the 53 bits of a double: no addition
-// ever rounds. (Pre-rounded, "binned" summation: Demmel & Nguyen 2013.) Most real data needs one
-// bin, and an exact sum is then a plain sum of doubles. Derivation: docs/numerics.md.
+// Bins of reproducible summation make sums of rows independent of the order (pre-rounded, "binned"
+// summation: J. Demmel, H. D. Nguyen, Fast reproducible floating-point summation, ARITH 2013).
+// Every value of a column is split into a few parts, one per bin. The part in bin w is a multiple
+// of the bin's unit, a power of two so large that the sum of n parts fits the 53 bits of a double:
+// no addition ever rounds. Most real data needs one bin, and an exact sum is then a plain sum of
+// doubles. Derivation: docs/numerics.md.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +15,14 @@
 
 namespace exactmeans {
 
-// The bins of sums of up to n values v with |v| <= bound, per column or with one bound for all
-// columns.
+// The grid of a sum: the units of its bins, for up to n values v with |v| <= bound, per column or
+// with one bound for all columns (`Grid` in Python).
 class Bins {
 public:
+    // More bins are never needed: doubles have 2098 binary places, and a bin holds at least 32 of
+    // them for n up to 2^21.
+    static constexpr int most = 66;
+
     // bounds: the largest |value| of each column, or one entry for all columns.
     Bins(std::vector<double> bounds, Size n) : bounds_(std::move(bounds)) {
         int bits = 3;  // splitting needs two bits beyond the count
@@ -25,7 +30,8 @@ public:
         count_bits_ = bits;
         int top;
         std::frexp(*std::max_element(bounds_.begin(), bounds_.end()), &top);
-        // Only sums that could overflow are scaled down, because scaling loses low bits.
+        // Only sums that could overflow are scaled down: scaling loses the low bits of small
+        // values.
         exponent_ = std::min(0, 1020 - top - count_bits_);
         scale_ = std::ldexp(1.0, exponent_);
         set_bins(1);
@@ -74,13 +80,11 @@ inline double contribution(double factor, double value, double scale) {
     return factor * value * scale;
 }
 
-// The number of bins that rows [begin, end) need, at least `bins`, so that nothing is left after
-// the last bin.
+// The number of bins, at least `bins`, into which the values of rows [begin, end) split without a
+// remainder.
 template <class Rows>
 int bins_needed(const Rows& x, const Bins& grid, Size begin, Size end, int bins = 1) {
     using R = typename Rows::Real;
-    // Doubles have 2098 binary places; a bin holds at least 32 of them for n up to 2^21.
-    constexpr int most = 66;
     const Size columns = Size(grid.bounds().size());
     std::vector<double> magic;
     const auto extend = [&] {
@@ -103,8 +107,9 @@ int bins_needed(const Rows& x, const Bins& grid, Size begin, Size end, int bins 
             values = x.row(i).value;
             count = x.row(i).nonzeros;
         }
-        while (bins < most && !vector_kernels<R>().fits_bins(values, magic.data(), columns, bins,
-                                                             x.factor(i), grid.scale(), count)) {
+        while (bins < Bins::most &&
+               !vector_kernels<R>().fits_bins(values, magic.data(), columns, bins, x.factor(i),
+                                              grid.scale(), count)) {
             ++bins;
             extend();
         }

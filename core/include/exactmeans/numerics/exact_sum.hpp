@@ -1,6 +1,6 @@
-// The exact sum of any number of doubles, in any order: a long accumulator (Kulisch) of 32-bit
-// digits in 64-bit words. Totals over rows (inertia, scatter, potentials) therefore do not depend
-// on threads and blocks.
+// The exact sum of any number of doubles, in any order: a long accumulator (U. Kulisch) of 32-bit
+// digits in 64-bit words. So totals over rows (inertia, scatter, potentials) do not depend on
+// threads and blocks.
 #pragma once
 
 #include <array>

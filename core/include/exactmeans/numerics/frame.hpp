@@ -17,13 +17,14 @@ struct Frame {
     int exponent = 0;      // scores are computed for 2^exponent times the data
     std::vector<R> shift;  // empty: none
     Metric metric = Metric::euclidean;
-    int packing = 0;  // spherical metrics: centres are packed times 2^packing, which offsets the
-                      // magnitude of rows
+    int packing = 0;  // spherical metrics: packed centres are multiplied by 2^packing, which brings
+                      // products with very long or short rows into range
 
     const R* shift_or_null() const { return shift.empty() ? nullptr : shift.data(); }
     double scale() const { return std::ldexp(1.0, exponent); }
 
-    // The L1 distance squares nothing and does not depend on the origin.
+    // Are packed values just the negated values of the centre? The L1 distance needs neither a
+    // scale, because it squares nothing, nor a shift, because it does not depend on the origin.
     bool packs_as_is() const {
         return metric == Metric::manhattan || (shift.empty() && exponent == 0 && packing == 0);
     }

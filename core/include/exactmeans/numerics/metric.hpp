@@ -27,8 +27,8 @@ inline bool is_spherical(Metric metric) {
     return metric == Metric::cosine || metric == Metric::angular;
 }
 
-// Is the score of a row and a centre an offset minus a product of the two? Filters and sums in
-// another order than the canonical one hold for such scores only.
+// Is the score of a row and a centre the offset of the centre minus their dot product? The error
+// bounds of filters and of reordered scores hold for such scores only.
 inline bool scores_are_products(Metric metric) {
     return metric == Metric::euclidean || is_spherical(metric);
 }

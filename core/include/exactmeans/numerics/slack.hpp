@@ -1,6 +1,6 @@
-// Certified bounds from computed scores, and the test that allows pruning. Without the slack, rows
-// near a tie could get other labels than Lloyd's algorithm gives them. Derivation:
-// docs/proofs/bounds.md.
+// Certified bounds of distances from computed scores, and the test that allows pruning. The slack
+// covers the rounding of scores: without it, a row near a tie could get another label than plain
+// Lloyd gives it. Derivation: docs/proofs/bounds.md.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace exactmeans {
 
 class Slack {
 public:
-    // terms: length of the multiply-add chain of a row (features, or stored nonzeros) with d
-    // features in all. norm_terms: roundings in half the squared norm of a centre. All quantities
+    // terms: the length of the multiply-add chain (features, or nonzeros of the row). d: features
+    // of the centres. norm_terms: roundings in half the squared norm of a centre. All quantities
     // are on the scale of the frame.
     template <class R>
     static Slack of(Size terms, Size d, Size norm_terms, int exponent) {
@@ -25,13 +25,13 @@ public:
         Slack slack;
         slack.gamma_ = roundings * unit / (1 - roundings * unit);
         slack.absolute_ = 4 * (double(terms) + double(d) + 4) * tiny;
-        // Scaling may underflow values of centres; the row multiplies that error.
+        // Scaling may underflow values of centres, an error that is multiplied by the row.
         slack.lost_ = exponent ? 4 * double(terms) * tiny * std::ldexp(1.0, -exponent) : 0.0;
         return slack;
     }
 
-    // For spherical metrics, with distances from unit vectors: the norm of a row counts as 1, and
-    // underflow is divided by the length of the row. If the result exceeds a rounding error,
+    // For spherical metrics, whose distances are those of unit vectors: the norm of a row counts as
+    // 1, and underflow is divided by the length of the row. If that is more than a rounding error,
     // nothing may be pruned.
     template <class R>
     static Slack directed(Size terms, Size d, double length, int packing) {
@@ -45,10 +45,10 @@ public:
         return slack;
     }
 
-    // The limit of the derivation; above it nothing may be pruned.
+    // The derivation assumes gamma <= 0.003; otherwise nothing may be pruned.
     bool holds() const { return gamma_ <= 0.003; }
     double gamma() const { return gamma_; }
-    // Bound of what underflow adds to a squared distance of a row with this norm.
+    // A bound of the error that underflow adds to a squared distance of a row with this norm.
     double underflow(double norm) const { return absolute_ + lost_ * norm; }
 
     // An upper (lower) bound of the distance to a centre with computed score s; norm2 = |x|^2.

@@ -1,4 +1,4 @@
-// The survey of the data: whether it is finite, and its magnitude, which determine the bins of the
+// The survey of the data: whether it is finite, and its magnitude, which determines the bins of the
 // exact sums and the frame of the scores. Surveys of blocks are merged.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Lengths, unit vectors and 1 - cos of rows and centres, as accurate as float64 allows. Labels do
-// not depend on them; scores decide labels (docs/proofs/directions.md).
+// not depend on them: scores decide labels (docs/proofs/directions.md).
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace exactmeans {
 
-// The minimum mean length: a sum of unit vectors shorter than this, per unit of weight, is rounding
-// error and has no direction.
+// The minimum mean length: a mean of unit vectors that is shorter than this is rounding error and
+// has no direction.
 inline constexpr double minimum_mean_length = 0x1p-44;
 // Rows shorter than the smallest normal double count as 0, because their inverse would overflow.
 inline constexpr double shortest = 0x1p-1022;
@@ -51,8 +51,9 @@ double length(const R* values, Size n) {
     return std::sqrt(vector_kernels<R>().square_sum(values, nullptr, n, scale).value()) / scale;
 }
 
-// The length of a row for spherical metrics: 0 if it is below the smallest normal number of the
-// dtype. Products with such a row underflow, and weights divided by its length may overflow.
+// The length of a row for spherical metrics. Rows shorter than the smallest normal number of the
+// dtype count as 0, because products with them underflow and weights divided by their length may
+// overflow.
 template <class R>
 double row_length(const R* values, Size n) {
     const double norm = length(values, n);
@@ -87,9 +88,9 @@ SquareSum product(const SparseRow<R, I>& row, At at, double scale) {
     return high.parts();
 }
 
-// 1 - cos of a row of the given length and a centre of squared length c2. Near 0, where the
-// difference cancels, the formula is (|x|^2 |c|^2 - (x.c)^2) / (|x||c| (|x||c| + x.c)) in twice the
-// precision. Results below its rounding error are 0.
+// 1 - cos of a row of length `norm` and a centre of squared length c2. Near 0, where the difference
+// cancels, it is (|x|^2 |c|^2 - (x.c)^2) / (|x||c| (|x||c| + x.c)) in twice the precision. Results
+// below the rounding error of that are 0.
 template <class R, class I, class At>
 double one_minus_cos(const SparseRow<R, I>& row, double norm, At at, const SquareSum& c2) {
     if (!(norm > 0)) return 1;

@@ -1,7 +1,7 @@
 // An affine projection: the mean of some points as the origin, and orthonormal axes along their
-// leading principal directions. The projection of a point has one coordinate per axis, and as a
-// last coordinate the length of the residual. By Pythagoras and Cauchy-Schwarz the distance of two
-// projections is a lower bound of the distance of the points.
+// leading principal directions. The projection of a point has one coordinate per axis, and as the
+// last coordinate the length of the residual. By Pythagoras and Cauchy-Schwarz, the distance
+// between two projections is a lower bound of the distance between the points.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class Axes {
 public:
     static constexpr Size most = 48;  // axes
 
-    // points: n x d
+    // The axes of n points (n x d).
     Axes(std::vector<double> points, Size n, Size d) : d_(d), origin_(std::size_t(d), 0.0) {
         for (Size i = 0; i < n; ++i)
             for (Size f = 0; f < d; ++f)
@@ -27,12 +27,12 @@ public:
             for (Size f = 0; f < d; ++f) points[std::size_t(i * d + f)] -= origin_[std::size_t(f)];
         pack(Directions::leading(points.data(), n, d, std::min({most, n, d})));
     }
-    // axes: orthonormal, one after the other. There is no origin: project() takes centred points.
+    // axes: orthonormal, axis by axis. There is no origin: project() takes centred points.
     Axes(const std::vector<double>& axes, Size d) : d_(d) { pack(axes); }
     Axes(const Axes&) = delete;
 
     Size d() const { return d_; }
-    // Of a projection: the axes and the residual.
+    // Coordinates of a projection: one per axis, and the residual.
     Size coordinates() const { return count_ + 1; }
     const double* origin() const { return origin_.data(); }
     // Rounding error of a projection, relative to the point's distance from the origin
@@ -61,8 +61,8 @@ public:
     }
 
 private:
-    // Lays out the axes as panels. Panels hold negated centres and scores are negated products, so
-    // axes that are not negated give the product itself.
+    // Packs the axes as panels. Packed centres are negated, so that a score is minus a product;
+    // axes are not negated, so that the score kernels give the product itself.
     void pack(const std::vector<double>& axes) {
         count_ = Size(axes.size()) / d_;
         score_offset_.assign(std::size_t(padded<double>(count_)), 0.0);

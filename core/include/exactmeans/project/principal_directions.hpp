@@ -1,7 +1,7 @@
 // Approximate leading principal directions of a few rows, by subspace iteration on the Gram matrix
-// of the rows, or of the columns if these are fewer. The directions must be orthonormal; they need
-// not be exact. LAPACK is not used: on a busy machine its threads spin for seconds over a task of
-// milliseconds.
+// of the rows, or of the columns if these are fewer. The directions must be orthonormal but need
+// not be exact: bounds hold for any axes. LAPACK is not used, because on a busy machine its threads
+// spin for seconds over a task of milliseconds.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace exactmeans {
 
 class Directions {
 public:
-    // rows: n x d, centred. Returns up to m directions, one after the other, leading ones first.
+    // rows: n x d, centred. Returns up to m directions of d values, the leading one first.
     static std::vector<double> leading(const double* rows, Size n, Size d, Size m) {
         if (d < n) {
             std::vector<double> columns(std::size_t(d * n));

@@ -1,6 +1,6 @@
-// Projections of rows and centres onto a few axes (project/axes.hpp). Distances of projections are
-// lower bounds, which the score kernels compute in few dimensions. They rule out most groups of
-// centres before a row itself is compared.
+// Projections of rows and centres onto a few axes (project/axes.hpp). The score kernels compute
+// distances between projections in few dimensions. These are lower bounds, which prune most groups
+// of centres before the row itself is compared.
 //
 // Projections are float32 for every dtype of the rows, in units of the block (kernels/bounds.hpp);
 // docs/proofs/projections.md bounds their rounding. Memory: 4 (m + 4) bytes per row, with m
@@ -22,8 +22,8 @@ namespace exactmeans {
 template <class R>
 class Projections {
 public:
-    // One thread's buffers for compare(). far[t] is a lower bound of the distance between row
-    // ids[t] and the group.
+    // Buffers of one thread for compare(), whose result is far[t]: a lower bound of the distance
+    // between row ids[t] and the group.
     struct Buffers {
         std::vector<const float*> row{};
         std::vector<std::int32_t> label{};
@@ -57,7 +57,7 @@ public:
 
     static Size bytes_per_row(Size d) { return 4 * (std::min(Axes::most, d) + 4); }
 
-    // Projects the centres that moved since the last call, and arranges them by groups.
+    // Projects the centres that moved since the last call, in one panel per group.
     void update(const Groups<R>& groups, const Centres<R>& centroids, const Threads& threads) {
         const bool arranged = groups.partition() == partition_;
         if (version_ == centroids.version() && arranged) return;
@@ -67,7 +67,7 @@ public:
         threads.ranges(centroids.k(), 16, [&](Size begin, Size end, int) {
             for (Size j = begin; j < end; ++j) {
                 Place& place = places_[std::size_t(j)];
-                if (place.moves != centroids.moves(j)) pack(centroids, j, place);
+                if (place.moved_in != centroids.moved_in(j)) pack(centroids, j, place);
                 score_offset_[std::size_t(place.lane)] =
                     groups.copy(j) ? std::numeric_limits<float>::infinity() : place.score_offset;
             }
@@ -90,8 +90,8 @@ public:
             norm2_.data(), nullptr, 1.0f, {norm_.data(), gamma_.data(), underflow, 0.0f}};
         score_kernels<float>().lower_bounds(scored, ids.data(), out.score.data(), Size(ids.size()),
                                             out.far.data());
-        // Both projections have an error. That of the centre is relative to |c|, which is at most
-        // |x| plus the distance bounded here.
+        // Both projections have an error. The error of the centre's is relative to |c|, which is at
+        // most |x| plus the distance that is bounded here.
         const float off = round_up(2 * axes_.error()), rest = round_down(1 - axes_.error());
         for (std::size_t t = 0; t < ids.size(); ++t)
             out.far[t] = (out.far[t] - off * norm_[std::size_t(ids[t])]) * rest * down32;
@@ -100,11 +100,15 @@ public:
 private:
     static constexpr Size sampled = 256;  // rows that determine the axes
     static constexpr float underflow = 0x1p-100f;
-    static constexpr double horizon = 0x1p40;  // centres with a longer projection are not bounded
+    // In units. Centres with a longer projection get lower bounds that prune nothing.
+    static constexpr double longest_projection = 0x1p40;
 
-    // A centre's position in the panels, its start, and its number of moves when it was projected.
+    // The position of a centre in the panels, and the version that is projected there.
     struct Place {
-        Size lane = 0, value = 0, width = 0, moves = -1;
+        Size lane = 0;       // index of its score offset
+        Size value = 0;      // index of its first coordinate
+        Size width = 0;      // distance between its coordinates
+        Size moved_in = -1;  // Centres::moved_in when it was projected
         float score_offset = 0;
     };
 
@@ -164,12 +168,12 @@ private:
         centre_point(centre.data(), centred.data());
         axes_.project(centred.data(), 1, projection.data());
         const double norm2 = square(projection.data());
-        const bool near = norm2 < horizon * horizon;
+        const bool near = norm2 < longest_projection * longest_projection;
         for (Size a = 0; a < m_; ++a)
             values_[std::size_t(place.value + a * place.width)] =
                 near ? -projection[std::size_t(a)] : 0.0f;
-        place.score_offset = near ? float(0.5 * norm2) : -float(horizon);
-        place.moves = centroids.moves(j);
+        place.score_offset = near ? float(0.5 * norm2) : -float(longest_projection);
+        place.moved_in = centroids.moved_in(j);
     }
 
     double scale_;

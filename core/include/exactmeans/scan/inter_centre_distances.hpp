@@ -16,7 +16,7 @@
 namespace exactmeans {
 
 // The distances take k^2 products, which must be few beside those of a pass. Directions (rows with
-// norms) are hardly ever near enough to their own centre for the bound to help.
+// lengths) are hardly ever so near their own centre that the bound prunes.
 template <class Rows>
 bool centre_distances_pay(const Rows& x, Size k) {
     return is_dense<Rows> && !x.norms && cost::rows_per_centre_for_distances * k <= x.n;
@@ -88,7 +88,7 @@ public:
           distance_(std::size_t(k * pitch), -unreachable),
           nearest_(std::size_t(k), -unreachable) {}
 
-    // Of centre j, one entry per group.
+    // The distances of centre j, one entry per group.
     const float* of(Size j) const { return distance_.data() + j * pitch_; }
     // The least over all groups, one entry per centre.
     const float* nearest() const { return nearest_.data(); }

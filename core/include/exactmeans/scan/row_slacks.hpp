@@ -1,5 +1,6 @@
 // Norms and rounding slack of the rows of a block, computed once per fit and shared by all
-// algorithms. Only here do a row's norm, the number of its roundings and the metric enter a bound.
+// algorithms. This is the only place where the norm of a row, the number of its roundings and the
+// metric enter bounds.
 #pragma once
 
 #include <vector>
@@ -88,8 +89,8 @@ private:
         return Slack::of<R>(terms, x.d, centroids.norm_terms(), centroids.frame().exponent);
     }
 
+    // The norm of row i on the scale of the scores.
     template <class Rows>
-    // The row's norm on the scale of the scores.
     static double scaled_length(const Rows& x, const Frame<R>& frame, Size i) {
         return std::ldexp(x.norms[i], frame.packing);
     }

@@ -212,7 +212,7 @@ private:
         id_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t) id_[std::size_t(t)] = ids ? ids[t] : begin + t;
     }
-    // How many rows to score at a time, at this many bytes of scores per row: 1 MiB stays in cache.
+    // Rows to score at a time, with so many bytes of scores per row: the scores stay in L2.
     static Size batch_of(const Rows& x, Size bytes) {
         return std::clamp<Size>(cost::score_bytes / bytes, 1, batch_rows(x));
     }
@@ -285,12 +285,13 @@ private:
         return {label.data(), score.data(), second.data()};
     }
 
-    // Whole register tiles (48 rows) that fit in 32 KiB of L1, or all rows if not even one fits.
+    // As many whole register tiles (48 rows) as fit in cost::shifted_bytes, or all rows if not even
+    // one fits.
     static Size shifted_rows(Size d, Size all) {
         const Size fit = cost::shifted_bytes / (48 * d * Size(sizeof(R)));
         return fit ? fit * 48 : all;
     }
-    // CSR: about 65536 stored entries.
+    // CSR rows: about cost::csr_batch_entries stored entries.
     static Size batch_rows(const Rows& x) {
         if constexpr (is_dense<Rows>)
             return x.n;

@@ -1,4 +1,4 @@
-// What a pass of an algorithm reads and writes, and the buffers of its threads.
+// The input of a pass of an algorithm, and buffers of its threads.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // State of the rows of one block during seeding: per row the nearest seed, the squared distance to
 // it and the sampling weight for the next draw. Derived classes compute distances (dense.hpp,
-// csr.hpp, manhattan.hpp) and report pairs of a row and a nearer candidate. All results are exact
-// sums over these pairs, so they depend neither on threads nor on blocks.
+// csr.hpp, manhattan.hpp) and report the pairs of a row and a candidate that is nearer than the
+// row's seed. All results are exact sums over these pairs, so they depend neither on threads nor on
+// blocks.
 #pragma once
 
 #include <algorithm>
@@ -33,12 +34,12 @@ const Rows& same_size(const Rows& rows, const Rows& before) {
 
 class SeedBlock {
 public:
-    // A row's sampling weight is weight * distance^alpha, where the square of the distance is the
-    // term of the metric's objective.
+    // The sampling weight of a row is weight * distance^alpha, where distance^2 is the row's term
+    // of the metric's objective, its cost.
     struct Measure {
         double alpha = 2;
         Metric metric = Metric::euclidean;
-        const double* lengths = nullptr;  // d2 is stored times these
+        const double* lengths = nullptr;  // not null: d2 is stored multiplied by these
     };
 
     SeedBlock(Size n, const double* weights, Measure measure)
@@ -58,11 +59,11 @@ public:
     const std::vector<double>& d2() const { return d2_; }
     const std::vector<std::int32_t>& own() const { return own_; }
 
-    // Row-candidate distances computed so far.
+    // The number of distances between rows and candidates computed so far.
     Size distances() const { return distances_; }
 
-    // Rows that are not kept in memory are available between attach and detach only; detach drops
-    // what is derived from them.
+    // Rows that are not kept in memory are available between attach and detach only. detach also
+    // drops what is derived from them.
     void attach(const AnyRows& rows) {
         set_rows(rows);
         attached_ = true;
@@ -97,8 +98,8 @@ public:
         return most;
     }
 
-    // Bernoulli sample of the rows, with probability factor * sampling weight; the draw of row i is
-    // that of number first_row + i.
+    // A Bernoulli sample of the rows, each with probability factor * sampling weight. Row i of the
+    // block is row first_row + i of all.
     std::vector<Size> bernoulli_sample(std::uint64_t key, Size first_row, double factor) const {
         const BernoulliDraws draw(key);
         std::vector<Size> sampled;
@@ -107,12 +108,12 @@ public:
         return sampled;
     }
 
-    // Sampling weights are powers of cost / unit2: high powers of costs could overflow or
-    // underflow.
+    // If alpha is neither 1 nor 2, sampling weights are powers of cost / unit2, because powers of
+    // the cost itself could overflow or underflow.
     void set_unit2(double unit2) { unit2_ = unit2; }
 
-    // Sets the grid for weights of sum at most `bound` over all blocks with n_all rows; returns the
-    // total of this block.
+    // Sets the bins of the sampling weights, whose sum over all blocks with n_all rows is at most
+    // `bound`. Returns the total of this block.
     SamplingWeight lay_grid(double bound, Size n_all, const Threads& threads) {
         grid_ = WeightGrid(bound, n_all);
         index_.reset(n_);
@@ -126,7 +127,7 @@ public:
     SamplingWeight total() const { return total_; }
 
     // The first row at which `before` plus the running total of weights reaches the target; n if
-    // none does.
+    // there is none.
     Size find(SamplingWeight before, double target) const {
         return index_.find(before, target, n_,
                            [&](Size i) { return grid_.split(sampling_weight(i)); });
@@ -145,8 +146,8 @@ public:
         return after;
     }
 
-    // Makes candidate s the seed of the rows that are nearer to it than to their seed. Call before
-    // SeedPoints::accept.
+    // Makes candidate s a seed: the seed of the rows that are nearer to it than to theirs. Call
+    // before SeedPoints::accept.
     void accept(SeedPoints& points, Size s, const Threads& threads) {
         next_seed_ = points.seeds();
         if (evaluation_.incomplete(s)) {
@@ -156,7 +157,7 @@ public:
                 for (const CandidateEvaluation::Nearer& nearer : evaluation_.nearer(worker, s))
                     update(nearer.row, nearer.d2, std::int32_t(next_seed_));
             };
-            // A few rows are not worth waking a thread.
+            // Fewer rows are not worth waking a thread: an estimate.
             const bool alone = !one_worker_per_chunk() || evaluation_.stored(s) < 4096;
             Threads{alone ? 1 : threads.n_jobs, threads.poll}.run(evaluation_.workers(),
                                                                   update_rows);
@@ -164,7 +165,7 @@ public:
         total_ = index_.total();
     }
 
-    // Memory for rows that an evaluation stores, in bytes.
+    // The most bytes of the rows that an evaluation stores.
     void set_budget(std::size_t bytes) { evaluation_.set_budget(bytes); }
 
     // Makes all candidates seeds at once.
@@ -176,8 +177,8 @@ public:
         total_ = index_.total();
     }
 
-    // Updates row i for the seeds of `points` and returns its sampling weight; for rejection
-    // sampling, which reads few rows.
+    // Updates the distance of row i for the seeds of `points` and returns its sampling weight. For
+    // rejection sampling, which reads few rows.
     double refresh(SeedPoints& points, Size i) {
         check_row(i);
         own_known_ = false;
@@ -196,8 +197,9 @@ public:
 protected:
     virtual void set_rows(const AnyRows& rows) = 0;
     virtual void drop_rows() = 0;
-    // Calls report_nearer for every row and those of candidates [first, first + count) that are
-    // nearer than its seed. One worker reports all candidates of a row, in ascending order.
+    // Calls report_nearer for all pairs of a row and one of candidates [first, first + count) that
+    // is nearer than the row's seed. One worker reports all candidates of a row, in ascending
+    // order.
     virtual void visit(SeedPoints& points, Size first, Size count, const Threads& threads) = 0;
     virtual double nearest_seed2(SeedPoints& points, Size i) = 0;
 
@@ -205,7 +207,7 @@ protected:
     const double* d2_data() const { return d2_.data(); }
     const std::int32_t* own_data() const { return own_.data(); }
 
-    // Candidate s, of all that are staged, is nearer to row i than its seed.
+    // Reports that staged candidate s is nearer to row i than its seed.
     void report_nearer(int worker, Size i, Size s, Size first, double d2) {
         if (!evaluating_) {
             if (d2 < d2_[std::size_t(i)]) update(i, d2, std::int32_t(next_seed_ + s - first));
@@ -222,7 +224,7 @@ protected:
     // Called before a row gets another seed, for derived classes that keep state by row or by seed.
     virtual void before_update(Size, std::int32_t, double) {}
     bool evaluating() const { return evaluating_; }
-    // Is own[i] the seed at distance d2[i]? Not after a refresh, which updates d2 only. Bounds by
+    // Is own[i] the seed at distance d2[i]? Not after a refresh, which updates d2 only; bounds by
     // distances between seeds do not hold then.
     bool own_known() const { return own_known_; }
 
@@ -238,15 +240,16 @@ private:
         if (alpha_ == 2) return row_cost;
         return alpha_ == 1 ? std::sqrt(row_cost) : std::pow(row_cost / unit2_, 0.5 * alpha_);
     }
-    // The term of the objective. Of directions, d2 is 2 (1 - cos), which also serves for cosine.
+    // The row's term of the objective. For directions d2 is 2 (1 - cos); for cosine the factor 2
+    // does not matter.
     double cost(Size i, double d2) const {
         if (lengths_) d2 = lengths_[i] > 0 ? d2 / lengths_[i] : 0.0;
         if (metric_ != Metric::angular) return d2;
         return angle_of(0.5 * d2) * angle_of(0.5 * d2);
     }
 
-    // Sets seed and distance of row i. Also writes the sum of its chunk of weights: two threads
-    // must not update rows of one chunk.
+    // Sets seed and distance of row i, and updates the sum of its chunk of weights: only one thread
+    // may update the rows of a chunk.
     void update(Size i, double d2, std::int32_t seed) {
         if (index_.size()) {
             SamplingWeight& chunk = index_.of_row(i);

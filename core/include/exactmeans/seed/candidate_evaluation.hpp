@@ -1,7 +1,7 @@
 // The evaluation of candidates in greedy k-means++: how much each would lower the total sampling
-// weight, and which rows are nearer to it than to their seed. With these rows the best candidate
-// can be accepted without computing its distances again. The rows are stored within a memory
-// budget; distances to a candidate with too many rows are computed again if it is accepted.
+// weight, and which rows are nearer to it than to their seed. These rows are stored, so that the
+// best candidate can be accepted without computing its distances again. If they exceed a memory
+// budget, the distances are computed again.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ public:
         double d2;
     };
 
-    // Memory for stored rows, in bytes.
+    // The most bytes of stored rows.
     void set_budget(std::size_t bytes) { budget_ = bytes; }
 
     void begin(Size candidates, int workers) {

@@ -1,8 +1,9 @@
 // Rows listed by their nearest seed, farthest first. If a candidate is at least twice as far from
-// the seed as a row is, it is not nearer to that row or to any later one of the list; if this holds
-// for the first row, the whole list is skipped. A row's distance only changes when it moves to
-// another list, so a list is sorted once. With many seeds, a step reads few more rows than it must
-// compare. Rows that moved to another list are erased when they make up half of a list.
+// the seed as a row is, it is not nearer to that row or to any later one of the list (triangle
+// inequality). If this holds for the first row, the whole list is skipped. The distance of a row
+// changes only when it moves to another list, so a list is sorted once. With many seeds, a step
+// reads few more rows than it must compare. Rows that moved to another list are erased once they
+// are half of a list.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +32,8 @@ public:
         add(i, to, d2);
     }
 
-    // Calls rows(ids, count, point, worker) with the rows of each list to which the point may be
-    // nearer than the seed.
+    // Calls rows(ids, count, point, worker) for each list and point, with the rows of the list to
+    // which the point may be nearer than their seed.
     template <class Fn>
     void visit(const SeedReach& reach, Size points, const std::int32_t* own, const Threads& threads,
                Fn rows) {
@@ -71,10 +72,12 @@ private:
     }
 
     static bool within(const SeedReach& reach, Size seed, Size point, double d2) {
-        return reach.gaps[seed * reach.width + point] < reach.factor * d2 + reach.absolute;
+        return reach.seed_distances2[seed * reach.width + point] <
+               reach.factor * d2 + reach.absolute;
     }
 
-    // Finds the lists that some point may reach, and cuts them into tasks of about equal size.
+    // Finds the lists with a row to which some point may be nearer, and cuts them into tasks of
+    // about 1024 rows.
     void plan(const SeedReach& reach, Size points, const std::int32_t* own) {
         in_reach_.clear();
         tasks_.clear();
@@ -110,7 +113,7 @@ private:
         cluster.gone = 0;
     }
 
-    // Calls rows(point) with `ids` set to the rows of the list that the point may reach.
+    // Calls rows(point) with `ids` set to the rows of the list to which the point may be nearer.
     template <class Fn>
     void visit_list(std::int32_t seed, const SeedReach& reach, Size points, const std::int32_t* own,
                     std::vector<Size>& ids, Fn rows) {

@@ -1,16 +1,16 @@
 // Distances between candidates and CSR rows, by the transposed rows: products are computed only for
-// rows that share a feature with the candidate. All others have distance |x|^2 + |s|^2, from one
-// pass over the norms.
+// rows that share a feature with the candidate. All others have squared distance |x|^2 + |s|^2,
+// from one pass over the norms.
 //
-// For directions d2 is |x| times the squared distance of the unit vectors, 2|x| - 2 x.s: the same
+// For directions, d2 is |x| times the squared distance of the unit vectors, 2|x| - 2 x.s: the same
 // operations, without dividing each row by its length.
 //
-// Once rows are near their seeds, a prefilter leaves out the features that many rows share. It
-// bounds their part of the product by norms (Cauchy-Schwarz), which prunes most rows; distances of
-// the few survivors are computed row by row. Frequent features have small values and cost the most.
+// Frequent features have small values and cost the most. Once rows are near their seeds, a
+// prefilter leaves these features out and bounds their part of the product by norms
+// (Cauchy-Schwarz), which prunes most rows. Distances of the few survivors are computed row by row.
 //
-// Products are summed in ascending order of features, as the row's norm is, so equal rows have
-// distance exactly 0. Memory: that of data/transposed_rows.hpp, and 28 bytes per row.
+// Products are summed in ascending order of features, like the norm of the row, so that equal rows
+// have distance exactly 0. Memory: that of data/transposed_rows.hpp, and 28 bytes per row.
 #pragma once
 
 #include <algorithm>
@@ -29,13 +29,14 @@ namespace exactmeans {
 template <class R, class I>
 class CsrSeedBlock final : public SeedBlock {
 public:
-    // passing: rows are not kept in memory, and transposing them in each visit would not pay.
+    // row_by_row: rows are not transposed, but compared one by one. For few seeds, and for rows
+    // that are not kept in memory, which would have to be transposed in each visit.
     CsrSeedBlock(const CsrRows<R, I>& x, Measure measure, double scale, const Threads& threads,
-                 bool passing = false)
+                 bool row_by_row = false)
         : SeedBlock(x.n, x.weights, {measure.alpha, measure.metric, x.norms}),
           x_(x),
           norm2_(static_cast<std::size_t>(x.n)) {
-        if (!passing) transposed_ = std::make_unique<TransposedRows<R>>(x, threads);
+        if (!row_by_row) transposed_ = std::make_unique<TransposedRows<R>>(x, threads);
         threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) norm2_[std::size_t(i)] = norm2(i, scale);
         });
@@ -117,8 +118,8 @@ private:
         this->count(x_.n * count);
     }
 
-    // 0 if d2 is only rounding: a seed is divided by its length, so a row with the same direction
-    // does not give exactly 0.
+    // d2, but 0 if it is only rounding: a seed is divided by its length, so the d2 of a row with
+    // the same direction is not exactly 0.
     double without_rounding(Size i, double d2) const {
         if (!x_.norms) return d2;
         const double rounding = double(x_.row(i).nonzeros + 8) * 0x1p-51;
@@ -173,9 +174,9 @@ private:
             nearer(slab.begin + Size(scratch.rows[std::size_t(t)]), scratch.d2[std::size_t(t)]);
     }
 
-    // Does the prefilter prune enough rows? Tested with one slab and one point. It must leave fewer
-    // than 1 in 25 rows: a distance computed for one row costs about ten times its share of a pass
-    // over all rows.
+    // Does the prefilter prune enough rows? Tests one slab with one point, from 64 seeds on. Fewer
+    // than 1 in 25 rows must survive: a distance computed for a single row costs about ten times
+    // its share of a pass over all rows. Estimates.
     bool prefilter_pays(SeedPoints& points, Size first, const Threads& threads) {
         if (points.seeds() < 64 || !prefilter_backoff_.due()) return false;
         if (frequent_.empty()) find_frequent(points.scale(), threads);
@@ -231,8 +232,8 @@ private:
                 dot[slab.row[t]] += double(slab.value[t]) * scale * factor;
     }
 
-    // Finds the features of more than one row in `cost::frequent_share`, and the norm of each row
-    // over these.
+    // Finds the features that more than 1 in `cost::frequent_share` rows have, and the norm of each
+    // row over these.
     void find_frequent(double scale, const Threads& threads) {
         is_frequent_.assign(std::size_t(x_.d), 0);
         for (std::size_t f = 0; f < is_frequent_.size(); ++f) {
@@ -268,7 +269,7 @@ private:
     std::vector<double> frequent_;  // norms of the rows over their frequent features
     std::vector<char> is_frequent_;
     double keep_ = 1;
-    Backoff prefilter_backoff_{4, 256};
+    Backoff prefilter_backoff_{4, 256};  // visits without the prefilter
     std::vector<Scratch> scratch_;
 };
 

@@ -1,11 +1,11 @@
 // Distances between candidates and dense rows, a chunk of rows at a time.
 //
-// A pair is pruned if the candidate is certain not to be nearer to the row than its seed: by the
-// triangle inequality, if the candidate is at least twice as far from the seed as the row is
-// (C. Elkan, Using the triangle inequality to accelerate k-means, ICML 2003), or by projections
-// (projection.hpp), along axes first and then by features. Distances of the surviving pairs are
-// computed in tiles: of all candidates if most pairs survive, else of the surviving pairs only.
-// Memory: 12 bytes per row, and those of clusters.hpp and projection.hpp if used.
+// A pair of a row and a candidate is pruned if the candidate is certain not to be nearer to the row
+// than its seed: by the triangle inequality, if the candidate is at least twice as far from the
+// seed as the row is (C. Elkan, Using the triangle inequality to accelerate k-means, ICML 2003), or
+// by projections (projection.hpp), first along axes and then by features. Distances are computed in
+// tiles: of all candidates if most pairs of a chunk of rows survive, else of the surviving pairs
+// only. Memory: 12 bytes per row, and those of clusters.hpp and projection.hpp if used.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +24,9 @@ namespace exactmeans {
 template <class R>
 class DenseSeedBlock final : public SeedBlock {
 public:
-    // passing: rows are not kept in memory, so no lists by cluster are kept either.
-    DenseSeedBlock(const DenseRows<R>& x, Measure measure, bool passing = false)
-        : SeedBlock(x.n, x.weights, measure), x_(x), passing_(passing) {}
+    // streamed: rows are not kept in memory, so they are not listed by their seeds either.
+    DenseSeedBlock(const DenseRows<R>& x, Measure measure, bool streamed = false)
+        : SeedBlock(x.n, x.weights, measure), x_(x), streamed_(streamed) {}
 
     void project(Projection projection, const Threads& threads) override {
         if (!projection.usable()) return;
@@ -47,7 +47,7 @@ protected:
     }
 
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
-        // Projections prune whatever the triangle inequality does, and read less memory.
+        // Projections prune what the triangle inequality does, and more.
         const bool triangle =
             !axes_ && !features_ && own_known() && points.seeds() > 1 && triangle_.due();
         Batch batch{points.panel(first, count), first, {}, {}, {}};
@@ -68,9 +68,10 @@ protected:
         if (!triangle) return;
         triangle_.record(double(pairs) < 0.7 * double(x_.n) * double(count));
         const bool was_active = clusters_.active();
-        // Lists access rows in random order, so they pay only if they skip most rows.
+        // Lists access rows in random order, so they pay only if they skip most rows. All limits
+        // are estimates.
         if (was_active && 2 * pairs > x_.n) clusters_.clear();
-        if (!passing_ && !was_active && evaluating() && 40 * pairs < count * x_.n && x_.n >= 4096)
+        if (!streamed_ && !was_active && evaluating() && 40 * pairs < count * x_.n && x_.n >= 4096)
             clusters_.build(own_data(), d2_data(), x_.n, points.seeds());
     }
     bool one_worker_per_chunk() const override { return !clusters_.active(); }
@@ -89,7 +90,7 @@ protected:
     }
 
 private:
-    static constexpr Size tile_rows = 24;
+    static constexpr Size tile_rows = 24;  // rows or pairs per call of the kernels
 
     struct alignas(64) Scratch {
         std::vector<std::uint32_t> survives;
@@ -107,7 +108,7 @@ private:
         std::optional<SeedBounds> first_bounds, second_bounds;
     };
 
-    // std::popcount compiles to a call on targets that may lack the instruction.
+    // std::popcount is a function call if the target may lack the instruction.
     static Size bits_in(std::uint32_t bits) {
         bits -= (bits >> 1) & 0x55555555u;
         bits = (bits & 0x33333333u) + ((bits >> 2) & 0x33333333u);
@@ -115,8 +116,8 @@ private:
     }
     static std::uint32_t low_bits(Size count) { return ~std::uint32_t(0) >> (32 - count); }
 
-    // The relative error of squared distances is below e = (d + 16) u. docs/proofs/seeding.md
-    // proves that a margin of 2 e suffices, and bounds underflow.
+    // Squared distances have a relative error below e = (d + 16) u. docs/proofs/seeding.md proves
+    // that a margin of 2 e suffices, and bounds underflow.
     SeedReach reach_of(SeedPoints& points, Size first, Size count, const Threads& threads) const {
         const Size width = (count + seed_stripes - 1) / seed_stripes * seed_stripes;
         return {points.seed_distances2(first, count, width, threads), width,
@@ -248,9 +249,9 @@ private:
     }
 
     DenseRows<R> x_;
-    bool passing_;
+    bool streamed_;
     std::vector<Scratch> scratch_;
-    Backoff triangle_{4, 256};
+    Backoff triangle_{4, 256};  // visits without the triangle inequality
     SeedClusters clusters_;
     std::unique_ptr<Projection> axes_, features_;
 };

@@ -1,5 +1,5 @@
-// Greedy k-means++ (D. Arthur, S. Vassilvitskii, SODA 2007; several candidates per step) for rows
-// that are all in memory.
+// Greedy k-means++ (D. Arthur, S. Vassilvitskii, k-means++: the advantages of careful seeding, SODA
+// 2007; with several candidates per step) for rows that are all in memory.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ struct GreedyShares {
     Size steps, candidates;
 };
 
-// Each step draws candidates at the given shares of the total potential; the candidate with the
-// lowest remaining potential becomes a seed, the first one on ties. Returns the chosen rows; fewer
-// than requested if the potential falls below `enough`. stage(rows) stages rows as candidates.
+// Each step draws candidates at the given shares of the total potential. The candidate that leaves
+// the lowest potential becomes a seed, the first one on ties. Returns the chosen rows: fewer than
+// requested if the potential falls below `enough`. stage(rows) stages rows as candidates.
 template <class Stage>
 std::vector<Size> greedy_seeds(SeedBlock& block, SeedPoints& points, Stage stage,
                                const GreedyShares& shares, double enough, const Threads& threads) {

@@ -1,5 +1,5 @@
-// L1 distances between rows and candidates; all pairs are computed. d2 is the distance itself, the
-// term of the objective. Memory: 12 bytes per row, and for CSR d numbers per thread.
+// L1 distances between rows and candidates, computed for all pairs. d2 is the distance itself, the
+// term of the objective. Memory: 12 bytes per row, and for CSR rows d numbers per thread.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The seeds so far and the staged candidates for the next one, in float64 on the frame's scale;
-// shared by all blocks. Rows that are directions are staged as unit vectors.
+// The seeds so far, and the staged candidates for the next one, in float64 on the frame's scale;
+// shared by all blocks. Directions are staged as unit vectors.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,12 @@
-// Quantized projections of rows: their features relative to an origin, or their coordinates along a
-// few axes (project/axes.hpp). The distance of two projections is a lower bound of the distance of
-// the points. If it exceeds the distance of a row to its seed, the candidate is pruned.
+// Quantised projections of rows: their features relative to an origin, or their coordinates along a
+// few axes (project/axes.hpp). The distance between two projections is a lower bound of the
+// distance between the points. If it exceeds the distance of a row to its seed, the candidate is
+// pruned.
 //
-// Coordinates of rows are int8 multiples of a step; points have finer steps. Coordinates outside
-// the range are clamped, which is a projection onto a convex set and never increases a distance. So
-// only rounding needs slack, per row and per point (docs/proofs/seeding.md).
+// Coordinates of rows are int8 multiples of a step; those of candidates are multiples of a finer
+// step. Coordinates outside the range are clamped, which is a projection onto a convex set and
+// never increases a distance. So only rounding needs slack, per row and per candidate
+// (docs/proofs/seeding.md).
 //
 // Rows are stored in tiles if all rows are bounded, and row by row if another projection prunes
 // most of them first. Memory: m + 12 bytes per row, with m coordinates, rounded up.
@@ -48,7 +50,7 @@ public:
     template <class R>
     void project(const DenseRows<R>& x, const Threads& threads) {
         const Size padded_rows = (x.n + bound_rows - 1) / bound_rows * bound_rows;
-        // Padding is not initialized: points have zeros there.
+        // Padding is not initialised: candidates have zeros there.
         values_.reset(new std::int8_t[std::size_t(padded_rows * padded_)]);
         for (auto* of_rows : {&norm2_, &slack_, &near_})
             of_rows->assign(std::size_t(padded_rows), 0.0f);
@@ -70,7 +72,7 @@ public:
         });
     }
 
-    // Sets the squared distance of row i to its seed.
+    // Sets the squared distance of row i to its seed: the limit up to which candidates survive.
     void set_near(Size i, double d2) {
         const double near = std::sqrt(std::max(0.0, d2)) * per_unit_ * (1 + error_);
         near_[std::size_t(i)] = up(near + double(slack_[std::size_t(i)]));
@@ -104,7 +106,7 @@ public:
                 near_.data() + t * bound_rows};
     }
 
-    // Switches from tiles to row(i); without axes only.
+    // Changes the storage from tiles to rows, for row(i); without axes only.
     void lay_by_row(const Threads& threads) {
         if (!tiled_) return;
         tiled_ = false;
@@ -127,8 +129,8 @@ private:
     static constexpr double most = 127;  // largest int8 code
     // Float64 error of a coordinate in the range, in steps: a few ulps of 127.
     static constexpr double rounding = 0x1p-43;
-    // Points with longer projections, in steps, are not bounded.
-    static constexpr double horizon = 1e15;
+    // In steps. Points with a longer projection are not pruned.
+    static constexpr double longest_projection = 1e15;
 
     static float up(double value) { return float(value) * (1 + 0x1p-22f); }
 
@@ -158,10 +160,10 @@ private:
             double norm2 = 0;
             for (Size a = 0; a < m_; ++a) norm2 += double(coordinate[a]) * double(coordinate[a]);
             const double norm = std::sqrt(norm2);
-            const bool far = !(norm < horizon);
+            const bool far = !(norm < longest_projection);
             for (Size a = 0; a < m_; ++a) at[a] = far ? 0.0 : double(coordinate[a]);
-            // The error is relative to the length of the point, which that of the projection
-            // approximates; the factor 2 covers the difference.
+            // The error is relative to the length of the point. The length of the projection
+            // approximates that; the factor 2 covers the difference.
             at[m_] = far ? std::numeric_limits<double>::infinity()
                          : 2 * axes_->error() * norm + std::sqrt(double(m_)) * rounding;
         }

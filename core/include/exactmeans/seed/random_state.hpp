@@ -26,13 +26,14 @@ private:
     std::mt19937 twister_;
 };
 
-// The draw of RandomState.choice(n, p=...) without its array of probabilities: the row at which the
-// cumulative probability (1 / n or weight / total each) exceeds `place`.
+// The draw of RandomState.choice(n, p=...) without its array of probabilities: the first row at
+// which the cumulative probability (1 / n or weight / total per row) exceeds `place`, a number in
+// [0, 1).
 inline Size row_at(double place, Size n, const double* weight, double total,
                    const Threads& threads) {
-    constexpr Size piece = Size(1) << 20;
+    constexpr Size piece = Size(1) << 20;  // rows between two polls for Ctrl-C
     const auto probability = [&](Size i) { return weight ? weight[i] / total : 1.0 / double(n); };
-    // Cumulative probability before each piece; one thread visits pieces in order.
+    // Cumulative probability before each piece. NumPy adds row after row, so one thread does.
     std::vector<double> before{0.0};
     threads.ranges(n, piece, [&](Size begin, Size end, int) {
         double reached = before.back();
@@ -64,7 +65,7 @@ inline std::vector<Size> distinct_rows(Size n, Size k, const double* weight, dou
         for (const double place : places) {
             const auto at = std::upper_bound(cumulative.begin(), cumulative.end(), place);
             const Size row = std::min(Size(at - cumulative.begin()), n - 1);
-            if (share[std::size_t(row)] == 0) continue;  // drawn before in this round
+            if (share[std::size_t(row)] == 0) continue;  // already chosen
             share[std::size_t(row)] = 0;
             chosen.push_back(row);
         }

@@ -1,7 +1,7 @@
-// Sampling weights of rows, with sums that do not depend on order. A weight is split into two bins,
-// a high and a low one, whose units fit the total of all weights. Weights only shrink while seeds
-// are added, so sums never exceed that total, and adding or subtracting bins never rounds
-// (docs/numerics.md, "Seeding"; as in numerics/bins.hpp).
+// Sampling weights of rows, with sums that do not depend on the order. A weight is split into two
+// bins, a high and a low one, as in numerics/bins.hpp. The units of the bins are chosen for the
+// total of all weights. Weights only shrink while seeds are added, so sums never exceed that total,
+// and adding or subtracting bins never rounds (docs/numerics.md, "Seeding").
 #pragma once
 
 #include <algorithm>
@@ -26,6 +26,7 @@ struct SamplingWeight {
     }
 };
 
+// The units of the two bins.
 class WeightGrid {
 public:
     WeightGrid() = default;
@@ -51,8 +52,8 @@ private:
     double high_ = 1.5, low_ = 1.5;
 };
 
-// Sums of weights by chunk of rows: finding the row at a given value of the running total takes
-// about n / chunk + chunk steps.
+// Sums of weights by chunk of rows. With them, the row at a given value of the running total is
+// found in about n / chunk + chunk steps.
 class WeightIndex {
 public:
     static constexpr Size chunk = row_chunk;

@@ -1,5 +1,5 @@
-// Distances between a few dense rows and points. Rows are read in place; directions are copied as
-// unit vectors into a buffer for these few.
+// Distances between a few dense rows and points. Rows are read in place, but directions are copied
+// as unit vectors into a buffer.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ public:
         fn(static_cast<const double* const*>(rows_.data()));
     }
 
-    // out[t * points + s] = |x - s|^2 of these rows. Directions that are equal up to rounding have
-    // distance 0, and so have rows of length 0, which cannot become seeds.
+    // out[t * points + s] = |x - s|^2 of these rows. For directions it is 0 if they are equal up to
+    // rounding, and for rows of length 0, so that these cannot become seeds.
     void distances2(const DenseRows<R>& x, Size begin, const Size* ids, Size count,
                     const SeedPanel& panel, double* out) {
         rows(x, begin, ids, count, [&](const auto* const* found) {

@@ -1,7 +1,7 @@
 // Assignment of the rows of a node to children of equal size, floor(n / k) or ceil(n / k) rows, at
 // the least cost, and prices that reproduce it: every row is in the child with the lowest cost plus
-// price. Two children are split at a rank of the difference of their costs (the median split of
-// PECOS); more are balanced by transport (limits/transport.hpp).
+// price. For two children, the rows are split at the median of the difference of their costs (as
+// PECOS does); more are balanced by transport (limits/transport.hpp).
 //
 // Memory: 8 bytes per row and child, and for more than two children 48 more.
 #pragma once
@@ -52,9 +52,9 @@ public:
         return changed;
     }
 
-    // Prices that keep every row off the border to the next child, where no row is on it for every
-    // price, and the labels that they give. Those differ from the balanced ones only for rows of
-    // equal costs, which get one child.
+    // Prices that keep all rows off the borders between children, if such prices exist, and the
+    // labels that they give. These differ from the balanced labels only for rows with equal costs,
+    // which all go to one child.
     const std::vector<double>& finish(std::int32_t* labels) {
         set_inner_prices(labels);
         for (Size i = 0; i < n_; ++i) labels[i] = cheapest(costs(i), price_.data(), k_);
@@ -78,7 +78,7 @@ private:
         });
     }
 
-    // The rows for which child 0 is the cheapest, relative to child 1, go to child 0.
+    // Half of the rows go to child 0: those with the lowest cost there minus cost at child 1.
     void split_in_two(std::int32_t* labels) const {
         std::vector<std::pair<double, Size>> rise(static_cast<std::size_t>(n_));
         for (Size i = 0; i < n_; ++i) rise[std::size_t(i)] = {costs(i)[0] - costs(i)[1], i};
@@ -89,9 +89,9 @@ private:
         for (Size t = 0; t < n_; ++t) labels[rise[std::size_t(t)].second] = t >= first;
     }
 
-    // A child that costs a row more than its cheapest one by over `reach` is left out, because no
-    // row goes there unless prices change by more than that; then a wider reach follows. Prices
-    // change little after the first assignments.
+    // A row's options are the children that cost at most `reach` more than its cheapest one: it can
+    // go to others only if prices change by more than that, and then the problem is solved again
+    // with a wider reach. Prices change little after the first assignments.
     void transport(std::int32_t* labels) {
         for (double reach = reach_;; reach = reach > 0 ? 8 * reach : infinite) {
             Transport solver(std::vector<Size>(std::size_t(k_), n_ / k_),
@@ -121,9 +121,9 @@ private:
         }
     }
 
-    // Rows of child a stay there if price[a] - price[b] is below the least rise of their cost from
-    // a to b. These constraints on differences of prices have the most slack at the least mean of a
-    // cycle of rises (R. M. Karp, 1978); half of it is taken, and shortest paths give the prices.
+    // Rows of child a stay there while price[a] - price[b] is below the least rise of their costs
+    // from a to b. The largest slack that all these constraints allow is the least mean of a cycle
+    // of rises (R. M. Karp, 1978). Takes half of it; shortest paths give the prices.
     void set_inner_prices(const std::int32_t* labels) {
         std::vector<double> rise(static_cast<std::size_t>(k_ * k_), infinite);
         for (Size i = 0; i < n_; ++i)

@@ -1,18 +1,18 @@
 // Lloyd's loop with two centres, for dense rows.
 //
-// The label of a row follows from the gap of its two scores, which is linear in the row: with
+// The label of a row follows from the gap between its two scores, which is linear in the row: with
 // w = c0 - c1 and any reference point m, gap(x) = (x - m).w + C, where C is the gap of m. When the
 // centres move, C is computed anew and the first term changes by at most |x - m| times the movement
-// of w. A border that shifts leaves w nearly as it is, so these bounds are tighter than those of
-// Hamerly's algorithm, which add the movements of both centres. Rows whose gap is certain to keep
-// its sign are not read. Derivation: docs/proofs/bounds.md, "Two centres".
+// of w. If the border shifts without turning, w hardly changes, so these bounds are tighter than
+// those of Hamerly's algorithm, which add the movements of both centres. Rows whose gap is certain
+// to keep its sign are not read. Derivation: docs/proofs/bounds.md, "Two centres".
 //
 // Memory: eight bytes per row, and the rows are not copied.
 //
 //   here        meaning
 //   radius_[i]  |x - m|, rounded up
-//   gap_[i]     a lower bound of (x - m).w on the side of the row's label, plus radius * way_ then
-//   way_        the sum of the movements of w
+//   gap_[i]     a lower bound of (x - m).w, negated for label 1, plus radius * way_ at that time
+//   way_        the drift of w: the sum of its movements
 //   at_m_       C
 #pragma once
 
@@ -86,10 +86,13 @@ public:
     std::array<double, 2> inertia{};
 
 private:
-    static constexpr Size tile_rows = NodeScores<DenseRows<R>>::tile_rows;
-    static constexpr Size range_rows = 40 * tile_rows;  // enough ranges to balance threads
+    // The rows of the next tile are prefetched while one is scored: more than these leave L1 before
+    // they are read.
+    static constexpr Size tile_rows = 16;
+    static constexpr Size range_rows = 240 * tile_rows;  // enough ranges to balance threads
 
-    // A point amid the rows; any point is valid.
+    // The reference point: the mean of a sample of the rows. Bounds hold for any point, and are
+    // tightest near the rows.
     void set_reference() {
         constexpr Size sample = 256;
         const Size count = std::min(sample, x_.n);
@@ -129,7 +132,7 @@ private:
         way_ += ((started_ ? std::sqrt(step2) : 0.0) + length * 0x1p-48) * up;
         started_ = true;
         at_m_ = product - 0.5 * (first - second);
-        // By how much computed gaps are off: per_radius_ * |x - m| + constant_.
+        // Computed gaps have an error of at most per_radius_ * |x - m| + constant_.
         const double rounding = 2 * slack.gamma() + double(x_.d + 16) * 0x1p-50;
         per_radius_ = rounding * length + 2 * (slack.underflow(1) - slack.underflow(0));
         constant_ = rounding * (reference_length_ + length) * length +
@@ -175,8 +178,8 @@ private:
     struct alignas(64) Worker {
         NodeScores<DenseRows<R>> scores;
         std::vector<Size> open;           // rows to score
-        std::vector<std::int32_t> picks;  // where a tile of them is in the data
-        std::unique_ptr<Sums> sums;       // what changed rows add and remove
+        std::vector<std::int32_t> picks;  // row numbers in the data of a tile of them
+        std::unique_ptr<Sums> sums;       // of the rows whose label changed: the change of the sums
         Size changed = 0;
     };
     Worker& worker_of(int worker) {

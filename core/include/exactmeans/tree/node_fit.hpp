@@ -1,6 +1,6 @@
-// The fit of one node: seeds, Lloyd's loop with relocation to empty clusters, and a
-// last assignment by the final centres. The steps are those of fit/loop.py and fit/update.py, built
-// from the same parts of the core.
+// The fit of one node: seeds, Lloyd's loop with relocation to empty clusters, and a last assignment
+// by the final centres. The steps are those of fit/loop.py and fit/update.py, with the same parts
+// of the core.
 #pragma once
 
 #include <algorithm>
@@ -107,8 +107,8 @@ private:
         return movement;
     }
 
-    // A far row for each empty cluster: rows by decreasing distance to their centre, but never the
-    // last row of its cluster, nor one equal to a row already taken, nor one without weight.
+    // A far row for each empty cluster: the rows with the largest distance to their centre, except
+    // the last row of a cluster, rows equal to one already taken, and rows without weight.
     std::vector<Relocated> rows_to_relocate(const std::int32_t* labels) const {
         std::vector<double> distance(static_cast<std::size_t>(x_.n));
         with_points([&](const auto& points) {

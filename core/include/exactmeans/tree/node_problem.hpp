@@ -1,5 +1,5 @@
-// What is fixed before the first iteration of a node, as fit/problem.py does it for whole fits: the
-// frame of the scores, the grids of exact sums, the tolerance.
+// What is fixed before the first iteration of a node: the frame of the scores, the bins of exact
+// sums (their grid), the tolerance. For whole fits fit/problem.py does the same.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ public:
     std::vector<double> origin;  // of the scatter; empty for CSR rows
     double tolerance = 0;
 
-    // all_features: how many features rows have that were not gathered.
+    // all_features: the number of features of the whole matrix; x has only the gathered ones.
     NodeProblem(const Rows& x, Size all_features, const SplitOptions& options,
                 const Threads& threads)
         : grid({1.0}, 1), weight_grid({1.0}, 1), threads_(threads) {

@@ -1,7 +1,7 @@
 // The rows of a node, gathered from the rows of the whole matrix: a dense copy, or CSR rows with
-// the features of the node alone, numbered in ascending order. Scores, sums and distances have the
-// same bits as those of the whole rows, because features that no row of the node has contribute
-// nothing.
+// only the features that occur in them, numbered in ascending order. Scores, sums and distances
+// have the same bits as with all features, because features that no row of the node has add only
+// zeros.
 #pragma once
 
 #include <algorithm>
@@ -94,7 +94,7 @@ public:
     // The features of the gathered rows, as the whole matrix numbers them.
     const std::vector<std::uint32_t>& features() const { return features_; }
 
-    // A sparse vector of gathered features from one of all features; other features are dropped.
+    // The part of a sparse vector of all features that the gathered features have.
     SparseVector<R> restricted(const SparseVector<R>& from) const {
         SparseVector<R> out;
         for_either(features_, from.feature, [&](std::uint32_t, Size own, Size given) {

@@ -1,4 +1,4 @@
-// Canonical scores of some rows at all centres of a node. One for each thread.
+// Canonical scores of some rows and all centres of a node. Buffers of one thread.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +52,8 @@ public:
                 .value();
     }
 
-    // The cost of row i from its score, up to a term that depends on the row alone: what prices of
-    // children are added to. Directions: minus the cosine.
+    // The cost of row i from its score, to which prices of children are added; without a term that
+    // depends on the row alone. For directions, minus the cosine.
     static double cost(const Rows& x, Size i, const Frame<R>& frame, R score) {
         if (!x.norms) return std::ldexp(double(score), -2 * frame.exponent);
         return x.norms[i] > 0 ? std::ldexp(double(score), -frame.packing) / x.norms[i] : 0.0;

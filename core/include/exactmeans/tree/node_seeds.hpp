@@ -35,8 +35,8 @@ inline double total_weight(const double* weights, Size n) {
     return weights ? std::accumulate(weights, weights + n, 0.0) : double(n);
 }
 
-// Greedy k-means++ on grids of sampling weights that follow the potential down, as
-// engine/seeding.py lays them.
+// Greedy k-means++. When the potential has fallen far, the bins of the sampling weights are set
+// anew, with finer units, as engine/seeding.py does.
 template <class Rows>
 std::vector<Size> plus_plus_rows(const Rows& x, Metric metric, Size k, int exponent,
                                  RandomState& random, const Threads& threads) {

@@ -1,6 +1,6 @@
-// The nearest children of rows at many nodes, by canonical scores: one level of the way of rows
-// from the root to a leaf. Ties go to the lowest child, as in a fit, so rows of a fit take the way
-// that they took there. Nodes run in parallel.
+// The nearest children of rows at many nodes, by canonical scores: one level of the paths of rows
+// from the root to a leaf. Ties go to the lowest child, as in a fit, so rows of the fit end in the
+// leaf that they had there. Nodes run in parallel.
 #pragma once
 
 #include <cstdint>

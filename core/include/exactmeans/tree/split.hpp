@@ -1,12 +1,12 @@
 // Splits nodes of a tree: k-means of the rows of each node, thousands of nodes in one call.
 //
-// Large nodes run one after the other on all threads, all others in parallel on one thread each.
-// A node draws by its own seed, so the result depends neither on threads nor on the order of work.
-// A node gives the clustering of the public KMeans for its rows, k and seed; in float64, rows at
-// the same distance from two initial centres may differ, because KMeans takes the norms of those
-// from NumPy.
+// Large nodes run one after the other on all threads, all others in parallel on one thread each. A
+// node draws with its own seed, so the result depends neither on threads nor on the order of work.
+// A node gets the clustering of the public KMeans for its rows, k and seed; but in float64, rows at
+// the same distance from two initial centres may get the other label, because KMeans takes the
+// norms of these centres from NumPy.
 //
-// Memory: a copy of the rows of one node per thread, and what a fit keeps beside its rows.
+// Memory: a copy of the rows of one node per thread, and the memory of a fit beside its rows.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct SplitOptions {
     Metric metric = Metric::euclidean;  // euclidean or cosine
     NodeSeeding seeding = NodeSeeding::plus_plus;
     Size max_iter = 300;
-    // A node ends when the squared movements of its centres sum to this, times the mean variance of
-    // the features of its rows if `relative`.
+    // The fit of a node ends when the squared movements of its centres sum to at most tol, times
+    // the mean variance of the features of its rows if `relative`.
     double tol = 1e-4;
     bool relative = true;
     bool balanced = false;  // children of equal size (balance.hpp)
@@ -57,14 +57,14 @@ struct NodeSplit {
     bool converged = false;
 };
 
-// Splits the nodes; labels[t] gets the labels of the rows of task t, children without rows are left
+// Splits the nodes. labels[t] gets the labels of the rows of task t. Children without rows are left
 // out.
 template <class R>
 std::vector<NodeSplit<R>> split_nodes(const AnyRows& rows, const std::vector<NodeTask>& tasks,
                                       const std::vector<std::int32_t*>& labels,
                                       const SplitOptions& options, const Threads& threads);
 
-// What a bisection returns beside labels and centres.
+// The results of a bisection, beside labels and centres.
 struct BisectResult {
     bool done = false;  // false: the general loop must do it (tree/bisection.hpp)
     Size iterations = 0;

@@ -15,8 +15,8 @@
 
 namespace exactmeans {
 
-// Dense sums: k x d, for dense and CSR rows. Sparse sums: only features that occur in the cluster,
-// for CSR rows; each thread that adds rows keeps an accumulator of d entries.
+// Dense sums are k x d arrays, for dense and CSR rows. Sparse sums have only the features that
+// occur in the cluster, for CSR rows; each thread that adds rows keeps an accumulator of d entries.
 class Sums {
 public:
     Sums(Size k, Size d, Bins grid, Bins weight_grid, bool sparse = false)
@@ -40,7 +40,7 @@ public:
     const Bins& weight_grid() const { return weight_grid_; }
     const SparseSum& sparse_sum(Size j) const { return sparse_[std::size_t(j)]; }
     const std::vector<double>& weight_bins() const { return weight_bins_; }
-    // k x words x d
+    // k x bins x d
     std::vector<double> bins() const {
         if (!sparse()) return bins_;
         std::vector<double> out(std::size_t(k_ * d_) * std::size_t(grid_.bins()));
@@ -66,8 +66,8 @@ public:
         std::fill(touched_.begin(), touched_.end(), char(1));
     }
 
-    // Updates the sums from the labels `summed` (-1: in no sum yet) to `labels`, and sets `summed`
-    // to them. Null `labels` put every row into cluster 0.
+    // Moves rows from the clusters `summed` (-1: in no sum yet) to the clusters `labels`, and sets
+    // `summed` to these. Null `labels`: all rows go to cluster 0.
     template <class Rows>
     void relabel(const Rows& x, const std::int32_t* labels, std::int32_t* summed,
                  const Threads& threads) {
@@ -75,7 +75,7 @@ public:
         const std::vector<Moves::Piece> pieces = moves.pieces(piece_length(x, moves.count()));
         accumulators_.resize(std::max(accumulators_.size(), std::size_t(threads.n_jobs)));
         std::mutex mutex;
-        // Less work than this is not worth waking a thread.
+        // Fewer values are not worth waking a thread: an estimate.
         const bool alone = moves.count() * values_per_row(x) < 16384;
         const Size pieces_per_task = alone ? std::max<Size>(1, Size(pieces.size())) : 1;
         threads.ranges(Size(pieces.size()), pieces_per_task, [&](Size begin, Size end, int worker) {
@@ -90,7 +90,7 @@ public:
         if (!sparse()) {
             row(cluster).add(x, i, sign);
         } else if constexpr (is_dense<Rows>) {
-            throw std::invalid_argument("sparse sums are of CSR rows");
+            throw std::invalid_argument("sparse sums take CSR rows only");
         } else {
             SparseSum row_sum(grid_.bins());
             std::vector<double> bins(std::size_t(grid_.bins()));
@@ -109,7 +109,7 @@ public:
         touched_[std::size_t(cluster)] = 1;
     }
 
-    // Adds the sums of other rows, computed on the same grid.
+    // Adds the sums of other rows, which must have the same bins.
     void add(const Sums& other) {
         for (std::size_t t = 0; t < bins_.size(); ++t) bins_[t] += other.bins_[t];
         for (std::size_t j = 0; j < sparse_.size(); ++j) sparse_[j].add(other.sparse_[j]);
@@ -121,8 +121,8 @@ public:
         }
     }
 
-    // Adds sums of other rows to one cluster; `words` has words x features, or words x d if sums
-    // are dense.
+    // Adds the sum, the weight and the number of other rows to cluster j: `sum` if sums are sparse,
+    // else `bins`, an array of bins x d.
     void absorb(Size j, const SparseSum& sum, const double* bins, const double* weight_bins,
                 Size members) {
         if (sparse()) sparse_[std::size_t(j)].add(sum);
@@ -169,7 +169,7 @@ public:
         out.feature = sum.features();
         out.value.resize(out.feature.size());
         const auto total_of = [&](Size t) {
-            double bins[66];
+            double bins[Bins::most];
             for (int w = 0; w < grid_.bins(); ++w) bins[w] = sum.plane(w)[t];
             return total(grid_, bins, 1);
         };
@@ -243,23 +243,15 @@ private:
                       weight_grid_);
     }
 
-    template <class Rows>
-    static Size values_per_row(const Rows& x) {
-        if constexpr (is_dense<Rows>)
-            return std::max<Size>(1, x.d);
-        else
-            return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
-    }
-
-    // Rows per piece: enough to outweigh clearing and merging the sums of the piece.
+    // Rows per piece: enough to outweigh clearing and merging the sums of the piece. Estimates.
     template <class Rows>
     Size piece_length(const Rows& x, Size moves) const {
         if (sparse()) return 2048;
         return std::clamp<Size>(8 * d_ / values_per_row(x), 1024, std::max<Size>(1024, moves));
     }
 
-    // Means of `count` sums of cluster j: from their planes, or from total_of if there are more
-    // than two words.
+    // Means of `count` sums of cluster j: from the planes of one or two bins, or from total_of if
+    // there are more.
     template <class R, class Total>
     void means(Size j, const double* high, const double* low, Size count, Total total_of,
                R* out) const {
@@ -296,7 +288,7 @@ private:
             else if constexpr (!is_dense<Rows>)
                 entries += accumulate_row(*accumulator, grid_, x, i, sign);
             else
-                throw std::invalid_argument("sparse sums are of CSR rows");
+                throw std::invalid_argument("sparse sums take CSR rows only");
             weights.add_value(0, sign * x.weight(i));
             members += x.weight(i) > 0 ? Size(sign) : 0;
         }
@@ -318,9 +310,9 @@ private:
 
     Size k_, d_;
     Bins grid_, weight_grid_;
-    std::vector<double> bins_;         // k x words x d
-    std::vector<SparseSum> sparse_;    // or this
-    std::vector<double> weight_bins_;  // k x words
+    std::vector<double> bins_;         // dense sums: k x bins x d
+    std::vector<SparseSum> sparse_;    // sparse sums
+    std::vector<double> weight_bins_;  // k x bins
     std::vector<Size> members_;
     std::vector<char> touched_;
     Accumulators accumulators_;

@@ -7,8 +7,9 @@
 // squared angles. All logs are orthogonal to c, so it suffices to sum T = sum of w angle /
 // sin(angle) x and to remove its component along c. Memory: d numbers per cluster.
 //
-// The log of a point opposite to c is not defined; such points are left out of the mean. Pieces and
-// the order of their sums depend on the data only, so the result does not depend on the threads.
+// The log of a point opposite to c is not defined; such points are left out of the mean. Clusters
+// are cut into pieces of rows by the data alone, and pieces are added in order, so the result does
+// not depend on the threads.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +30,8 @@ public:
 
     Karcher(const Rows& x, const std::int32_t* labels, Size k, const Threads& threads)
         : x_(x), members_(x, labels, k), threads_(threads), active_(std::size_t(k), 1) {
-        const Size per_row = entries_per_row(x);
-        const Size length = std::max<Size>(1024, 8 * x.d / per_row);
+        // Rows per piece: enough to outweigh clearing and merging the sums of the piece.
+        const Size length = std::max<Size>(1024, 8 * x.d / values_per_row(x));
         for (Size j = 0; j < k; ++j)
             for (Size at = 0; at < members_.count(j); at += length)
                 pieces_.push_back({j, at, std::min(at + length, members_.count(j))});
@@ -66,13 +67,6 @@ private:
         double weight = 0;
         ExactSum objective;
     };
-
-    static Size entries_per_row(const Rows& x) {
-        if constexpr (is_dense<Rows>)
-            return std::max<Size>(1, x.d);
-        else
-            return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
-    }
 
     // Sets tangents_ to T of every active cluster; returns the objective.
     double tangents(const double* positions) {
@@ -159,7 +153,8 @@ private:
         return sum;
     }
 
-    // Below this 1 + cos, angles have an error of about 1e-8 and sines have no correct digit.
+    // Points with 1 + cos below this count as opposite: their angles have an error of about 1e-8,
+    // their sines have no correct digit.
     static constexpr double opposite = 0x1p-48;
 
     const Rows& x_;

@@ -1,6 +1,6 @@
 // The update step of an iteration: moves every centre to the mean of its cluster. Mean, movement,
-// norm and explained scatter of a centre are computed together, because all centres do not fit in
-// cache.
+// norm and explained scatter of a centre are computed together, while the centre is in cache: all
+// centres together would not fit.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,23 @@
 
 namespace exactmeans {
 
-// Caches the scatter that each cluster explains, so that a cluster that did not change is free.
-// Sums and centres are both dense or both sparse; the scatter of sparse ones is about 0.
+// Caches the scatter that each cluster explains and computes it again only for clusters that
+// changed. Sums and centres are both dense or both sparse. Scatter is about `origin`; about 0 if
+// they are sparse.
 template <class R>
 class CentreUpdate {
 public:
     explicit CentreUpdate(Size k) : explained_(std::size_t(k)), known_(std::size_t(k), 0) {}
 
-    // Records what the clusters explain, before rows are relocated to empty clusters.
+    // Computes the explained scatter before rows are relocated to empty clusters; run() then keeps
+    // it.
     void observe(const Sums& sums, const Centres<R>& centroids, const double* origin) {
         for (Size j = 0; j < sums.k(); ++j) measure_explained(j, sums, centroids, origin);
         observed_ = true;
     }
 
-    // Centres of clusters without weight move to that of the heaviest, as in scikit-learn.
+    // Moves the centres to the means. The centre of a cluster without weight moves to that of the
+    // heaviest cluster, as in scikit-learn.
     Movement run(Sums& sums, Centres<R>& centroids, const double* origin, const Threads& threads) {
         std::vector<Size> empty;
         for (Size j = 0; j < sums.k(); ++j)
@@ -53,7 +56,7 @@ private:
         return !sums.touched(j) || !(sums.weight(j) > 0);
     }
 
-    // The new values of centre j; null if it does not move.
+    // The new values of centre j in `buffer`; null if the centre does not move.
     template <class Buffer>
     Buffer* new_values(Size j, const Sums& sums, const Centres<R>& centroids, const double* origin,
                        Buffer* buffer) {

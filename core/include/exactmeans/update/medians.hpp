@@ -23,6 +23,7 @@ struct WeightedValue {
 };
 
 // The lower median of the values and of zeros of weight `zeros`; `total` is the sum of all weights.
+// Adding 0 turns -0 into +0.
 template <class R>
 R lower_median(std::vector<WeightedValue<R>>& values, double zeros, double total) {
     if (zeros > 0) values.push_back({R(0), zeros});
@@ -36,7 +37,7 @@ R lower_median(std::vector<WeightedValue<R>>& values, double zeros, double total
     return values.back().value + R(0);
 }
 
-// Without weights: by selection, without sorting.
+// The same without weights, by selection instead of sorting.
 template <class R>
 R lower_median(std::vector<R>& values) {
     const auto middle = values.begin() + (Size(values.size()) - 1) / 2;
@@ -51,7 +52,8 @@ double total_weight(const Rows& x, const Size* rows, Size count) {
     return total.value();
 }
 
-// Dense: 16 features of a cluster at a time, so that every cache line is read once.
+// Features [begin, end) of dense rows, 16 at a time (a cache line of float32), so that every cache
+// line is read once.
 template <class R>
 void median_of(const DenseRows<R>& x, const Size* rows, Size count, Size begin, Size end, R* out) {
     constexpr Size features_at_once = 16;
@@ -76,8 +78,8 @@ void median_of(const DenseRows<R>& x, const Size* rows, Size count, Size begin, 
     }
 }
 
-// CSR: the entries of the cluster by feature. A feature stored by less than half of the weight has
-// median 0.
+// All features of CSR rows: sorts the entries of the cluster by feature. A feature that rows of
+// less than half of the weight store has median 0.
 template <class R, class I>
 void median_of(const CsrRows<R, I>& x, const Size* rows, Size count, Size, Size, R* out) {
     struct Entry {
@@ -104,7 +106,7 @@ void median_of(const CsrRows<R, I>& x, const Size* rows, Size count, Size, Size,
             stored.add(entries[end].weight);
             values.push_back({entries[end].value, entries[end].weight});
         }
-        // If all rows store the feature, rounding of the weights must not add a zero.
+        // If all rows store the feature there are no zeros, but the weights are rounded sums.
         const bool all = Size(values.size()) == count;
         const double zeros = all ? 0.0 : std::max(0.0, total - stored.value());
         if (2 * zeros <= total) out[entries[begin].feature] = lower_median(values, zeros, total);

@@ -19,8 +19,8 @@ struct Moves {
     std::vector<Size> rows;   // 2 * row + (1 if it leaves), by centre
     std::vector<Size> start;  // centre j has rows[start[j], start[j + 1])
 
-    // Moves from `summed` (-1: in no cluster), which is updated, to `labels`; null: all rows to
-    // cluster 0. Throws if a cluster does not exist.
+    // The moves from `summed` (-1: in no cluster) to `labels` (null: all rows go to cluster 0).
+    // Sets `summed` to `labels`. Throws if a label is out of range.
     Moves(Size n, Size k, const std::int32_t* labels, std::int32_t* summed)
         : start(std::size_t(k + 2)) {
         const auto label = [&](Size i) { return labels ? labels[i] : 0; };
@@ -45,7 +45,7 @@ struct Moves {
 
     Size count() const { return Size(rows.size()); }
 
-    // Longest first, none longer than `longest`.
+    // Pieces of at most `longest` rows, the longest first.
     std::vector<Piece> pieces(Size longest) const {
         std::vector<Piece> out;
         for (Size j = 0; j + 2 < Size(start.size()); ++j) {

@@ -18,11 +18,12 @@ namespace exactmeans {
 template <class R>
 class SparseCentreUpdate {
 public:
-    // The largest number of words of a sum that is supported.
+    // The largest number of bins of a sum that is supported.
     static constexpr int most_bins = 2;
 
-    // Moves the centre to the mean of cluster j; empty if it is there already. Sets `explained` to
-    // the scatter that it explained before.
+    // Moves the centre to the mean of cluster j and returns its displacement, or nothing if it is
+    // there already. Sets `explained`, unless it is null, to the scatter that the centre explained
+    // before.
     std::optional<Displacement> run(Size j, const Sums& sums, SparseVector<R>& centre, int exponent,
                                     double* explained) {
         align(centre, sums.sparse_sum(j), sums.grid().bins() > 1);
@@ -34,7 +35,7 @@ public:
             feature_, from_, to_.data(), high_, low_, size_, weight.sum, std::ldexp(1.0, exponent),
             std::ldexp(1.0, exponent - grid.exponent()));
         if (explained) *explained = update.explained;
-        // The square of a short step may underflow.
+        // If step2 is 0, the squares of a short step may have underflowed.
         if (update.step2 == 0 && std::equal(from_, from_ + size_, to_.data())) return {};
         store(centre);
         return Displacement{update.step2, update.square_sum.value()};

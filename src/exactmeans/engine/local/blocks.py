@@ -8,6 +8,7 @@ import numpy as np
 
 from exactmeans import _core
 from exactmeans.data.arrays import Labels, Matrix
+from exactmeans.engine.protocol import AssignStats
 
 
 def bytes_of(matrix: Matrix) -> int:
@@ -96,11 +97,12 @@ class Block:
             raise RuntimeError("The rows have no labels yet: call start first.")
         return self._labelling
 
-    def assign(self, centroids: _core.Centroids, n_jobs: int) -> tuple[int, int, int]:
-        """Changed labels, distances computed, and rows decided without a distance."""
+    def assign(self, centroids: _core.Centroids, n_jobs: int) -> AssignStats:
+        """Label the rows."""
         if self.duplicates is None:
             assert self.loaded is not None
-            return self.assigner.assign(self.loaded.rows, centroids, self.labels, n_jobs)
+            counts = self.assigner.assign(self.loaded.rows, centroids, self.labels, n_jobs)
+            return AssignStats(*counts)
         return self.duplicates.assign(self.assigner, centroids, self.labels, n_jobs)
 
 
@@ -124,10 +126,10 @@ class DuplicateRows:
 
     def assign(
         self, assigner: _core.Assigner, centroids: _core.Centroids, labels: Labels, n_jobs: int
-    ) -> tuple[int, int, int]:
-        """Label all rows by their first duplicates; the counts are of all rows."""
-        counts = assigner.assign(self.rows, centroids, self.labels, n_jobs)
-        changed, distances, skipped = counts
+    ) -> AssignStats:
+        """Label all rows by their first duplicates, which skips the others."""
+        stats = AssignStats(*assigner.assign(self.rows, centroids, self.labels, n_jobs))
+        changed = stats.changed
         if changed:
             changed = self._found.copy_labels(self.labels, labels, n_jobs)
-        return changed, distances, skipped + len(labels) - self.n
+        return stats._replace(changed=changed, skipped=stats.skipped + len(labels) - self.n)

@@ -166,7 +166,7 @@ class LocalEngine(SurveyedRows):
         if self.limited is not None:
             stats = self.limited.assign(centroids)
         elif len(self._blocks) == 1:
-            stats = AssignStats(*self._blocks[0].assign(centroids, self.n_jobs))
+            stats = self._blocks[0].assign(centroids, self.n_jobs)
         else:
             stats = _sum_stats([block.assign(centroids, self.n_jobs) for block in self._blocks])
         if sums is not None:
@@ -186,7 +186,7 @@ class LocalEngine(SurveyedRows):
         self.unread += len(unchanged)
         summing = threading.Lock()
 
-        def label(block: Block, n_jobs: int) -> tuple[int, int, int]:
+        def label(block: Block, n_jobs: int) -> AssignStats:
             stats = block.assign(centroids, n_jobs)
             if sums is not None:
                 with summing:
@@ -194,8 +194,9 @@ class LocalEngine(SurveyedRows):
             return stats
 
         all_stats = self.each(label, lambda block: block.number not in unchanged)
-        all_stats += [(0, 0, block.n) for block in self._blocks if block.number in unchanged]
-        return _sum_stats(all_stats, len(unchanged))
+        certain_rows = sum(block.n for block in self._blocks if block.number in unchanged)
+        all_stats.append(AssignStats(0, 0, certain_rows, unread=len(unchanged)))
+        return _sum_stats(all_stats)
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
         """Label every row; returns (distances computed, objective at `points`)."""
@@ -206,7 +207,7 @@ class LocalEngine(SurveyedRows):
         own_points = for_core(like_rows(points, sparse=self.sparse))
 
         def price(block: Block, n_jobs: int) -> tuple[int, _core.ExactSum]:
-            _, own, _ = block.assign(centroids, n_jobs)
+            own = block.assign(centroids, n_jobs).distances
             return own, block.rows.scatter(own_points, block.labels, exponent, n_jobs)[0]
 
         for own, cost in self.each(price):
@@ -370,6 +371,5 @@ class LocalEngine(SurveyedRows):
         return _core.move_to_karcher(block.rows, labels, centres, steps, tolerance, self.n_jobs)
 
 
-def _sum_stats(all_stats: list[tuple[int, int, int]], unread: int = 0) -> AssignStats:
-    changed, distances, skipped = (sum(counts) for counts in zip(*all_stats, strict=True))
-    return AssignStats(changed, distances, skipped, unread)
+def _sum_stats(all_stats: list[AssignStats]) -> AssignStats:
+    return AssignStats(*(sum(counts) for counts in zip(*all_stats, strict=True)))

@@ -10,7 +10,7 @@ import numpy as np
 from exactmeans.data.arrays import Double, as_array
 from exactmeans.engine.local.coordinates import Survey, bytes_per_row
 from exactmeans.engine.local.seed_blocks import SeedBlocks, Seeds
-from exactmeans.engine.seeding import FALL, BlockSeeding
+from exactmeans.engine.seeding import REGRID_FALL, BlockSeeding
 
 if TYPE_CHECKING:
     from exactmeans.engine.local.engine import LocalEngine
@@ -101,7 +101,7 @@ class LocalSeeding(BlockSeeding):
             if not self._in_one_block or self._blocks.probe_is_due:
                 chosen.append(self.best_of_drawn(to_come[0]))
                 continue
-            rows = self._blocks.greedy(to_come, self._bound * FALL)
+            rows = self._blocks.greedy(to_come, self._bound * REGRID_FALL)
             chosen += rows
             self.seeds += len(rows)
             self._totals = self._blocks.totals()

@@ -1,6 +1,7 @@
-// The change of a sparse centre from b to c, as c = factor b + e: e has only the features of the
-// rows that joined or left the cluster. Rounding differences in all other features are left out of
-// e; the length of what is left out is reported.
+// The change of a sparse centre from b to c, as c = factor b + e. When rows join or leave a
+// cluster, all values of its mean change by a common factor, and only the features of these rows
+// change otherwise: e has these features. Differences by rounding in all other features are left
+// out of e; their length is returned.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +17,13 @@ namespace exactmeans {
 struct Change {
     bool any = false;
     double factor = 1;
-    double length = 0, lost = 0;  // lengths of e and of what it leaves out, rounded up
+    double length = 0, lost = 0;  // lengths of e and of what is left out, rounded up
     std::vector<std::uint32_t> feature;
     std::vector<double> value;
 };
 
-// The most frequent ratio to[t] / from[t], up to rounding; 1 if no ratio is usable.
+// The most frequent ratio to[t] / from[t] among `enough` sampled values, up to rounding; 1 if no
+// ratio is between 1/4 and 4.
 template <class R>
 double common_factor(const R* from, const R* to, Size count) {
     constexpr Size enough = 256;
@@ -41,7 +43,7 @@ double common_factor(const R* from, const R* to, Size count) {
             best = begin;
         }
     }
-    // One of the ratios, not their mean: the rounding of the mean would make every value differ.
+    // One of the ratios, not their mean, whose rounding would make every value differ.
     return most ? ratio[best + most / 2] : 1.0;
 }
 
@@ -66,7 +68,8 @@ Change change_of(const SparseVector<R>& before, const SparseVector<R>& now, doub
         change.feature.push_back(both.feature()[t]);
         change.value.push_back(step);
     }
-    // Each difference is off by two roundings of its terms. The caller allows for that.
+    // Rounds the lengths up. The error of each difference, two roundings of its terms, is left to
+    // the caller.
     const double up = 1 + double(both.size() + 16) * 0x1p-52;
     change.length = std::sqrt(length2) * up;
     change.lost = std::sqrt(lost2) * up;

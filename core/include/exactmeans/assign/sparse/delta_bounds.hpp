@@ -1,6 +1,6 @@
 // Bounds of the change of scores by one table: per feature, the largest fall and the largest rise
-// of a value over all bounded centres. Sums of the table over a row bound how much its scores with
-// any of these centres fell or rose. docs/proofs/delta_bounds.md derives the bounds.
+// of a value over all bounded centres. Sums of the table over a row bound the fall and the rise of
+// its scores with any of these centres. docs/proofs/delta_bounds.md derives the bounds.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class DeltaBounds {
 public:
     explicit DeltaBounds(Size k) : rise_(std::size_t(k)) {}
 
-    // Tabulates the change of the moved centres for which is_bounded(m), m a position in
+    // Tabulates the change of the moved centres for which is_bounded(m); m is a position in
     // history.moved().
     template <class IsBounded>
     void build(CentreHistory<R>& history, const Centres<R>& centroids, IsBounded is_bounded,
@@ -53,14 +53,14 @@ public:
         quantized_kernels().sum_deltas(rows, n, table_.data(), out.data());
     }
 
-    // By how much the score of a row may have fallen with any bounded centre, and risen with the
-    // bounded centre `own`.
+    // Bounds of the fall of a row's score with any bounded centre, and of its rise with the bounded
+    // centre `own`.
     struct ScoreChange {
         double fall = 0, rise = 0;
     };
     ScoreChange change(const DeltaSums& sums, Size nonzeros, Size own) const {
         const double m = double(nonzeros), fall = double(sums.fall), rise = double(sums.rise);
-        // Both sums are rounded, and canonical scores of larger values round more.
+        // Covers the rounding of both sums, and of canonical scores, which grows with the values.
         const double more = (fall + rise) * (m + 16) * 0x1p-22 + m * tiny_ + extra_;
         return {fall + more + fall_, rise + more + rise_[std::size_t(own)]};
     }

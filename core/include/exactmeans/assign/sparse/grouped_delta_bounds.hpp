@@ -1,9 +1,9 @@
 // Delta bounds per group of centres (assign/sparse/delta_bounds.hpp).
 //
-// Most centres that moved changed a little, a few changed much, mostly those of small clusters. In
-// one table they would spoil the bound of every row, though few rows are near them. Groups of
-// centres with similar numbers of features, which grow with the size of the cluster, separate them:
-// a row has one lower bound per group.
+// Most centres that moved changed a little, and a few changed much, mostly those of small clusters.
+// In one table, these few would loosen the bounds of all rows, though few rows are near them. So
+// centres are grouped by their number of features, which grows with the size of the cluster, and a
+// row has one lower bound per group.
 #pragma once
 
 #include <algorithm>

@@ -1,19 +1,20 @@
-// Skips CSR rows whose label no movement of centres can have changed.
+// Prunes CSR rows by bounds of scores that follow the change of the centres. There is no paper;
+// docs/proofs/delta_bounds.md has the proof.
 //
-// A row keeps an upper bound of the score of its centre and a lower bound of the scores of all
-// others. Unmoved centres leave them as they are. Moved centres lower and raise them by bounds per
-// feature: no triangle inequality is needed, which prunes little where rows are far from every
-// centre, as texts are. A row whose bounds cross is compared with all centres by the 8-bit filter,
-// which gives new bounds. Memory: 20 bytes per row, codes of the centres, the centres of the last
-// pass.
+// Per row there are an upper bound of the score of its centre and a lower bound of the scores of
+// all others. Centres that did not move do not change them; for centres that moved, sums over the
+// features of the row bound the change (delta bounds). This does not use the triangle inequality,
+// which prunes little if rows are far from all centres, as texts are. A row whose bounds cross is
+// compared with all centres by the 8-bit filter, which gives new bounds. Memory: 20 bytes per row,
+// codes of the centres, the centres of the last pass.
 //
-//   up to 192 centres   four groups of centres, a lower bound and a table of changes for each
+//   up to 192 centres   four groups of centres, with a lower bound and a table of changes for each
 //   more centres        one lower bound; outliers, the centres that changed most, are compared with
-//                       every row, one table bounds the change of the others
-//   no 8-bit filter      one table for all (assign/sparse/moving_by_table.hpp)
+//                       every row, and one table bounds the change of the others
+//   no 8-bit filter     one table for all centres (assign/sparse/moving_by_table.hpp)
 //
-// The plan of a pass, whether it prunes and by what, is a function of the last pass's statistics
-// (assign/sparse/policy.hpp).
+// The plan of a pass (whether it prunes, and by which bounds) is a function of the statistics of
+// the last pass (assign/sparse/policy.hpp).
 //
 //   symbol in docs/proofs/delta_bounds.md    here
 //   a     label of the row        work.labels[i]
@@ -113,8 +114,8 @@ private:
         work.labels[i] = label;
     }
 
-    // Outliers are compared with every row, and with rows that they do not prune once more: tests
-    // with a few rows that this takes fewer comparisons than all rows with all centres.
+    // Every row is compared with the outliers, and survivors with all centres. Tests on a few rows
+    // whether these are fewer comparisons than those of all rows with all centres.
     template <class Rows>
     bool outliers_pay(const Work<Rows>& work) {
         if (centres_->plan().prune != Prune::by_outliers) return true;
@@ -145,7 +146,7 @@ private:
         return stats;
     }
 
-    // Labels the first `batch` of rows [begin, last). Returns how many were compared with all
+    // Labels the first `batch` rows of [begin, last). Returns how many were compared with all
     // centres.
     template <class Rows>
     Size assign_batch(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size batch, Size last,
@@ -170,7 +171,7 @@ private:
         } else {
             filter.prefetch_next(work.x, end, std::min(last, end + batch));
         }
-        // Rows that bounds alone prune need not be quantised.
+        // Without outliers, only survivors are quantised.
         if (!outliers) filter.quantize(centres_->all());
         filter.label_rows(work.x, work.centroids, centres_->all(), row_of);
         const Size count = Size(survivors.size());
@@ -182,7 +183,7 @@ private:
         return count;
     }
 
-    // Updates the bounds of rows [begin, end) and lists the rows whose labels are not certain.
+    // Updates the bounds of rows [begin, end) and lists the survivors.
     template <class Rows>
     void prune(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end,
                std::vector<std::int32_t>& survivors) {
@@ -247,11 +248,11 @@ private:
     std::shared_ptr<const MovingCentres<R>> centres_;  // null: this pass does not use the filter
     bool prunes_ = false, any_negative_ = true;
     std::vector<RowBounds> bounds_;
-    Size bounded_version_ = none;  // of the centres that the bounds hold for
+    Size bounded_version_ = none;  // version of the centres for which the bounds hold
     FilterProbe<R> probe_;
     QuantizedFilter<R> probe_filter_;  // buffers of outliers_pay
     std::vector<DeltaSums> probe_sums_;
-    std::optional<MovingByTable<R>> by_table_;  // while the filter is not made for the centres
+    std::optional<MovingByTable<R>> by_table_;  // while the centres do not fit the 8-bit filter
     Float32Scores float32_scores_;
 };
 

@@ -1,11 +1,12 @@
-// The form of `moving` for centres whose codes do not fit the memory or the caches: very many
-// features, or very many centres.
+// The form of `moving` for centres whose codes do not fit the memory or the caches, because there
+// are very many features or very many centres.
 //
-// One table bounds the change of all centres (assign/sparse/delta_bounds.hpp). A row whose bounds
-// cross has the score of its own centre computed anew, because the table bounds the largest change
-// of any centre, and its own may have changed less. Rows whose bounds still cross are compared with
-// all centres: by the 8-bit filter, a window of centres at a time, or by canonical or reordered
-// scores. Memory: 8 bytes per row, and the centres of the last pass.
+// One table bounds the change of all centres (assign/sparse/delta_bounds.hpp). If the bounds of a
+// row cross, the score of its own centre is computed: the table bounds the largest change of any
+// centre, and the own centre may have changed less. If the bounds still cross, the row is compared
+// with all centres: by the 8-bit filter, a window of centres at a time
+// (filter/windowed_filter.hpp), or by canonical or reordered scores. Memory: 8 bytes per row, and
+// the centres of the last pass.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@
 
 namespace exactmeans {
 
-// A float32 above x, and below x.
+// Round outwards to float32: to a value above x, and below x.
 inline float bound_above(double x) { return float(x + std::abs(x) * 0x1p-22 + 0x1p-120); }
 inline float bound_below(double x) { return -bound_above(-x); }
 
@@ -102,7 +103,7 @@ public:
         const Size* const ids = prunes_ ? survivors_.data() + from : nullptr;
         AssignStats stats;
         if (count > 0 && !filtered_) scan.nearest_two(work, begin, ids, count);
-        // Rows of which any score was computed.
+        // Rows with at least one computed score.
         Size scored = prunes_ ? first_from(rescored_, end) - first_from(rescored_, begin) : count;
         stats.distances = count * work.centroids.k() + (prunes_ ? scored : 0);
         for (Size t = 0; t < count; ++t) {
@@ -129,8 +130,8 @@ public:
 private:
     static constexpr Size rows_per_task = cost::table_rows_per_task;
 
-    // Finds the rows whose bounds cross, and those for which the score of their own centre does not
-    // help either.
+    // Updates all bounds. Sets rescored_ to the rows whose own score is computed, survivors_ to
+    // those whose bounds still cross.
     template <class Rows>
     void prune(const Work<Rows>& work, const Threads& threads) {
         rescored_.clear();
@@ -169,7 +170,7 @@ private:
         Float32Rows<R> rows;
         std::vector<DeltaSums> sums;
     };
-    // Updates the bounds of row i, loaded as row t. Returns whether its label is still certain.
+    // Updates the bounds of row i, loaded as row t. Returns whether its label is certain.
     template <class Rows>
     bool update_bounds(const Work<Rows>& work, const Buffers& buffers, Size t, Size i) {
         const Size own = work.labels[i];
@@ -185,7 +186,7 @@ private:
         return high < low;
     }
     // Sets bounds from the two lowest scores of a row, which may be reordered scores or bounds of
-    // scores. Any of the scores within rounding of each other may be that of the label.
+    // scores. If the two are within rounding of each other, either may be the score of the label.
     template <class Rows>
     void set_bounds(const Work<Rows>& work, Size i, double first, double second) {
         const double off = error_.of(work.x.row(i));
@@ -194,7 +195,8 @@ private:
             bound_below((second - first > 2 * off ? second : std::min(first, second)) - off)};
     }
 
-    // Rows that a task finds: whose own score to compute anew, and to compare with all centres.
+    // Rows that a task finds: those whose own score is to be computed, and those to compare with
+    // all centres.
     struct Found {
         std::vector<Size> rescored, survivors;
     };
@@ -211,12 +213,12 @@ private:
         }
     }
 
-    // Upper bound of the score of the label, lower bound of all others.
+    // Upper bound of the score of the label, lower bound of all other scores.
     struct Bounds {
         float high, low;
     };
     std::vector<Bounds> bounds_;
-    Size bounded_version_ = -2;  // of the centres that the bounds hold for; -2: none
+    Size bounded_version_ = -2;  // version of the centres for which the bounds hold; -2: none
     bool prunes_ = false;
     std::shared_ptr<const TabulatedCentres<R>> centres_;
     std::vector<Size> rescored_, survivors_;

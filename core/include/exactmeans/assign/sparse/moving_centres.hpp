@@ -1,5 +1,5 @@
-// The centres of a fit as `moving` compares rows with them: their codes, their change since the
-// last pass, and the plan of this pass. All blocks of rows share it.
+// The state that `moving` derives from the centres, shared by all blocks of rows: their codes,
+// their change since the last pass, and the plan of this pass.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class MovingCentres {
 public:
     MovingCentres(const Centres<R>& centroids,
                   const std::shared_ptr<const LayoutSettings>& settings, bool)
-        : room_(settings->room),
+        : scratch_limit_(settings->scratch_limit),
           history_(centroids.k()),
           all_(centroids, settings, false),
           groups_(centroids.k()),
@@ -41,7 +41,7 @@ public:
             in_groups() ? plan_groups(last, stats, state_) : plan_outliers(last, stats, state_);
         plan_ = next.plan;
         state_ = next.state;
-        // A pass over all rows sets new bounds, so it may change the groups.
+        // A pass that prunes nothing sets all bounds anew, so the groups may change.
         if (in_groups() && plan_.prune == Prune::nothing && 4 * stats.moved > stats.k)
             all_.arrange(longest_first(centroids));
         all_.update(centroids, moved, history_.previous(), threads);
@@ -72,11 +72,12 @@ public:
     std::int32_t outlier_place(Size j) const { return outlier_place_[std::size_t(j)]; }
 
 private:
-    // Codes of all centres and of the outliers together keep within the memory for layouts.
+    // The most outliers whose codes fit in scratch_limit_ beside the codes of all centres; -1 if
+    // these do not fit.
     Size most_outliers(const Centres<R>& centroids) const {
         const double d = double(std::max<Size>(1, centroids.d())),
-                     spare =
-                         room_ / d - double(QuantizedCentres<R>::bytes_per_feature(centroids.k()));
+                     spare = scratch_limit_ / d -
+                             double(QuantizedCentres<R>::bytes_per_feature(centroids.k()));
         return QuantizedCentres<R>::most_within(spare, centroids.k());
     }
 
@@ -95,8 +96,8 @@ private:
             history_, centroids, [&](std::size_t m) { return outlier_place(moved[m]) == bounded; },
             threads);
     }
-    // Positions in history_.moved(), ordered by how much a centre may change the score of a row as
-    // long as the longest centre.
+    // Positions in history_.moved(), by the most that a centre may have changed the score of a row
+    // as long as the longest centre, descending.
     std::vector<Size> most_changed_first(const Centres<R>& centroids,
                                          const Threads& threads) const {
         const std::vector<Size>& moved = history_.moved();
@@ -118,7 +119,7 @@ private:
         return order;
     }
 
-    double room_;  // bytes that all codes may take
+    double scratch_limit_;  // bytes that all codes may take
     CentreHistory<R> history_;
     QuantizedCentres<R> all_, outliers_;
     GroupedDeltaBounds<R> groups_;

@@ -40,34 +40,33 @@ private:
     PassStats total_;
 };
 
-// What a pass prunes rows by, before it compares the rest with all centres.
+// How a pass prunes rows, before it compares the survivors with all centres.
 enum class Prune {
     nothing,      // all rows are compared
     by_groups,    // a bound per group of centres
-    by_outliers,  // the centres that changed most are compared, one table bounds the others
+    by_outliers,  // scores of the centres that changed most, one table for the others
     by_table,     // one table bounds all centres
 };
 struct PassPlan {
     Prune prune = Prune::nothing;
-    Size outliers = 0;     // by_outliers: how many centres are compared
+    Size outliers = 0;     // by_outliers: how many centres are outliers
     bool remember = true;  // keep these centres, so that the next pass can bound their change
 };
 
-// What a plan depends on besides the statistics: k centres, of which `moved` moved since the last
-// pass; whether that one's centres are known; how many outliers there is memory for, -1 if none.
+// Statistics of the centres.
 struct CentreStats {
-    Size k = 0, moved = 0;
-    bool has_previous = false;
-    Size most_outliers = 0;
+    Size k = 0, moved = 0;      // centres; those that moved since the last pass
+    bool has_previous = false;  // are the centres of the last pass known?
+    Size most_outliers = 0;     // that fit in the memory; -1: not even without outliers
 };
 
-// What a plan remembers of the passes before.
+// State from plan to plan.
 struct PlanState {
     Backoff backoff{0, cost::longest_wait};  // passes without bounds after a plan that did not pay
     bool pruned = false;                     // did the last pass prune?
     Size width = -1;                         // outliers to compare at most; -1: not chosen yet
-    double planned = 0;                      // cost of a row by the last plan, without leftovers
-    // Passes without a table alone, after one that left too many rows.
+    double planned = 0;                      // cost of a row by the last plan, without survivors
+    // Passes without a table alone, after one with too many survivors.
     Backoff table_alone{cost::longest_wait - 1, cost::longest_wait - 1};
 };
 struct Planned {
@@ -77,7 +76,7 @@ struct Planned {
 
 namespace policy {
 
-// Lanes that scoring this many centres takes.
+// The cost of scoring this many centres: they take whole units of lanes.
 inline double lanes(Size centres) { return double(QuantizedPanels::padded(centres)); }
 
 inline bool bounds_may_pay(const PassStats& last, const CentreStats& centres) {
@@ -87,8 +86,8 @@ inline bool bounds_may_pay(const PassStats& last, const CentreStats& centres) {
 
 }  // namespace policy
 
-// With the filter and one panel of centres: by groups, while few labels change and bounds prune
-// many rows.
+// With the 8-bit filter and one panel of centres: prunes by groups, while few labels change and the
+// last such pass paid.
 inline Planned plan_groups(const PassStats& last, const CentreStats& centres, PlanState state) {
     const bool pruned = std::exchange(state.pruned, false);
     if (!policy::bounds_may_pay(last, centres) || !state.backoff.due()) return {{}, state};
@@ -103,8 +102,9 @@ inline Planned plan_groups(const PassStats& last, const CentreStats& centres, Pl
     return {{Prune::by_groups}, state};
 }
 
-// With the filter and several panels: compares as many outliers as make that about as expensive as
-// comparing the rows that are left over with all centres.
+// With the 8-bit filter and several panels: chooses the number of outliers (`width`) so that
+// scoring them costs about as much as comparing the survivors with all centres. Doubles it if
+// survivors cost over twice as much, halves it if they cost less than a quarter.
 inline Planned plan_outliers(const PassStats& last, const CentreStats& centres, PlanState state) {
     constexpr Size unit = QuantizedPanels::unit;
     const bool pruned = std::exchange(state.pruned, false);
@@ -115,21 +115,22 @@ inline Planned plan_outliers(const PassStats& last, const CentreStats& centres, 
     if (width < 0) width = centres.moved;
     const double all = policy::lanes(centres.k), full = all + cost::quantize_row;
     if (pruned) {
-        const double leftover =
-            cost::leftover_factor * all * double(last.compared) / double(last.rows);
-        if (leftover > 2 * std::max(policy::lanes(width), policy::lanes(1))) {
+        const double survivors =
+            cost::survivor_factor * all * double(last.compared) / double(last.rows);
+        if (survivors > 2 * std::max(policy::lanes(width), policy::lanes(1))) {
             if (width == 0) state.table_alone.record(false);
             width = std::max(unit, 2 * width);
-        } else if (4 * leftover < policy::lanes(width)) {
+        } else if (4 * survivors < policy::lanes(width)) {
             width = width > unit ? width / 2 : table_alone ? 0 : unit;
         }
-        const bool paid = state.planned + leftover <= cost::kept_share * full;
+        const bool paid = state.planned + survivors <= cost::kept_share * full;
         state.backoff.record(paid);
         if (!paid) return {{}, state};
     }
     for (;; width = width > unit ? width / 2 : 0) {
         width = std::min(QuantizedPanels::padded(width), QuantizedPanels::padded(centres.k));
-        // A table for a few centres does not pay.
+        // If few centres are no outliers, a table for them does not pay: all moved centres are
+        // outliers.
         const bool table = width == 0 || width + unit / 2 < centres.moved;
         const Size outliers = table ? width : centres.moved;
         state.planned = (outliers ? policy::lanes(outliers) + cost::quantize_row : 0) +
@@ -143,10 +144,10 @@ inline Planned plan_outliers(const PassStats& last, const CentreStats& centres, 
     }
 }
 
-// What a plan without the filter depends on: sizes of the centres, all nonzeros counted.
+// Sizes of the centres, for a plan without the 8-bit filter.
 struct TableCosts {
-    Size k = 0, d = 0, nonzeros = 0;
-    bool has_previous = false;
+    Size k = 0, d = 0, nonzeros = 0;  // nonzeros of all centres
+    bool has_previous = false;        // are the centres of the last pass known?
 };
 struct TableState {
     Backoff backoff{1, cost::longest_wait};  // passes without the table after it did not pay
@@ -157,8 +158,8 @@ struct TablePlanned {
     TableState state;
 };
 
-// Without the filter: by one table. Previous centres are kept once most labels stay and a pass over
-// the rows costs much more than comparing the centres with those before.
+// Without the 8-bit filter: prunes by one table. Centres are remembered once most labels stay and a
+// pass over the rows costs much more than tabulating the change of the centres.
 inline TablePlanned plan_table(const PassStats& last, const TableCosts& centres, TableState state) {
     const bool pruned = std::exchange(state.pruned, false);
     const bool remember = last.rows > 0 && cost::changed_for_history * last.changed <= last.rows &&
@@ -170,7 +171,7 @@ inline TablePlanned plan_table(const PassStats& last, const TableCosts& centres,
         !state.backoff.due())
         return {all, state};
     if (pruned) {
-        const bool paid = double(last.compared) <= cost::left_by_table * double(last.rows);
+        const bool paid = double(last.compared) <= cost::table_survivor_share * double(last.rows);
         state.backoff.record(paid);
         if (!paid) return {all, state};
     }

@@ -1,15 +1,23 @@
 // Products of all rows with all centres, kept from pass to pass and updated when the centres move.
+// There is no paper; docs/proofs/kept_products.md has the proof.
 //
-// Late in a fit few rows change cluster. A centre then changes by a factor, and otherwise only in
+// Late in a fit few rows change cluster. A centre b then changes by a factor, and otherwise only in
 // the features of those rows: c = a b + e with a sparse e (assign/sparse/centre_change.hpp). So
 // x.c = a x.b + x.e, and x.e is nonzero only for rows that share a feature with e, which a
-// transposed copy of the rows finds. There is no triangle inequality, so this also works where rows
-// are far from every centre, as in text. Memory: four bytes per row and centre, and a copy of the
-// rows.
+// transposed copy of the rows finds. This does not use the triangle inequality, so it works also if
+// rows are far from all centres, as texts are. Memory: four bytes per row and centre, and a copy of
+// the rows.
 //
-// The products are float32. An error bound accumulates their roundings; a row for which the error
-// could change the label is compared by canonical scores with the centres that may be nearest
-// (docs/proofs/kept_products.md).
+// The products are float32. Their roundings are added up to an error bound per centre. If the error
+// could change the label of a row, the row is compared by canonical scores with the centres that
+// may be nearest.
+//
+//   symbol in docs/proofs/kept_products.md        here
+//   p, the kept product of a row and a centre     product(i, j)
+//   σ, the product of all factors                 factor_[j]
+//   E, the error of x.c in units of |x|           error_[j]
+//   C, C₀, the longest centre now and at restart  longest_, longest_at_restart_
+//   off, the error of a score by products         computed in apart()
 #pragma once
 
 #include <algorithm>
@@ -43,7 +51,7 @@ public:
           error_(std::size_t(k)),
           score_offset_(std::size_t(k)),
           scale_(std::size_t(k)),
-          moves_(std::size_t(k)) {}
+          moved_in_(std::size_t(k)) {}
 
     template <class Rows>
     void start(Work<Rows>& work, const Threads& threads) {
@@ -52,7 +60,7 @@ public:
         longest_ = 0;
         for (Size j = 0; j < k_; ++j)
             longest_ = std::max(longest_, std::sqrt(work.centroids.norm2(j)) * unit_ * Slack::up);
-        // Beyond these scales, conversions between them would overflow or underflow.
+        // Conversions between scales beyond these would overflow or underflow.
         const double scale = unit_ * work.centroids.frame().scale();
         if (!(scale > 0x1p-900 && scale < 0x1p900))
             longest_ = std::numeric_limits<double>::infinity();
@@ -63,7 +71,8 @@ public:
             return;
         }
         decide(work, threads);
-        // Many uncertain rows are scanned through the kernels, a few one by one.
+        // Many uncertain rows are compared with all centres by the kernels, a few with their
+        // candidates one by one. The limit is an estimate.
         if (Size(uncertain_.size()) > n_ / 32 + 64) work.pack_centres(threads);
     }
 
@@ -123,8 +132,8 @@ private:
         std::vector<double> product_updates(changes.size());
         const double scale = unit_ * work.centroids.frame().scale();
         threads.ranges(k_, 1, [&](Size j, Size, int) {
-            if (moves_[std::size_t(j)] == work.centroids.moves(j)) return;
-            moves_[std::size_t(j)] = work.centroids.moves(j);
+            if (moved_in_[std::size_t(j)] == work.centroids.moved_in(j)) return;
+            moved_in_[std::size_t(j)] = work.centroids.moved_in(j);
             SparseVector<R> buffer;
             const SparseVector<R>& now = work.centroids.nonzeros(j, buffer);
             SparseVector<R>& before = centres_[std::size_t(j)];
@@ -140,7 +149,8 @@ private:
         // with SIMD. Posting lists, used for large centres, make these terms more expensive.
         const bool lists =
             double(k_) * double(work.x.d) * double(sizeof(R)) > cost::cached_layout_bytes;
-        const double terms = double(k_) * double(work.x.nonzeros() + 6 * n_);
+        const double terms =
+            double(k_) * (double(work.x.nonzeros()) + cost::csr_score_cost * double(n_));
         const double updates = std::accumulate(product_updates.begin(), product_updates.end(), 0.0);
         const double update =
             lists ? cost::product_update_cost_postings : cost::product_update_cost;
@@ -182,7 +192,8 @@ private:
         });
     }
 
-    // Prepares a pass that computes all products. Keeps none if float32 lacks the range.
+    // Prepares a pass that computes all products. It keeps none if they could leave the range of
+    // float32.
     void restart(const Centres<R>& centroids) {
         const Size rows = (n_ + bound_tile - 1) / bound_tile * bound_tile;
         products_.resize(longest_ > largest ? 0 : std::size_t(rows * k_));
@@ -190,7 +201,7 @@ private:
         centres_.resize(std::size_t(k_));
         for (Size j = 0; j < k_; ++j) {
             centres_[std::size_t(j)] = centroids.nonzeros(j);
-            moves_[std::size_t(j)] = centroids.moves(j);
+            moved_in_[std::size_t(j)] = centroids.moved_in(j);
         }
         std::fill(factor_.begin(), factor_.end(), 1.0);
         std::fill(error_.begin(), error_.end(), 2 * single * longest_);
@@ -206,7 +217,7 @@ private:
                     float((double(score_offset[j]) - double(scores[t * k_ + j])) * unit2);
     }
 
-    // The nearest centre of each row by the stored products, and the rows for which it is
+    // Finds the nearest centre of each row by the stored products, and the rows for which it is
     // uncertain.
     template <class Rows>
     void decide(const Work<Rows>& work, const Threads& threads) {
@@ -286,7 +297,7 @@ private:
     std::vector<double> factor_, error_;
     std::vector<float> products_, score_offset_, scale_;
     std::vector<SparseVector<R>> centres_;  // of the stored products
-    std::vector<Size> moves_;               // their numbers of moves
+    std::vector<Size> moved_in_;            // Centres::moved_in of these
     std::unique_ptr<TransposedRows<R>> rows_;
     std::vector<std::int32_t> next_;
     std::vector<Size> uncertain_;
