@@ -103,7 +103,7 @@ PLAIN = {"dense": "C", "csr": "int32"}
 
 @dataclass(frozen=True)
 class Data:
-    """Which set of datasets.py, which families it is given in, and what may be asked of it."""
+    """A set of datasets.py, the families that it is given in, and the tests that it allows."""
 
     name: str
     families: tuple[str, ...] = ("dense",)

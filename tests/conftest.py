@@ -33,7 +33,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Where tests run ---------------------------------------------------------------------------------
 
 #: Files whose tests take longest, longest first: begun last, one would leave the other cores idle.
-LONGEST = ("spark",)
+#: Those of Dask wait much, while Spark uses both cores.
+LONGEST = ("spark", "dask_operators", "dask", "streaming", "cli", "examples", "docs", "checkpoint")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

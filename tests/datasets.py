@@ -1,7 +1,7 @@
 """Named test data: small sets made here or shipped with scikit-learn, and samples of real ones.
 
 Real sets come from the folder in EXACTMEANS_DATA (default: ../shared/data beside the repository);
-a test that asks for one is skipped where the folder is missing. Every set is made once per process.
+a test that needs one is skipped where the folder is missing. Every set is made once per process.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def load(name: str) -> Dataset:
     X = make()
     if isinstance(X, np.ndarray):
         X = np.ascontiguousarray(X, dtype=np.float64)
-        X.flags.writeable = False  # shared by all tests, so nobody may change it
+        X.flags.writeable = False  # shared by all tests, which must not change it
     return Dataset(name, X, k)
 
 

@@ -42,6 +42,15 @@ def assert_same_model(a: KMeans, b: KMeans) -> None:
     assert (a.inertia_, a.n_iter_) == (b.inertia_, b.n_iter_)
 
 
+def same_clustering(a: Any, b: Any) -> bool:
+    """Whether centres, labels and inertia are equal to the last bit."""
+    return bool(
+        a.cluster_centers_.tobytes() == b.cluster_centers_.tobytes()
+        and (a.labels_ == b.labels_).all()
+        and a.inertia_ == b.inertia_
+    )
+
+
 def state(estimator: Any) -> dict[str, Any]:
     """What an estimator holds, with arrays as bytes so that states can be compared."""
     return {

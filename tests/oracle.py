@@ -1,6 +1,6 @@
 """What the numerics contract says the answer is, computed slowly and without trusting rounding.
 
-Floating point is used only where an error bound settles the question; the rest is decided in exact
+Floating point is used only where an error bound decides the question; the rest is decided in exact
 rational arithmetic. Nothing here imports the library, so the two cannot share a mistake.
 """
 
@@ -392,17 +392,17 @@ def lloyd(
     limit = tol * _mean_variance(_scaled(rows, e))
     labels = np.full(rows.shape[0], -1, dtype=np.int64)
     history: list[Labels] = []
-    settled, n_iter = False, 0
-    while n_iter < max_iter and not settled:
+    converged, n_iter = False, 0
+    while n_iter < max_iter and not converged:
         n_iter += 1
         before, labels = labels, nearest(rows, centres)
         history.append(labels)
         old, centres = centres, update(X, centres, labels, sample_weight)
-        settled = np.array_equal(labels, before)
+        converged = np.array_equal(labels, before)
         step = np.ldexp(centres.astype(np.float64), -e) - np.ldexp(old.astype(np.float64), -e)
-        if not settled and np.square(step).sum() <= limit:
+        if not converged and np.square(step).sum() <= limit:
             break
-    if not settled:
+    if not converged:
         labels = nearest(rows, centres)
     return OracleResult(
         labels, centres, n_iter, inertia(rows, centres, labels, sample_weight), history

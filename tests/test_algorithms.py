@@ -76,13 +76,25 @@ def test_an_algorithm_for_dense_rows_refuses_sparse_ones() -> None:
         KMeans(2, algorithm="kdtree").fit(X)
 
 
-def test_short_fits_build_no_tree() -> None:
-    def first(k: int, max_iter: int) -> str:
-        work = Workload(100_000, 2, k, False, 4, 2.0)
-        return Policy(auto(work), work, max_iter).algorithm
+def test_a_tree_is_built_only_if_the_expected_passes_win_its_cost_back() -> None:
+    def first(n: int, d: int, k: int, passes: int) -> str:
+        return auto(Workload(n, d, k, False, 4, d, passes=passes)).algorithm
 
-    assert first(100, 5) == "lloyd"
-    assert first(100, 300) == first(1000, 5) == "kdtree"
+    assert first(100_000, 2, 100, 30) == "lloyd"
+    assert first(100_000, 2, 300, 5) == "yinyang"
+    assert first(100_000, 2, 300, 30) == first(100_000, 2, 1000, 5) == "kdtree"
+    # boxes of more features prune less, and more rows take more levels
+    assert first(100_000, 3, 300, 30) == "kdtree"
+    assert first(100_000, 4, 300, 30) == "yinyang"
+    assert first(1_000_000, 3, 300, 30) == "yinyang"
+
+
+def test_auto_looks_at_max_iter_before_it_builds_a_tree() -> None:
+    X = np.random.default_rng(0).random((20_000, 2), np.float32)
+    short, long = (
+        KMeans(300, init=X[:300], n_init=1, tol=0, max_iter=i).fit(X).algorithm_ for i in (2, 30)
+    )
+    assert (short, long) == ("lloyd", "kdtree")
 
 
 def course(
@@ -257,14 +269,13 @@ def test_products_take_over_when_few_labels_change() -> None:
     assert not auto(work, work.bytes_needed("products") - 1).late
 
 
-def test_products_take_over_only_where_all_centres_are_compared() -> None:
+def test_products_take_over_only_where_the_filter_is_not_used() -> None:
     work = replace(SPARSE, overlap=1_000_000.0)
     few = AssignStats(changed=5, distances=100_000 * 100, skipped=0)
-    assert course(work, [ALL, few, few]) == ["moving"] * 2 + ["products"] * 2
-    sifted = few._replace(distances=70_000 * 100)
-    assert course(work, [ALL, sifted, sifted]) == ["moving"] * 4
-    # without a first look, moving's own passes do not get cheap enough to wait for
-    assert course(work, [ALL, sifted], filtered=False) == ["moving"] * 2 + ["products"]
+    assert course(work, [ALL, few, few]) == ["moving"] * 4
+    assert course(work, [ALL, few, few], filtered=False) == ["moving"] * 2 + ["products"] * 2
+    pruned = few._replace(distances=70_000 * 100)
+    assert course(work, [ALL, pruned], filtered=False) == ["moving"] * 2 + ["products"]
 
 
 def test_products_take_over_sooner_where_a_pass_has_no_filter() -> None:
@@ -320,12 +331,12 @@ def test_centres_that_did_not_move_are_not_looked_at(
     n, k = 4000, 160
     X = sp.csr_matrix((short_texts(kind, n, 500, signs) * scale).astype(dtype))
     options: dict[str, Any] = {"init": start(X, k), "n_init": 1, "tol": 0.0, "metric": metric}
-    plain, sifted = (KMeans(k, algorithm=name, **options).fit(X) for name in ("lloyd", "moving"))
-    assert bits(plain) == bits(sifted)
-    assert plain.history_[0].distances == sifted.history_[0].distances == n * k
+    plain, pruned = (KMeans(k, algorithm=name, **options).fit(X) for name in ("lloyd", "moving"))
+    assert bits(plain) == bits(pruned)
+    assert plain.history_[0].distances == pruned.history_[0].distances == n * k
     if metric != "angular":  # where all centres go on approaching their means
-        assert sifted.n_distances_ < 0.9 * plain.n_distances_
-        assert sifted.history_[-1].distances < 0.3 * plain.history_[-1].distances
+        assert pruned.n_distances_ < 0.9 * plain.n_distances_
+        assert pruned.history_[-1].distances < 0.3 * plain.history_[-1].distances
 
 
 @pytest.mark.parametrize(
@@ -345,12 +356,12 @@ def test_centres_that_hardly_moved_need_no_filter(
         far = np.sort(np.random.default_rng(3).choice(600_000, X.shape[1], replace=False))
         X = sp.csr_matrix((X.data, far[X.indices].astype(index), X.indptr), shape=(n, 600_000))
     options: dict[str, Any] = {"init": "random", "n_init": 1, "tol": 0.0, "metric": metric}
-    plain, sifted = (
+    plain, pruned = (
         KMeans(k, algorithm=name, random_state=2, max_iter=40, **options).fit(X)
         for name in ("lloyd", "moving")
     )
-    assert bits(plain) == bits(sifted)
-    late = sifted.history_[-1]
+    assert bits(plain) == bits(pruned)
+    late = pruned.history_[-1]
     assert late.skipped > 0.3 * n
     assert late.distances < 0.5 * n * k
 

@@ -415,7 +415,7 @@ def test_torn_and_foreign_files_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("finished", [False, True])
 def test_centres_of_altered_files_are_refused(finished: bool, tmp_path: Path) -> None:
-    """Their digest is right, as whoever alters a file can make it."""
+    """Their digest is right: a program that alters a file can compute it."""
     X = datasets.load("sparse_random").X
     path = tmp_path / "fit"
     model = KMeans(4, random_state=0, tol=0, checkpoint=path)

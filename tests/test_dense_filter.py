@@ -74,7 +74,7 @@ def test_bounds_from_the_filter_for_directions(algorithm: str) -> None:
     assert_same_model(model, fit(X, "elkan", metric="cosine", zero_rows="keep"))
 
 
-def wild(kind: str) -> Any:
+def extreme(kind: str) -> Any:
     random = np.random.default_rng(3)
     X = rows(np.float32)
     if kind == "magnitudes":
@@ -92,7 +92,7 @@ def wild(kind: str) -> Any:
 @pytest.mark.parametrize("algorithm", ["lloyd", "hamerly", "yinyang", "pca", "auto"])
 @pytest.mark.parametrize("kind", ["magnitudes", "offset", "constant", "duplicates"])
 def test_wild_data_has_the_bits_of_elkan(kind: str, algorithm: str) -> None:
-    X = wild(kind)
+    X = extreme(kind)
     assert_same_model(fit(X, algorithm), fit(X, "elkan"))
 
 
@@ -134,18 +134,68 @@ def test_fortran_order_and_strides_do_without_the_filter() -> None:
     assert_same_model(fit(X), fit(wide[:, ::2]))
 
 
-def test_explain_tells_what_the_filter_decided() -> None:
+@pytest.mark.parametrize("algorithm", ["lloyd", "hamerly", "yinyang"])
+def test_explain_tells_what_the_filter_decided(algorithm: str) -> None:
     X = rows(np.float32)
-    model = fit(X)
-    passes = [record for record in model.history_ if record.skipped]
+    model = fit(X, algorithm)
+    passes = [record for record in model.history_ if record.filtered]
+    compared = sum(record.filtered for record in passes)
     facts = model.explain(as_dict=True)["integer_filter"]
     assert facts["iterations"] == len(passes) > 0
-    assert facts["decided_share"] == sum(r.skipped for r in passes) / (N * len(passes))
-    assert facts["candidates_per_row"] == sum(r.distances for r in passes) / (N * len(passes))
-    assert "8-bit filter: in" in model.explain()
+    assert facts["rows"] == compared
+    assert facts["decided_share"] == sum(r.decided for r in passes) / compared
+    assert facts["candidates_per_row"] == sum(r.verified for r in passes) / compared
+    assert f"% of {compared} rows in {len(passes)} iterations and left" in model.explain()
+    assert all(len(line) <= 100 for line in model.explain().splitlines())
+    for record in passes:
+        assert record.filtered <= N
+        assert record.decided <= record.filtered
+        if algorithm == "lloyd":
+            assert (record.skipped, record.distances) == (record.decided, record.verified)
+        else:
+            assert record.filtered <= N - record.skipped
+            assert record.distances >= record.filtered + record.verified
+    if algorithm == "yinyang":  # uses it for its first bounds only
+        assert len(passes) == 1
     few = KMeans(3, n_init=1, random_state=0, algorithm="lloyd").fit(X)
     assert few.explain(as_dict=True)["integer_filter"] is None
     assert "8-bit filter" not in few.explain()
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "hamerly", "yinyang"])
+def test_statistics_of_the_filter_count_twins(algorithm: Any) -> None:
+    """Codes decide rows of clusters far apart, except rows whose centre occurs twice.
+
+    Such a row has two candidates, which tie, and are compared by canonical scores too: four
+    distances. yinyang leaves the second of equal centres out.
+    """
+    random = np.random.default_rng(5)
+    n, k = 2400, 160  # with more rows, inter-centre distances would prune in yinyang's first pass
+    centres = 10 * random.normal(size=(k, D)).astype(np.float32)
+    centres[7] = centres[3]
+    label = random.integers(k, size=n)
+    X = (centres[label] + 0.1 * random.normal(size=(n, D))).astype(np.float32)
+    first = KMeans(k, init=centres, n_init=1, max_iter=1, algorithm=algorithm).fit(X)
+    record = first.history_[0]
+    twins = 0 if algorithm == "yinyang" else np.isin(label, (3, 7)).sum()
+    assert (record.filtered, record.decided, record.verified) == (n, n - twins, 4 * twins)
+    # Bounds need the distance to the label of every row.
+    assert record.distances == 4 * twins + (0 if algorithm == "lloyd" else n)
+    assert record.skipped == (n - twins if algorithm == "lloyd" else 0)
+
+
+def test_statistics_of_the_filter_are_of_distinct_rows() -> None:
+    X = rows(np.float32)
+    distinct = 60 + 2440
+    X = X[np.concatenate((np.arange(distinct), np.arange(N - distinct)))]
+    model = fit(X, "auto")
+    compared = model.explain(as_dict=True)["distinct_rows"]
+    assert compared < N
+    plain = [record for record in model.history_ if record.algorithm == "lloyd"]
+    assert plain
+    for record in plain:
+        assert record.filtered == compared
+        assert record.skipped == N - compared + record.decided
 
 
 def test_without_room_codes_are_not_kept() -> None:

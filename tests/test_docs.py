@@ -26,7 +26,7 @@ import exactmeans.seeding
 import exactmeans.spark
 import exactmeans.sql
 import exactmeans.text
-from spark import skip_without_java
+from spark import skip_without_java, use_quick_settings
 from test_package import modules
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +84,7 @@ def test_doctest(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     source = "".join(one.source for one in example.examples)
     skip_without_java(source)
+    use_quick_settings()
     if "to_networkx" in source:
         pytest.importorskip("networkx")
     out = io.StringIO()
@@ -130,6 +131,7 @@ def _pages() -> list[Path]:
 def test_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     skip_without_java("".join(_python_blocks(page)))
+    use_quick_settings()
     with contextlib.redirect_stdout(io.StringIO()):
         _run(page)
 

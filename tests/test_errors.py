@@ -192,6 +192,8 @@ for title, data in {
     "blocks": open_blocks([np.array([["a", "b"]] * 4)]),
 }.items():
     fit(f"text in {title}", "must (hold|be).* numbers", data)
+fit("documents", r"exactmeans\.text\.tfidf makes rows of documents", ["some words", "to cluster"])
+fit("a file that is not there", "there is no file 'rows'", "rows")
 fit("ragged list", "must ", [[1, 2], [3], [4, 5]])
 fit("ragged objects", "must ", np.array([[1, 2], [3], [4, 5]], dtype=object))
 fit("dict", "must ", {"a": [1, 2, 3]})
@@ -272,7 +274,7 @@ add(
 for value in ("kmeans", "K-MEANS++", "", "auto"):
     fit(
         repr(value),
-        r"must be one of 'k-means\+\+', 'k-means\|\|', 'random', 'furthest'",
+        r"must be 'k-means\+\+', 'k-means\|\|', 'random', 'furthest', \('d', alpha\), a callable",
         init=value,
     )
 fit("None", "must be an array of numbers", init=None)
@@ -357,7 +359,7 @@ for value in (-1, 0, 0.0, -0.5, 1.5, True, False, float("nan"), float("inf"), b"
 fit("absurdly many digits", "must be", memory_limit="9" * 400 + "GB")
 fit("too little", r"must be at least [\d,]+ bytes", memory_limit="10B")
 for value in (3, [3], "print", [print, None], True, {"a": 1}):
-    fit(repr(value), "must be a callable or a sequence of callables", callbacks=value)
+    fit(repr(value), "must be None, a callable or a sequence of callables", callbacks=value)
 
 # a fitted model -----------------------------------------------------------------------------------
 model = KMeans(3, random_state=0).fit(X)

@@ -288,12 +288,13 @@ def test_rows_without_direction_are_not_counted() -> None:
 def test_explain_says_what_limits_cost() -> None:
     X = rows_of(300)
     model = KMeans(5, size_min=1.0, size_max=1.0, random_state=0, n_init=1).fit(X)
-    told = model.explain(as_dict=True)["limits"]
+    facts = model.explain(as_dict=True)["limits"]
     nearest = squared(X, model.cluster_centers_)
-    assert told["size_min"] == told["size_max"] == 60
-    assert told["inertia_without_limits"] == pytest.approx(nearest.min(axis=1).sum())
-    assert told["rows_not_nearest"] == np.count_nonzero(nearest.argmin(axis=1) != model.labels_)
+    assert facts["size_min"] == facts["size_max"] == 60
+    assert facts["inertia_without_limits"] == pytest.approx(nearest.min(axis=1).sum())
+    assert facts["rows_not_nearest"] == np.count_nonzero(nearest.argmin(axis=1) != model.labels_)
     assert "size limits: 60 to 60 rows" in model.explain()
+    assert "algorithm: lloyd (size limits)" in model.explain()
 
 
 REFUSED = [

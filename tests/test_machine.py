@@ -1,4 +1,4 @@
-"""What a fit finds out about the machine: memory, cores, and who else is using them."""
+"""What a fit finds out about the machine: memory, cores, and other users of the cores."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _threads_in_a_process() -> tuple[int, int]:
     return check_n_jobs(None), _core.usable_cores()
 
 
-@pytest.mark.parametrize("inner", [1, 2, 64])
+@pytest.mark.parametrize("inner", [1, pytest.param(2, marks=pytest.mark.slow), 64])
 def test_tasks_that_are_processes_have_the_share_of_loky(
     inner: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,3 +268,28 @@ def test_the_default_path_calls_nothing_that_only_unix_has(tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stderr
     assert "exactmeans: " in done.stdout
+
+
+# The end of the process ---------------------------------------------------------------------------
+
+FIT_IN_A_DAEMON = """
+import threading, time
+import numpy as np
+from exactmeans import KMeans
+
+began = threading.Event()
+X = np.random.default_rng(0).random((20_000, 50), np.float32)
+model = KMeans(200, init="random", n_init=1, tol=0, max_iter=10**6, algorithm="lloyd",
+               callbacks=lambda _: began.set())
+threading.Thread(target=model.fit, args=[X], daemon=True).start()
+assert began.wait(60)
+"""
+
+
+@pytest.mark.core
+def test_a_process_may_end_in_the_middle_of_a_fit_of_a_daemon_thread() -> None:
+    """Python ends the thread when it wants the GIL again, which must not abort the process."""
+    ended = subprocess.run(
+        [sys.executable, "-c", FIT_IN_A_DAEMON], capture_output=True, text=True, timeout=120
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -185,11 +185,11 @@ def test_multiplying_everything_changes_nothing(metric: str, form: str, factor: 
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("how", ["settled", "tol", "max_iter"])
+@pytest.mark.parametrize("how", ["converged", "tol", "max_iter"])
 def test_a_fit_ends_on_geodesic_means(form: str, how: str) -> None:
     """However it ends: within 1e-10 of the mean in float64, 1e-5 in float32."""
     X, weights, init = some_rows(form), some_weights(300), dense(some_rows(form)[:6])
-    ends: Any = {"settled": {}, "tol": {"tol": 1e-2}, "max_iter": {"max_iter": 1}}
+    ends: Any = {"converged": {}, "tol": {"tol": 1e-2}, "max_iter": {"max_iter": 1}}
     model = fit("angular", X, init=init, sample_weight=weights, **ends[how])
     own = model.labels_
     if how == "max_iter":  # centres are means of the labels that came before the last ones
@@ -204,11 +204,11 @@ def test_a_fit_ends_on_geodesic_means(form: str, how: str) -> None:
 @pytest.mark.parametrize("form", ["dense64", "csr64"])
 def test_magnitudes_do_not_matter(metric: str, form: str, magnitude: float) -> None:
     X = some_rows(form)
-    wild, plain = fit(metric, X * magnitude), fit(metric, X)
-    np.testing.assert_array_equal(wild.labels_, plain.labels_)
-    np.testing.assert_allclose(wild.cluster_centers_, plain.cluster_centers_, atol=1e-13)
-    assert wild.inertia_ == pytest.approx(plain.inertia_, rel=1e-12)
-    np.testing.assert_allclose(wild.transform(X * magnitude), plain.transform(X), atol=1e-7)
+    extreme, plain = fit(metric, X * magnitude), fit(metric, X)
+    np.testing.assert_array_equal(extreme.labels_, plain.labels_)
+    np.testing.assert_allclose(extreme.cluster_centers_, plain.cluster_centers_, atol=1e-13)
+    assert extreme.inertia_ == pytest.approx(plain.inertia_, rel=1e-12)
+    np.testing.assert_allclose(extreme.transform(X * magnitude), plain.transform(X), atol=1e-7)
 
 
 @pytest.mark.parametrize("metric", OTHERS)
@@ -385,7 +385,7 @@ def test_zero_rows(metric: str, form: str) -> None:
     assert model.predict(only_zeros).tolist() == [-1, -1, -1]
     np.testing.assert_allclose(model.transform(only_zeros), np.sqrt(alone), rtol=1e-6)
     assert model.score(only_zeros) == pytest.approx(-3 * alone, rel=1e-6)
-    for init in INITS:  # a row without direction is nobody's seed
+    for init in INITS:  # a row without a direction is never a seed
         seeded = fit(metric, with_zeros, 40, init=init, n_init=1, max_iter=1, zero_rows="keep")
         assert np.all(np.linalg.norm(seeded.cluster_centers_, axis=1) > 0.9)
     with pytest.raises(ValueError, match="must have a row that is not zero"):

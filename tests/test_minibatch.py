@@ -25,6 +25,7 @@ import metric_oracle as metrics
 import oracle
 from exactmeans import Iteration, KMeans, MiniBatchKMeans, open_blocks
 from exactmeans.fit import batches, sparse_sgd
+from models import same_clustering
 
 METHODS = ["sgd", "memoized"]
 Csr: Any = sp.csr_matrix
@@ -63,14 +64,6 @@ def test_parameters_are_those_of_scikit_learn() -> None:
 
 def blobs(n: int = 900, spread: float = 2.0) -> NDArray[np.float64]:
     return datasets.blobs(n, 4, 6, spread=spread, seed=8)
-
-
-def same(a: Any, b: Any) -> bool:
-    return bool(
-        a.cluster_centers_.tobytes() == b.cluster_centers_.tobytes()
-        and (a.labels_ == b.labels_).all()
-        and a.inertia_ == b.inertia_
-    )
 
 
 # sgd ----------------------------------------------------------------------------------------------
@@ -227,7 +220,7 @@ def test_sgd_does_not_depend_on_threads(layout: str) -> None:
     fits = [
         MiniBatchKMeans(6, random_state=1, batch_size=64, n_jobs=n_jobs).fit(X) for n_jobs in (1, 3)
     ]
-    assert same(*fits)
+    assert same_clustering(*fits)
 
 
 def test_dense_and_csr_rows_give_the_same_clustering() -> None:
@@ -259,8 +252,8 @@ def test_sgd_stops_when_the_inertia_does_not_fall() -> None:
     hasty = MiniBatchKMeans(6, random_state=0, max_no_improvement=1, batch_size=50).fit(X)
     assert hasty.n_steps_ < 100 * 2000 // 50
     assert "did not fall" in hasty.explain()
-    settled = MiniBatchKMeans(6, random_state=0, tol=0.1, max_no_improvement=None).fit(X)
-    assert "less than tol" in settled.explain()
+    converged = MiniBatchKMeans(6, random_state=0, tol=0.1, max_no_improvement=None).fit(X)
+    assert "less than tol" in converged.explain()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -272,7 +265,7 @@ def test_one_batch_is_lloyds_algorithm(method: Any, metric: str, make: Any) -> N
     weight = np.random.default_rng(0).uniform(0.5, 2, 500)
     model = MiniBatchKMeans(6, method=method, **options).fit(make(X), sample_weight=weight)
     lloyd = KMeans(6, algorithm="lloyd", **options).fit(make(X), sample_weight=weight)
-    assert same(model, lloyd)
+    assert same_clustering(model, lloyd)
     assert model.n_steps_ == model.n_iter_ == lloyd.n_iter_
     before = model.cluster_centers_.copy()
     model.partial_fit(make(X[:50]))  # goes on with the weights that the clusters have
@@ -319,7 +312,7 @@ def test_one_batch_is_lloyd(case: cases.Case) -> None:
         expected = KMeans(case.k, **options).fit(case.X, sample_weight=case.sample_weight)
         model = MiniBatchKMeans(case.k, method="memoized", batch_size=10**6, **options)
         model.fit(case.X, sample_weight=case.sample_weight)
-    assert same(model, expected)
+    assert same_clustering(model, expected)
     assert model.n_iter_ == expected.n_iter_
 
 
@@ -335,7 +328,7 @@ def test_memoized_falls_to_a_fixed_point(case: cases.Case, batch_size: int) -> N
         # Lloyd's algorithm does not move from there, to the last bit.
         after = cases.fit(case.X, cases.dense(model.cluster_centers_), case.sample_weight)
     assert after.n_iter_ == 1
-    assert same(model, after)
+    assert same_clustering(model, after)
     falls = [record.inertia for record in model.history_]
     slack = 1e-9 * max(falls) + 1e-9 * falls[0]
     assert all(b <= a + slack for a, b in pairwise(falls))
@@ -372,7 +365,7 @@ def test_sources_are_read_by_blocks(method: str, layout: str, tmp_path: Path) ->
     model = MiniBatchKMeans(6, batch_size=100, **options).fit(source)
     np.testing.assert_array_equal(model.predict(source), model.labels_)
     in_memory = open_blocks([X[a : a + 200] for a in range(0, 900, 200)])
-    assert same(model, MiniBatchKMeans(6, batch_size=100, **options).fit(in_memory))
+    assert same_clustering(model, MiniBatchKMeans(6, batch_size=100, **options).fit(in_memory))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -393,8 +386,10 @@ def test_partial_fit_goes_on_from_fit_and_from_files(method: Any, tmp_path: Path
     assert type(loaded) is MiniBatchKMeans
     for other in (model, loaded):
         other.partial_fit(X[:50] + 1)
-    assert same(model, loaded)
-    assert not same(model, MiniBatchKMeans(6, method=method, random_state=0, batch_size=100).fit(X))
+    assert same_clustering(model, loaded)
+    assert not same_clustering(
+        model, MiniBatchKMeans(6, method=method, random_state=0, batch_size=100).fit(X)
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -450,123 +445,6 @@ def test_a_failed_step_leaves_the_estimator_as_it_was() -> None:
     assert model.n_steps_ == 1
 
 
-# Directions ---------------------------------------------------------------------------------------
-
-FORMS = ["dense64", "dense32", "csr64", "csr32"]
-
-
-def cosine(k: int = 6, **options: Any) -> MiniBatchKMeans:
-    return MiniBatchKMeans(k, metric="cosine", **{"random_state": 0, "n_init": 1, **options})
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_centre_is_the_direction_of_the_unit_rows_it_was_nearest_to(form: str) -> None:
-    """The definition, followed in float64 by an independent loop; rows of zeros pull nothing."""
-    X, weight = metrics.some_rows(form), metrics.some_weights(300)
-    rows = metrics.unit(X)
-    X[7], rows[7] = 0 * X[7], 0
-    model = cosine(init=X[:6], reassignment_ratio=0, zero_rows="keep")
-    centres, sums = rows[:6].copy(), np.zeros((6, rows.shape[1]))
-    for begin in range(0, 300, 50):
-        some, own = rows[begin : begin + 50], weight[begin : begin + 50]
-        np.add.at(sums, (some @ centres.T).argmax(axis=1), some * own[:, None])
-        seen = np.linalg.norm(sums, axis=1) > 0
-        centres[seen] = metrics.unit(sums[seen])
-        model.partial_fit(X[begin : begin + 50], sample_weight=own)
-        close = 1e-6 if form.endswith("32") else 1e-12
-        np.testing.assert_allclose(model.cluster_centers_, centres, atol=close)
-    cost = metrics.costs("cosine", X[250:], model.cluster_centers_)
-    assert model.inertia_ == pytest.approx(weight[250:] @ cost.min(axis=1), rel=1e-6)
-    np.testing.assert_array_equal(model.predict(X[250:]), model.labels_)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_cosine_sgd_is_as_good_as_scikit_learns_on_unit_rows(form: str) -> None:
-    X, weights = metrics.some_rows(form, n=2000), metrics.some_weights(2000)
-    rows = metrics.unit(X)
-    ours, theirs = [], []
-    options: dict[str, Any] = {"batch_size": 200, "n_init": 3}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for seed in range(16):
-            model = cosine(**options, random_state=seed).fit(X, sample_weight=weights)
-            other = sklearn.cluster.MiniBatchKMeans(6, random_state=seed, **options)
-            other.fit(rows, sample_weight=weights)
-            cost = metrics.costs("cosine", X, model.cluster_centers_).min(axis=1)
-            assert model.inertia_ == pytest.approx(weights @ cost, rel=1e-6)
-            np.testing.assert_array_equal(model.predict(X), model.labels_)
-            ours.append(model.inertia_)
-            cost = metrics.costs("cosine", X, other.cluster_centers_).min(axis=1)
-            theirs.append(weights @ cost)
-    assert np.mean(ours) <= 1.01 * np.mean(theirs)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("batch_size", [40, 10**6])
-def test_cosine_memoized_falls_to_a_fixed_point(form: str, batch_size: int) -> None:
-    X, weights = metrics.some_rows(form), metrics.some_weights(300)
-    options: dict[str, Any] = {"init": X[:6], "n_init": 1, "tol": 0, "metric": "cosine"}
-    model = MiniBatchKMeans(6, method="memoized", batch_size=batch_size, **options)
-    model.fit(X, sample_weight=weights)
-    assert model.n_iter_ < 100
-    after = KMeans(6, **{**options, "init": model.cluster_centers_}).fit(X, sample_weight=weights)
-    assert after.n_iter_ == 1
-    assert same(model, after)
-    falls = [record.inertia for record in model.history_]
-    assert all(b <= a * (1 + 1e-12) for a, b in pairwise(falls))
-    assert falls[-1] == pytest.approx(model.inertia_, rel=1e-6)
-    if batch_size > 300:
-        assert same(model, KMeans(6, **options).fit(X, sample_weight=weights))
-
-
-def test_memoized_directions_go_on_as_means_of_all_their_rows() -> None:
-    """A step after the fit weighs the rows of the fit by the length of their mean, not by 1."""
-    X = metrics.some_rows("dense64")
-    model = cosine(method="memoized", batch_size=64, reassignment_ratio=0).fit(X)
-    rows, labels = metrics.unit(X), model.labels_.copy()
-    sums = np.zeros((6, rows.shape[1]))
-    np.add.at(sums, labels, rows)
-    new = rows[:60] + 0.4
-    np.add.at(sums, (new @ model.cluster_centers_.T).argmax(axis=1), metrics.unit(new))
-    model.partial_fit(new)
-    np.testing.assert_allclose(model.cluster_centers_, metrics.unit(sums), atol=1e-12)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("form", ["dense32", "csr64"])
-def test_cosine_in_blocks_files_and_threads(form: str, method: str, tmp_path: Path) -> None:
-    X = metrics.some_rows(form)
-    X[11] = 0 * X[11]
-    parts = [X[a : a + 70] for a in range(0, 300, 70)]
-    models = []
-    for n_jobs in (1, 3):
-        model = cosine(method=method, batch_size=32, zero_rows="keep", n_jobs=n_jobs, init=X[:6])
-        models.append(model.fit(open_blocks(parts)))
-    assert same(*models)
-    models[0].save(tmp_path / "model")
-    loaded = exactmeans.load(tmp_path / "model")
-    assert (loaded.predict(X) == models[0].labels_).all()
-    for other in (models[0], loaded):
-        other.partial_fit(X[:50])
-    assert same(models[0], loaded)
-
-
-def test_directions_that_are_missing() -> None:
-    X = metrics.some_rows("dense64")
-    X[5] = 0
-    for call in (cosine().fit, cosine().partial_fit):
-        with pytest.raises(ValueError, match=r"X must not have rows of zeros.*row 5"):
-            call(X)
-    with pytest.raises(ValueError, match="metric must be one of 'euclidean', 'cosine'"):
-        MiniBatchKMeans(metric="manhattan").fit(X)  # type: ignore[arg-type]
-    # Means of opposite rows have no direction: the centre stays.
-    model = cosine(1, init=[[1.0, 0.0]], reassignment_ratio=0)
-    model.partial_fit(np.array([[0.0, 3.0], [0.0, -2.0]]))
-    np.testing.assert_array_equal(model.cluster_centers_, [[1.0, 0.0]])
-    model.partial_fit(np.array([[0.0, 5.0]]))
-    np.testing.assert_array_equal(model.cluster_centers_, [[0.0, 1.0]])
-
-
 # Sparse rows --------------------------------------------------------------------------------------
 
 
@@ -589,7 +467,7 @@ def test_steps_in_the_features_of_a_batch_are_those_in_all(
     options |= {"zero_rows": "keep"}
     models = []
     for room in (2**29, 0):
-        monkeypatch.setattr(sparse_sgd, "COMFORTABLE", room)
+        monkeypatch.setattr(sparse_sgd, "DENSE_CENTRES_BYTES", room)
         models.append(MiniBatchKMeans(k, n_init=1, **options).fit(X, sample_weight=weights))
     thin, whole = models
     close = 1e-5 if dtype == "float32" else 1e-11
@@ -609,7 +487,7 @@ def test_steps_in_the_features_of_a_batch_are_those_in_all(
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_rows_of_the_other_layout(metric: Any, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A centre that has seen no row moves all the way to its first ones, whatever its layout."""
-    monkeypatch.setattr(sparse_sgd, "COMFORTABLE", room)
+    monkeypatch.setattr(sparse_sgd, "DENSE_CENTRES_BYTES", room)
     X = metrics.some_rows("csr64")
     init = np.vstack([X[:5].toarray(), 50 * X[7].toarray()])
     options: dict[str, Any] = {"init": init, "n_init": 1, "reassignment_ratio": 0}
@@ -655,19 +533,6 @@ def test_more_unseen_centres_than_half_a_batch(metric: Any) -> None:
     assert np.linalg.norm(thin, axis=1).min() > 0.1
     rows = metrics.unit(X) if metric == "cosine" else X.toarray()
     assert sum(np.isclose(rows, centre).all(axis=1).any() for centre in thin) >= 10
-
-
-@pytest.mark.parametrize("make", [np.asarray, Csr])
-def test_a_centre_without_direction_stays_for_later_batches(make: Any) -> None:
-    """Its rows cancel each other out, so nothing but its last direction is known of it."""
-    model = cosine(2, init=[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], reassignment_ratio=0)
-    model.partial_fit(make([[2.0, 0.0, 0.0], [-3.0, 0.0, 0.0]]))
-    for _ in range(2):
-        model.partial_fit(make([[0.0, 0.0, 1.0]]))
-        np.testing.assert_allclose(model.cluster_centers_, [[0, 1, 0], [0, 0, 1]], atol=1e-15)
-    np.testing.assert_array_equal(model.predict(make(np.eye(3))), [0, 0, 1])
-    model.partial_fit(make([[3.0, 0.0, 0.0]]))  # and any row gives it one
-    np.testing.assert_allclose(model.cluster_centers_, [[1, 0, 0], [0, 0, 1]], atol=1e-15)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])

@@ -62,11 +62,11 @@ def test_nearest_sees_below_rounding() -> None:
     assert oracle.nearest(sp.csr_matrix(X), centres).tolist() == [1]
 
 
-wild = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-3, 3).map(float)
+extreme = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-3, 3).map(float)
 
 
 @settings(deadline=None)
-@given(arrays(np.float64, (5, 2), elements=wild), arrays(np.float64, (4, 2), elements=wild))
+@given(arrays(np.float64, (5, 2), elements=extreme), arrays(np.float64, (4, 2), elements=extreme))
 def test_nearest_is_brute_force_at_any_magnitude(X: NDArray[Any], C: NDArray[Any]) -> None:
     assert oracle.nearest(X, C).tolist() == brute(X, C)
     assert oracle.nearest(sp.csr_matrix(X), C).tolist() == brute(X, C)

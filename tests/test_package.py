@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 import typing
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,7 +40,9 @@ def modules() -> list[str]:
     return ["exactmeans", *(m.name for m in found if m.name != "exactmeans._core")]
 
 
+@cache
 def python(*arguments: str) -> str:
+    """What a new interpreter prints; several tests compare with the same one."""
     done = subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, timeout=100, check=False
     )
@@ -192,6 +195,19 @@ def test_sources_mention_no_threadpool() -> None:
     forbidden = re.compile(r"threadpoolctl|OMP_NUM_THREADS|MKL_NUM_THREADS|OPENBLAS|omp\.h")
     for path in Path(exactmeans.__file__).parent.rglob("*.py"):
         assert not forbidden.search(path.read_text()), path.name
+
+
+def test_versions_of_everything_that_extras_install(capsys: pytest.CaptureFixture[str]) -> None:
+    needed = [
+        re.split(r"[^\w-]", line)[0]
+        for line in importlib.metadata.requires("exactmeans") or ()
+        if not re.search(r"extra == .(dev|bench|docs|all)", line)
+    ]
+    assert {"numpy", "pyspark", "duckdb"} <= set(needed)
+    exactmeans.show_versions()
+    shown = capsys.readouterr().out
+    for name in needed:
+        assert f"\n{name}: " in shown
 
 
 # types --------------------------------------------------------------------------------------------

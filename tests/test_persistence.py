@@ -240,7 +240,7 @@ def spoilt(name: str, at: int, value: float) -> Callable[[dict[str, Any]], None]
     ],
 )
 def test_sparse_centres_of_altered_files_are_refused(spoil: Any, says: str, tmp_path: Path) -> None:
-    """Their digest is right, as whoever alters a file can make it."""
+    """Their digest is right: a program that alters a file can compute it."""
     X = datasets.load("sparse_random").X
     model = KMeans(4, init=X[:4], n_init=1, sparse_centers=True).fit(X)
     path = saved(model, tmp_path)

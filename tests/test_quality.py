@@ -298,6 +298,18 @@ def test_silhouette_refuses() -> None:
 # indices and statistics ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("method", ["sgd", "memoized"])
+def test_measures_of_minibatch_models(method: Any) -> None:
+    X = some_rows("dense64")
+    model = MiniBatchKMeans(4, method=method, random_state=0, batch_size=50).fit(X)
+    labels = model.predict(X)
+    theirs = silhouette_samples(X, labels)
+    np.testing.assert_allclose(silhouette(X, model, kind="exact").samples, theirs, atol=1e-12)
+    assert davies_bouldin(X, model) == pytest.approx(davies_bouldin_score(X, labels))
+    assert calinski_harabasz(X, model) == pytest.approx(calinski_harabasz_score(X, labels))
+    assert cluster_stats(X, model)["size"].tolist() == np.bincount(labels).tolist()
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("max_iter", [1, 300])
 def test_indices_are_scikit_learns(form: str, max_iter: int) -> None:

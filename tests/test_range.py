@@ -175,7 +175,7 @@ import numpy as np
 import scipy.sparse as sp
 from exactmeans import _core
 
-X = sp.random(600, 20_000, density=0.01, random_state=0, format="csr")
+X = sp.random(600, 20_000, density=0.01, random_state=np.random.default_rng(0), format="csr")
 indptr = X.indptr.astype(np.int64)
 rows, _ = _core.Rows.csr(X.data, X.indices, indptr, X.shape[1], None)
 centres = _core.SparseCentres.make(X.data, X.indices, indptr, X.shape[1])
@@ -197,12 +197,12 @@ for below in range(2, 22):
 
 
 def test_has_lists_waits_for_layouts_without_the_interpreter() -> None:
-    """Whoever makes a layout polls for Ctrl-C, for which it needs the interpreter."""
+    """A thread that makes a layout polls for Ctrl-C, for which it needs the interpreter."""
     subprocess.run([sys.executable, "-c", DEADLOCK], check=True, timeout=300)
 
 
 def test_auto_leaves_the_tree_where_it_cannot_number_rows() -> None:
-    few = Workload(n=10**6, d=3, k=100, sparse=False, itemsize=4, width=3)
-    many = Workload(n=2**31, d=3, k=100, sparse=False, itemsize=4, width=3)
+    few = Workload(n=2**31 - 1, d=2, k=1000, sparse=False, itemsize=4, width=2)
+    many = Workload(n=2**31, d=2, k=1000, sparse=False, itemsize=4, width=2)
     assert _best(few)[0] == "kdtree"
     assert _best(many)[0] != "kdtree"

@@ -147,6 +147,18 @@ def test_names_of_clusters() -> None:
     assert words.cluster_name([Contrast(0, 0.5, 0.01)], name, dense=False) == "few terms"
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+def test_the_story_says_whether_max_iter_ended_the_fit(missing: int) -> None:
+    """A fit that converges in its last iteration has converged."""
+    X = datasets.blobs(600, 3, 3)
+    needed = KMeans(3, init=X[:3]).fit(X).n_iter_
+    model = KMeans(3, init=X[:3], max_iter=needed - missing).fit(X)
+    assert model.n_iter_ == needed - missing > 0
+    explained = model.explain(as_dict=True)
+    text = words.story(summarise(model, X), explained, dense=True, max_iter=model.max_iter)
+    assert any("before it converged" in sentence for sentence in text) == bool(missing)
+
+
 def test_unit_rows_keep_zeros() -> None:
     X = np.array([[3.0, 4.0], [0.0, 0.0]])
     np.testing.assert_allclose(unit_rows(X), [[0.6, 0.8], [0.0, 0.0]])
@@ -394,9 +406,9 @@ def test_hover_tells_of_a_row(page: Page, pages: dict[str, Path]) -> None:
         "(document.querySelectorAll('#fig-map .point')[7].getBoundingClientRect())"
     )
     page.move(x, y)
-    told = page.run("document.getElementById('tip').textContent")
-    assert "Row 7" in told
-    assert "alpha" in told
+    text = page.run("document.getElementById('tip').textContent")
+    assert "Row 7" in text
+    assert "alpha" in text
     clean(page)
 
 

@@ -1,4 +1,4 @@
-"""What a fit tells: history, callbacks, lines and bars, explain()."""
+"""What a fit reports: history, callbacks, lines and bars, explain()."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import oracle
 from exactmeans import Iteration, KMeans, MiniBatchKMeans, kmeans_plusplus
 from models import assert_same_model, blobs, fitted, raising
 
-# what a fit tells ---------------------------------------------------------------------------------
+# what a fit reports -------------------------------------------------------------------------------
 
 
-KINDS = [int, int, float, float, int, int, int, str, float, int]
+KINDS = [int, int, float, float, int, int, int, str, float, int, int, int, int]
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "lloyd", "elkan", "hamerly", "yinyang", "kdtree"])
@@ -312,8 +312,9 @@ def test_verbose_goes_where_print_goes() -> None:
         ({}, ["lloyd", "auto", "60 x 3", "float64", "no label changed", "MB"]),
         ({"algorithm": "hamerly"}, ["hamerly", "algorithm='hamerly'"]),
         ({"max_iter": 1, "init": "random", "n_init": 1}, ["iterations: 1;", "max_iter"]),
+        ({"max_iter": 1, "init": "random", "n_init": 1}, ["in 2 passes"]),  # one for final labels
         ({"tol": 1e3}, ["tol"]),
-        ({"dtype": "float32"}, ["float32"]),
+        ({"dtype": "float32"}, ["float32, not shifted"]),  # converted, so not "as given"
         ({"n_jobs": 2}, ["threads: 2"]),
     ],
 )
@@ -336,14 +337,15 @@ def test_explain_counts_what_was_saved() -> None:
 
 def test_explain_as_a_dict() -> None:
     model = fitted(datasets.blobs(400, 4, 8, spread=6.0), 8, algorithm="hamerly")
-    told = model.explain(as_dict=True)
-    assert json.loads(json.dumps(told)) == told  # plain values
-    assert told["stages"] == [
+    facts = model.explain(as_dict=True)
+    assert json.loads(json.dumps(facts)) == facts  # plain values
+    assert facts["stages"] == [
         {"from_iteration": 1, "algorithm": "hamerly", "reason": "algorithm='hamerly'"}
     ]
-    assert (told["rows"], told["features"], told["clusters"]) == (400, 4, 8)
-    assert told["iterations"] == model.n_iter_
-    assert told["distances"] == model.n_distances_ < told["distances_plain"]
-    assert told["distances_share"] == told["distances"] / told["distances_plain"]
+    assert (facts["rows"], facts["features"], facts["clusters"]) == (400, 4, 8)
+    assert facts["iterations"] == model.n_iter_ == facts["passes_plain"]  # the last changed nothing
+    assert facts["distances_plain"] == 400 * 8 * facts["passes_plain"]
+    assert facts["distances"] == model.n_distances_ < facts["distances_plain"]
+    assert facts["distances_share"] == facts["distances"] / facts["distances_plain"]
     for fact in ("threads", "instruction_set", "stopped", "distances"):
-        assert str(told[fact]) in model.explain()
+        assert str(facts[fact]) in model.explain()

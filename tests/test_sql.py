@@ -1,12 +1,9 @@
-"""Rows from databases and clusters back to them, through every driver."""
+"""Rows from databases, through every driver."""
 
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Iterator
-from fractions import Fraction
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,63 +17,29 @@ import scipy.sparse as sp
 import exactmeans.data.spool
 import exactmeans.database.dbapi
 import exactmeans.database.duckdb
-from databases import (
-    EMBEDDED,
-    KINDS,
-    SERVED,
-    always_in_transaction,
-    keep,
-    opened,
-    put,
-    rows_of,
-    run,
-)
-from exactmeans import KMeans, MiniBatchKMeans, from_sql, open_blocks, open_sql
+from databases import EMBEDDED, KINDS, SERVED, opened, put
+from exactmeans import KMeans, MiniBatchKMeans, open_blocks, open_sql
 from exactmeans.data.key_ranks import ranks
 from exactmeans.database.errors import one_sentence, secrets_of
-from exactmeans.sql import DatabaseError, predict_function, predict_table, register
-from oracle import near_ties
+from exactmeans.sql import DatabaseError
 from postgres import PASSWORD, Server
+from sql_rows import IDS, NAMES, D, K, N, X, columns, fitted, same, with_table
 
-N, D, K = 700, 4, 5
-RNG = np.random.default_rng(33)
-X = RNG.normal(size=(N, D)) + RNG.integers(0, 4, (N, 1))
-IDS = RNG.permutation(N)  # the order in which the table has its rows
-NAMES = ["a", "b", "c", "d"]
-NASTY = 'x"; drop table t; --'
-
-
-def _columns(rows: Any = X) -> dict[str, Any]:
-    return {"id": IDS} | {name: rows[IDS, f] for f, name in enumerate(NAMES)}
+RNG = np.random.default_rng(34)
 
 
 @pytest.fixture(params=list(KINDS))
 def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """A database with the table t, by each driver in turn."""
-    uri = ""
-    if request.param in SERVED:
-        server: Server = request.getfixturevalue("postgres")
-        uri = server.new_database()
-    with opened(request.param, tmp_path, uri) as made:
-        put(made, "t", _columns())
+    with with_table(request.param, tmp_path, request) as made:
         yield made
 
 
 @pytest.fixture
 def duck() -> Iterator[Any]:
     with duckdb.connect() as made:
-        put(made, "t", _columns())
+        put(made, "t", columns())
         yield made
-
-
-def _fitted(source: Any = X, **options: Any) -> KMeans:
-    return KMeans(K, random_state=0, **options).fit(source)
-
-
-def _same(model: KMeans, other: KMeans) -> None:
-    assert np.array_equal(model.labels_, other.labels_)
-    assert np.array_equal(model.cluster_centers_, other.cluster_centers_)
-    assert model.inertia_ == other.inertia_
 
 
 # reading ------------------------------------------------------------------------------------------
@@ -84,13 +47,13 @@ def _same(model: KMeans, other: KMeans) -> None:
 
 def test_a_query_gives_the_bits_of_the_same_rows_in_a_file(connection: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
-    expected = _fitted(tmp_path / "x.npy")
+    expected = fitted(tmp_path / "x.npy")
     rows = open_sql("SELECT * FROM t", connection, key="id")
     assert rows.shape == X.shape
     assert rows.keys.to_pylist() == list(range(N))
     assert rows.feature_names == NAMES
     assert np.array_equal(rows.read(0), X)
-    _same(_fitted(rows), expected)
+    same(fitted(rows), expected)
 
 
 def test_the_order_of_the_server_does_not_matter(connection: Any) -> None:
@@ -117,13 +80,13 @@ def test_text_keys_are_ordered_by_their_bytes(connection: Any) -> None:
 
 def test_weights_of_a_column_are_used(connection: Any) -> None:
     weights = RNG.random(N)
-    put(connection, "weighted", _columns() | {"w": weights[IDS]})
+    put(connection, "weighted", columns() | {"w": weights[IDS]})
     rows = open_sql("SELECT * FROM weighted", connection, key="id", weight="w")
     assert rows.sample_weight is not None
     assert np.array_equal(rows.sample_weight, weights)
     expected = KMeans(K, random_state=0).fit(X, sample_weight=weights)
-    model = _fitted(rows)
-    _same(model, expected)
+    model = fitted(rows)
+    same(model, expected)
     assert model.score(rows) == expected.score(X, sample_weight=weights)
     assert model.score(rows, sample_weight=np.ones(N)) == expected.score(X)
     small = MiniBatchKMeans(K, random_state=0).fit(rows)
@@ -147,7 +110,7 @@ def test_a_file_gives_the_bits_of_memory(
 ) -> None:
     monkeypatch.setattr(exactmeans.database.duckdb, "_ROWS", 64)
     monkeypatch.setattr(exactmeans.data.spool, "_LEAST_RUN", 2**12)
-    put(duck, "weighted", _columns() | {"w": np.arange(N)[IDS] + 1.0})
+    put(duck, "weighted", columns() | {"w": np.arange(N)[IDS] + 1.0})
     query = "SELECT * FROM weighted"
     rows = open_sql(query, duck, key="id", weight="w", memory_limit=2**14, block_rows=block_rows)
     assert not rows.in_memory
@@ -158,7 +121,7 @@ def test_a_file_gives_the_bits_of_memory(
     assert np.array_equal(np.concatenate([rows.read(b) for b in range(len(rows))]), X)
     whole = open_sql(query, duck, key="id", weight="w", block_rows=block_rows)
     assert whole.in_memory
-    _same(_fitted(rows), _fitted(whole))
+    same(fitted(rows), fitted(whole))
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(rows)
     again = pickle.loads(pickle.dumps(whole))
@@ -169,7 +132,7 @@ def test_spool_names_the_folder_of_the_file(duck: Any, tmp_path: Path) -> None:
     rows = open_sql("SELECT * FROM t", duck, key="id", spool=tmp_path)
     assert not rows.in_memory
     assert list(tmp_path.iterdir()) == []  # it has no name
-    _same(_fitted(rows), _fitted())
+    same(fitted(rows), fitted())
     with pytest.raises(OSError, match="spool must name a folder with room"):
         open_sql("SELECT * FROM t", duck, key="id", spool=tmp_path / "nowhere")
 
@@ -259,7 +222,7 @@ def test_pgvector(kind: str, pgvector: Server, tmp_path: Path) -> None:
         assert rows.dtype == np.float32
         assert rows.shape == sparse.shape
         assert abs(rows.read(0) - sp.csr_matrix(sparse)).nnz == 0
-        _same(_fitted(rows), _fitted(sparse))
+        same(fitted(rows), fitted(sparse))
         left = open_sql(
             "SELECT id, CASE WHEN id <> 3 THEN s END AS s FROM t",
             made, key="id", layout="array", nulls="drop",
@@ -290,7 +253,7 @@ def test_triples_become_csr(connection: Any, dtype: Any) -> None:
     assert rows.keys.to_pylist() == list(range(0, 3000, 10))
     assert rows.read(0).has_canonical_format
     assert abs(rows.read(0) - sp.csr_matrix(matrix)).nnz == 0
-    _same(_fitted(rows, dtype=dtype), _fitted(matrix))
+    same(fitted(rows, dtype=dtype), fitted(matrix))
     wide = open_sql("SELECT * FROM coo", connection, key="doc", layout="coo", n_features=50)
     assert wide.shape == (300, 50)
 
@@ -328,7 +291,7 @@ def test_triples_in_a_file(duck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(rows._runs) > 3
     whole = sp.vstack([rows.read(b) for b in range(len(rows))])
     assert abs(whole - sp.csr_matrix(matrix)).nnz == 0
-    _same(_fitted(rows), _fitted(matrix))
+    same(fitted(rows), fitted(matrix))
     again = "SELECT * FROM coo UNION ALL (SELECT * FROM coo WHERE doc = 70 AND term = 0)"
     with pytest.raises(ValueError, match="doc = 70 has column 0 more than once"):
         open_sql(again, duck, **options)
@@ -476,363 +439,6 @@ def test_what_a_driver_says_loses_its_passwords(said: str) -> None:
     if "://" in said or "dsn" in said:  # known by their place, too
         assert "s3cr" not in one_sentence(RuntimeError(said))
     assert secrets_of("postgresql://host/x") == ()
-
-
-# writing ------------------------------------------------------------------------------------------
-
-
-def test_labels_are_written_with_their_keys(connection: Any) -> None:
-    rows = open_sql("SELECT * FROM t", connection, key="id")
-    model = _fitted(rows)
-    assert model.to_sql(connection, "out", rows) == N
-    found = rows_of(connection, "SELECT id, cluster, distance FROM out ORDER BY id")
-    assert [row[0] for row in found] == list(range(N))
-    assert [row[1] for row in found] == model.labels_.tolist()
-    own = model.transform(X)[np.arange(N), model.labels_]
-    assert np.allclose([row[2] for row in found], own, rtol=1e-12)
-
-
-def test_if_exists(connection: Any) -> None:
-    rows = open_sql("SELECT * FROM t", connection, key="id")
-    model = _fitted(rows)
-    model.to_sql(connection, "out", rows)
-    keep(connection)
-    with pytest.raises(ValueError, match="table must not exist, but 'out' does"):
-        model.to_sql(connection, "out", rows)
-    model.to_sql(connection, "out", rows, if_exists="append")
-    assert rows_of(connection, "SELECT count(*) FROM out") == [(2 * N,)]
-    model.to_sql(connection, "out", rows, if_exists="replace")
-    assert rows_of(connection, "SELECT count(*) FROM out") == [(N,)]
-    with pytest.raises(ValueError, match="if_exists must be one of"):
-        model.to_sql(connection, "out", rows, if_exists="zap")  # type: ignore[arg-type]
-
-
-def test_names_are_only_names(connection: Any) -> None:
-    put(connection, NASTY, {NASTY: IDS, "a'b": X[IDS, 0]})
-    quoted = '"' + NASTY.replace('"', '""') + '"'
-    rows = open_sql(f"SELECT * FROM {quoted}", connection, key=NASTY)
-    model = _fitted(rows)
-    model.to_sql(connection, NASTY + "2", rows)
-    model.centers_to_sql(connection, NASTY + "3")
-    assert np.array_equal(from_sql(connection, NASTY + "3").predict(rows), model.labels_)
-    table = '"' + (NASTY + "2").replace('"', '""') + '"'
-    found = rows_of(connection, f"SELECT * FROM {table}")
-    assert sorted(row[0] for row in found) == list(range(N))
-    assert open_sql("SELECT * FROM t", connection, key="id").shape == X.shape  # still there
-
-
-def test_what_fails_leaves_the_table_as_it_was(connection: Any) -> None:
-    rows = open_sql("SELECT * FROM t", connection, key="id")
-    model = _fitted(rows)
-    put(connection, "out", {"id": [1], "other": [2.0]})
-    with pytest.raises(DatabaseError):
-        model.to_sql(connection, "out", rows, if_exists="append")
-    assert rows_of(connection, "SELECT * FROM out") == [(1, 2.0)]
-    with pytest.raises(ValueError, match="table must not exist"):
-        model.centers_to_sql(connection, "out")
-    assert rows_of(connection, "SELECT * FROM out") == [(1, 2.0)]
-
-
-def test_a_failure_in_the_second_table_undoes_the_first(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path / 'x.sqlite'}"  # which has no arrays
-    put(uri, "centres_entries", {"x": [1]})
-    with pytest.raises(ValueError, match="'centres_entries' does"):
-        _fitted().centers_to_sql(uri, "centres")
-    assert rows_of(uri, "SELECT name FROM sqlite_master") == [("centres_entries",)]
-
-
-def test_a_model_comes_back_from_a_table(connection: Any) -> None:
-    for form, dtype in product(("dense", "csr", "sparse centres"), (np.float32, np.float64)):
-        _comes_back(connection, form, dtype)
-
-
-def _comes_back(connection: Any, form: str, dtype: Any) -> None:
-    data: Any = X.astype(dtype) if form == "dense" else sp.csr_array(np.maximum(X, 0).astype(dtype))
-    model = KMeans(K, random_state=0, sparse_centers=form == "sparse centres").fit(data)
-    table = f"{form} {np.dtype(dtype)}"
-    model.centers_to_sql(connection, table, data)
-    back = from_sql(connection, table)
-    assert type(back) is KMeans
-    assert back.get_params() == model.get_params()
-    assert sp.issparse(back.cluster_centers_) == sp.issparse(model.cluster_centers_), table
-    assert back.cluster_centers_.dtype == dtype
-    assert abs(back.cluster_centers_ - model.cluster_centers_).max() == 0, table
-    assert np.array_equal(back.predict(data), model.labels_)
-    assert back.explain() == model.explain()
-    found = rows_of(connection, f'SELECT id, size, inertia FROM "{table}" ORDER BY id')
-    assert [row[:2] for row in found] == list(enumerate(np.bincount(model.labels_).tolist()))
-    assert np.isclose(sum(row[2] for row in found), model.inertia_)
-
-
-def test_a_table_that_is_no_model_is_refused(connection: Any) -> None:
-    with pytest.raises(ValueError, match="table must come from centers_to_sql"):
-        from_sql(connection, "t")
-    with pytest.raises(DatabaseError, match="nowhere"):
-        from_sql(connection, "nowhere")
-    _fitted().centers_to_sql(connection, "centres")
-    with pytest.raises(ValueError, match="if_exists must be 'fail' or 'replace'"):
-        _fitted().centers_to_sql(connection, "centres", if_exists="append")
-    run(connection, "DELETE FROM centres WHERE id = 2")
-    with pytest.raises(ValueError, match="must hold the centres 0 to 4 once each"):
-        from_sql(connection, "centres")
-    run(connection, "DELETE FROM centres WHERE id = 0")
-    with pytest.raises(ValueError, match="must hold one model, but 'centres' holds 0"):
-        from_sql(connection, "centres")
-
-
-def test_minibatch_models_come_back(duck: Any) -> None:
-    model = MiniBatchKMeans(K, random_state=0).fit(X)
-    model.centers_to_sql(duck, "centres")
-    back = from_sql(duck, "centres")
-    assert type(back) is MiniBatchKMeans
-    assert np.array_equal(back.predict(X), model.predict(X))
-
-
-def test_schemas(postgres: Server) -> None:
-    uri = postgres.new_database()
-    put(uri, "t", _columns())
-    run(uri, 'CREATE SCHEMA "my ""own"')  # beside the one that stands for a database
-    rows = open_sql("SELECT * FROM t", uri, key="id")
-    model = _fitted(rows)
-    model.to_sql(uri, "out", rows, schema='my "own')
-    assert rows_of(uri, 'SELECT count(*) FROM "my ""own".out') == [(N,)]
-    model.centers_to_sql(uri, "centres", schema='my "own')
-    assert np.array_equal(from_sql(uri, "centres", schema='my "own').predict(X), model.labels_)
-
-
-@pytest.mark.parametrize("kind", SERVED)
-def test_keys_keep_their_types(kind: str, postgres: Server, tmp_path: Path) -> None:
-    uri = postgres.new_database()
-    run(uri, "CREATE TABLE k AS SELECT gen_random_uuid() AS u, '2020-01-01'::date + i AS d, "
-        "now() + i * interval '1 s' AS t, i::smallint AS s, i * 1.5::float8 AS x "
-        "FROM generate_series(1, 50) i")  # fmt: skip
-    with opened(kind, tmp_path, uri) as made:
-        for key in "udts":
-            rows = open_sql(f"SELECT {key}, x FROM k", made, key=key)
-            KMeans(3, random_state=0).fit(rows).to_sql(made, f"out_{key}", rows)
-            query = f"SELECT count(*) FROM k JOIN out_{key} USING ({key})"
-            assert rows_of(made, query) == [(50,)]
-
-
-def test_only_rows_of_a_query_have_keys(duck: Any) -> None:
-    with pytest.raises(TypeError, match="source must be what open_sql returned"):
-        _fitted().to_sql(duck, "out", X)
-    rows = open_sql("SELECT id AS cluster, a FROM t", duck, key="cluster")
-    with pytest.raises(ValueError, match="key must not be called 'cluster'"):
-        _fitted(rows).to_sql(duck, "out", rows)
-
-
-def test_distances_of_other_metrics(duck: Any) -> None:
-    positive = np.abs(X) + 0.1
-    positive[3] = 0
-    put(duck, "p", _columns(positive))
-    rows = open_sql("SELECT * FROM p", duck, key="id")
-    for metric in ("cosine", "angular", "manhattan"):
-        model = _fitted(rows, metric=metric, zero_rows="keep")
-        model.to_sql(duck, "out", rows, if_exists="replace")
-        found = rows_of(duck, "SELECT cluster, distance FROM out ORDER BY id")
-        assert [row[0] for row in found] == model.labels_.tolist()
-        inside = model.labels_ >= 0
-        own = model.transform(positive)[np.arange(N), model.labels_]
-        written = np.array([row[1] for row in found], dtype=float)
-        assert np.allclose(written[inside], own[inside], atol=1e-7)
-        if metric != "manhattan":
-            assert found[3] == (-1, None)
-
-
-# transactions of the user -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["duckdb", "sqlite3", "psycopg", "postgresql adbc"])
-def test_an_open_transaction_stays_the_users(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    uri = request.getfixturevalue("postgres").new_database() if kind in SERVED else ""
-    with opened(kind, tmp_path, uri) as made:
-        put(made, "t", _columns())
-        if always_in_transaction(made):
-            pytest.skip("the driver has a transaction open at all times")
-        rows = open_sql("SELECT * FROM t", made, key="id")
-        model = _fitted(rows)
-        execute = made.execute if kind != "postgresql adbc" else made.cursor().execute
-        if kind == "duckdb":
-            execute("BEGIN")
-        execute("CREATE TABLE mine (x INT)")
-        execute("INSERT INTO mine VALUES (1)")
-        assert open_sql("SELECT * FROM t", made, key="id").shape == X.shape
-        model.to_sql(made, "out", rows)
-        made.rollback()
-        with pytest.raises(DatabaseError):
-            open_sql("SELECT * FROM out", made, key="id")
-        model.to_sql(made, "out", rows)  # in a transaction of its own
-        if kind != "duckdb":  # which refuses to roll back what has ended
-            made.rollback()
-        assert rows_of(made, "SELECT count(*) FROM out") == [(N,)]
-
-
-def test_reading_leaves_no_transaction_open(postgres: Server) -> None:
-    uri = postgres.new_database()
-    put(uri, "t", _columns())
-    with psycopg.connect(uri) as made:
-        open_sql("SELECT * FROM t", made, key="id")
-        assert made.info.transaction_status == 0
-        with pytest.raises(DatabaseError):
-            open_sql("SELECT * FROM nowhere", made, key="id")
-        assert made.info.transaction_status == 0
-
-
-# prediction inside --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_function_of_duckdb_predicts(duck: Any, dtype: Any) -> None:
-    model = _fitted(X.astype(dtype))
-    register(duck, model, "cluster_of")
-    found = rows_of(duck, "SELECT cluster_of([a, b, c, d]) FROM t ORDER BY id")
-    assert [row[0] for row in found] == model.predict(X.astype(dtype)).tolist()
-    assert rows_of(duck, "SELECT cluster_of(NULL)") == [(None,)]
-    with pytest.raises(duckdb.Error, match="must be called with 4 numbers, but it got 2"):
-        duck.execute("SELECT cluster_of([a, b]) FROM t").fetchall()
-    with pytest.raises(duckdb.Error, match="NaN"):
-        duck.execute("SELECT cluster_of([a, b, c, 'nan'::DOUBLE]) FROM t").fetchall()
-    with pytest.raises(TypeError, match="connection must be a connection of DuckDB"):
-        register("duckdb:///:memory:", model, "f")
-
-
-def test_a_registered_model_does_not_change(duck: Any) -> None:
-    model = _fitted(open_sql("SELECT * FROM t", duck, key="id"))
-    labels = model.labels_
-    register(duck, model, "cluster_of")
-    model.cluster_centers_[:] = 0
-    found = rows_of(duck, "SELECT cluster_of([a, b, c, d]) FROM t ORDER BY id")
-    assert [row[0] for row in found] == labels.tolist()
-
-
-def _true_score(metric: str, x: Any, c: Any) -> tuple[Fraction, Fraction]:
-    """What the SQL function minimises, and the sum of the magnitudes that it adds up."""
-    a, b = (list(map(Fraction, values.astype(np.float64).tolist())) for values in (x, c))
-    if metric in ("cosine", "angular"):
-        products = [p * q for p, q in zip(a, b, strict=True)]
-        return -sum(products, Fraction()), sum(map(abs, products), Fraction())
-    power = 2 if metric == "euclidean" else 1
-    found = sum((abs(p - q) ** power for p, q in zip(a, b, strict=True)), Fraction())
-    return found, found
-
-
-def _refuse_all_but_ties(metric: str, rows: Any, model: KMeans, labels: Any) -> int:
-    """Labels of SQL and of the model differ only where rounding can swap the two; how often.
-
-    A chain of d sums and products in a type of unit roundoff u is off by at most (d + 16) u times
-    the sum of magnitudes. Euclidean scores of the model, ½‖c‖² − x·c, add up (‖x‖ + ‖c‖)².
-    """
-    u = {4: Fraction(1, 2**24), 8: Fraction(1, 2**53)}[rows.dtype.itemsize]
-    d, centres = rows.shape[1], model.cluster_centers_
-    ties = np.flatnonzero(labels != model.predict(rows))
-    for i in ties.tolist():
-        pair = [centres[labels[i]], centres[model.predict(rows[i : i + 1])[0]]]
-        (ours, size), (theirs, other) = (_true_score(metric, rows[i], c) for c in pair)
-        magnitude = max(size, other)
-        if metric == "euclidean":
-            lengths = [Fraction(float(np.linalg.norm(c.astype(float)))) for c in (rows[i], *pair)]
-            magnitude = max(magnitude, (lengths[0] + max(lengths[1:])) ** 2)
-        slack = 2 * (d + 16) * (u + Fraction(1, 2**53)) * magnitude
-        assert abs(ours - theirs) <= slack, (metric, i, float(ours - theirs), float(slack))
-    return len(ties)
-
-
-def _between(metric: str, centres: Any) -> Any:
-    """Rows as far from one centre as from another, but for rounding."""
-    pairs = [(a, b) for a in range(len(centres)) for b in range(a)]
-    halves = [(centres[a] + centres[b]) / 2 for a, b in pairs]
-    weights = RNG.normal(size=(40, len(pairs), 1)) * 1e-7  # and rows that are close to them
-    near = (1 + weights) * np.stack(halves)
-    return np.concatenate([np.stack(halves), near.reshape(-1, centres.shape[1])])
-
-
-@pytest.mark.parametrize("metric", ["euclidean", "cosine", "angular", "manhattan"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_plain_sql_predicts_up_to_ties(postgres: Server, metric: Any, dtype: Any) -> None:
-    uri = postgres.new_database()
-    model = _fitted((X + 10).astype(dtype), metric=metric)
-    between = _between(metric, model.cluster_centers_.astype(np.float64))
-    own = np.concatenate([X + 10, between]).astype(dtype)
-    order = RNG.permutation(len(own))
-    put(uri, "t", {"id": order, "v": pa.array(list(own[order]))})
-    with psycopg.connect(uri) as made:
-        made.execute(predict_function(model, NASTY).encode())
-        quoted = '"' + NASTY.replace('"', '""') + '"'
-        found = made.execute(f"SELECT {quoted}(v) FROM t ORDER BY id".encode()).fetchall()
-        labels = np.array([row[0] for row in found])
-        ties = _refuse_all_but_ties(metric, own, model, labels)
-        assert ties <= len(between)
-        if metric == "euclidean":
-            near_ties(own, model.cluster_centers_, labels)
-        odd = "SELECT {0}(NULL), {0}(ARRAY[1.0]), {0}(ARRAY[1, 2, 3, NULL]::float8[])"
-        assert made.execute(odd.format(quoted).encode()).fetchall() == [(None, None, None)]
-
-
-def test_plain_sql_breaks_exact_ties_as_predict_does(postgres: Server) -> None:
-    model = KMeans(3, init=np.array([[0.0], [2.0], [4.0]]), max_iter=1, n_init=1).fit(
-        np.array([[0.0], [2.0], [4.0]])
-    )
-    points = np.array([[1.0], [3.0], [2.0]])
-    with psycopg.connect(postgres.uri) as made:
-        made.execute(predict_function(model, "f").encode())
-        query = "SELECT f(ARRAY[x]) FROM (VALUES (1, 1.0), (2, 3.0), (3, 2.0)) t (i, x) ORDER BY i"
-        assert [row[0] for row in made.execute(query).fetchall()] == model.predict(points).tolist()
-        made.rollback()
-
-
-def test_plain_sql_of_large_models_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exactmeans.sql.inside._MOST_VALUES", 10)
-    with pytest.raises(ValueError, match="at most 10 values in its centres"):
-        predict_function(_fitted(), "f")
-    with pytest.raises(ValueError, match="dialect must be"):
-        predict_function(_fitted(), "f", dialect="oracle")  # type: ignore[arg-type]
-
-
-def test_predict_table_gives_the_labels_of_predict(connection: Any) -> None:
-    model = _fitted(open_sql("SELECT * FROM t", connection, key="id"))
-    assert predict_table(connection, "SELECT * FROM t", model, into="out", key="id") == N
-    found = rows_of(connection, "SELECT id, cluster, distance FROM out ORDER BY id")
-    assert [row[1] for row in found] == model.labels_.tolist()
-    own = model.transform(X)[np.arange(N), model.labels_]
-    assert np.allclose([row[2] for row in found], own, rtol=1e-12)
-    keep(connection)
-    with pytest.raises(ValueError, match="table must not exist, but 'out' does"):
-        predict_table(connection, "SELECT * FROM t", model, into="out", key="id")
-    assert rows_of(connection, "SELECT count(*) FROM out") == [(N,)]
-
-
-def test_predict_table_refuses_bad_rows(duck: Any) -> None:
-    model = _fitted()
-    options: dict[str, Any] = {"into": "out", "key": "id"}
-    with pytest.raises(ValueError, match="id = 3 has such a value in column 'a'"):
-        predict_table(duck, "SELECT id, nullif(id, 3) AS a, b, c, d FROM t", model, **options)
-    with pytest.raises(ValueError, match="4 features"):
-        predict_table(duck, "SELECT id, a FROM t", model, **options)
-    with pytest.raises(ValueError, match="layout must be one of"):
-        predict_table(duck, "SELECT * FROM t", model, layout="coo", **options)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="into must be a name"):
-        predict_table(duck, "SELECT * FROM t", model, into="", key="id")
-    assert duck.execute("SHOW TABLES").fetchall() == [("t",)]
-    query = "SELECT id, nullif(id, 3) AS a, b, c, d FROM t"
-    assert predict_table(duck, query, model, nulls="drop", **options) == N - 1
-
-
-def test_predict_table_reads_arrays_with_names(duck: Any) -> None:
-    model = _fitted(open_sql("SELECT * FROM t", duck, key="id"))
-    query = "SELECT id, [a, b, c, d] AS v FROM t"
-    predict_table(duck, query, model, into="out", key="id", layout="array")
-    found = rows_of(duck, "SELECT cluster FROM out ORDER BY id")
-    assert [row[0] for row in found] == model.labels_.tolist()
-
-
-def test_uuid_keys_of_python(duck: Any, tmp_path: Path) -> None:
-    with opened("sqlite3", tmp_path) as made:
-        put(made, "u", {"u": [str(uuid.UUID(int=i)) for i in range(9)], "x": np.arange(9.0)})
-        rows = open_sql("SELECT * FROM u", made, key="u")
-        assert KMeans(2).fit(rows).to_sql(made, "out", rows) == 9
 
 
 def test_embedded_kinds_are_tested_without_a_server() -> None:

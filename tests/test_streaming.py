@@ -502,8 +502,9 @@ def test_memory_stays_within_the_limit(layout: str, init: str, limit: int, tmp_p
         source = open_blocks({str(path)!r}, block_rows=1500)
         before = status("VmRSS")
         open("/proc/self/clear_refs", "w").write("5")
-        model = KMeans(4, random_state=0, init={init!r}, max_iter=5, algorithm="hamerly",
-                       memory_limit={limit})
+        rounds = {{"rounds": 2}} if {init!r} == "k-means||" else None
+        model = KMeans(4, random_state=0, init={init!r}, init_options=rounds, max_iter=3,
+                       algorithm="hamerly", memory_limit={limit})
         model.fit(source)
         assert (model.predict(source) == model.labels_).all()
         model.score(source)

@@ -1,18 +1,17 @@
-"""Trees of k-means: every node against KMeans, growth, prediction, files, other forms."""
+"""Trees of k-means: every node against KMeans, growth, prediction."""
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import sklearn.cluster
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -20,68 +19,13 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import exactmeans
-from exactmeans import BisectingKMeans, KMeans, KMeansTree, open_blocks
-from exactmeans.data.arrays import as_array
-from exactmeans.labels import build_tree
+from exactmeans import KMeans, KMeansTree, open_blocks
 from exactmeans.tree import split
 from exactmeans.tree.export import rows_by_node
+from exactmeans.tree.stops import Stops
+from trees import KINDS, assert_same_tree, assert_whole, centre_of, data, dense_rows, sparse_rows
 
 Test = TypeVar("Test", bound=Callable[..., None])
-ARRAYS = ("parent_", "children_", "depth_", "size_", "node_inertia_", "node_seed_", "labels_")
-
-
-def dense_rows(n: int = 1500, d: int = 6, offset: float = 0.0) -> NDArray[np.float64]:
-    return np.random.default_rng(n + d).standard_normal((n, d)) + offset
-
-
-def sparse_rows(n: int = 1200, d: int = 300) -> Any:
-    rows: Any = sp.random(n, d, density=0.04, format="csr", random_state=n)
-    at = np.arange(n, dtype=np.int32)
-    some: Any = sp.csr_matrix((np.full(n, 0.1), (at, at % d)), shape=(n, d))
-    return sp.csr_array(rows + some)
-
-
-def data(kind: str) -> Any:
-    if kind == "csr":
-        return sparse_rows()
-    if kind == "float32":
-        return dense_rows().astype(np.float32)
-    if kind == "far":  # so far from 0 that every node has a shift
-        return dense_rows(offset=1e4)
-    return dense_rows()
-
-
-KINDS = ["dense", "float32", "far", "csr"]
-
-
-def centre_of(tree: KMeansTree, node: int) -> Any:
-    level = tree.cluster_centers_[tree.depth_[node]]
-    return level[[node - int(np.argmax(tree.depth_ == tree.depth_[node]))]]
-
-
-def assert_same_tree(a: Any, b: Any) -> None:
-    for name in ARRAYS:
-        assert np.array_equal(getattr(a, name), getattr(b, name)), name
-    assert (abs(a._node_centres - b._node_centres)).max() == 0
-
-
-def assert_whole(tree: KMeansTree, n: int) -> None:
-    """The arrays describe one tree whose leaves have every row once."""
-    nodes = np.arange(len(tree.parent_))
-    for node in nodes:
-        children = np.arange(tree.children_[node], tree.children_[node + 1])
-        assert (tree.parent_[children] == node).all()
-        assert (tree.depth_[children] == tree.depth_[node] + 1).all()
-        if len(children):
-            assert len(children) >= 2
-            assert tree.size_[children].sum() == tree.size_[node]
-    assert tree.size_[0] == n
-    assert (tree.size_ > 0).all()
-    counts = np.bincount(tree.leaf_of_row_, minlength=len(nodes))
-    assert np.array_equal(counts[tree.leaves_], tree.size_[tree.leaves_])
-    assert counts.sum() == n == counts[tree.leaves_].sum()
-    assert np.array_equal(tree.leaves_[tree.labels_], tree.leaf_of_row_)
 
 
 # against KMeans -----------------------------------------------------------------------------------
@@ -263,6 +207,44 @@ def test_growth_by_inertia(branching: int, n_leaves: int) -> None:
         assert expected == found
 
 
+@cache
+def most_leaves(n: int, branching: int, size: int, balanced: bool) -> int:
+    """The most leaves of all trees of n rows, by trying all sizes of children."""
+    if n <= size:
+        return 1
+    if balanced:
+        k = min(branching, -(-n // size))
+        return sum(most_leaves((n + t) // k, branching, size, True) for t in range(k))
+    best = {(0, 0): 0}  # by children and rows so far
+    for children, rows in itertools.product(range(min(branching, n)), range(n)):
+        if (children, rows) in best:
+            for own in range(1, n - rows + (children > 0)):
+                key = (children + 1, rows + own)
+                grown = best[children, rows] + most_leaves(own, branching, size, False)
+                best[key] = max(best.get(key, 0), grown)
+    return max(leaves for (children, rows), leaves in best.items() if rows == n)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_only_stops_that_no_tree_meets_are_refused(balanced: bool) -> None:
+    for n, branching, size in itertools.product(range(2, 15), range(2, 6), range(1, 16)):
+        possible = most_leaves(n, branching, size, balanced)
+        bound = Stops(branching, size, None, 2)._most_leaves(n, balanced=balanced)
+        assert bound >= possible if balanced else bound == possible, (n, branching, size)
+
+
+def test_the_first_of_several_stops_holds() -> None:
+    X = dense_rows(300)
+    tree = KMeansTree(n_leaves=100, max_leaf_size=200, random_state=0).fit(X)
+    assert len(tree.leaves_) == 100
+    tree = KMeansTree(2, n_leaves=100, max_leaf_size=200, random_state=0).fit(X)
+    assert len(tree.leaves_) < 100
+    assert tree.size_[tree.leaves_].max() <= 200
+    tree = KMeansTree(2, n_leaves=20, max_leaf_size=15, random_state=0).fit(X)
+    assert len(tree.leaves_) == 20
+    assert tree.size_[tree.leaves_].max() > 15
+
+
 def test_few_distinct_rows_give_few_children() -> None:
     X = np.repeat([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]], 20, axis=0)
     for rows in (X, sp.csr_array(X), X.astype(np.float32)):
@@ -398,9 +380,9 @@ def test_nearest_leaves(kind: str, metric: Any) -> None:
     assert (tree.nearest(X)[0][:, 0] == tree.labels_).all()
     assert (tree.nearest(X, 3)[0][:, 0] == tree.predict(X, beam=3)).all()
     few = KMeansTree(4, max_depth=1, metric=metric, random_state=9).fit(X)
-    labels, distances = few.nearest(X, 6)
-    assert (labels[:, 4:] == -1).all()
-    assert np.isinf(distances[:, 4:]).all()
+    assert (np.sort(few.nearest(X, 4)[0], axis=1) == np.arange(4)).all()
+    with pytest.raises(ValueError, match="m must be at most 4, the number of leaves, but it is 6"):
+        few.nearest(X, 6)
     with pytest.raises(ValueError, match="beam must be at least m=3, but it is 2"):
         tree.nearest(X, 3, beam=2)
 
@@ -437,133 +419,6 @@ def test_any_small_tree(branching: int, size: int, seed: int, balanced: bool, cs
         assert len(np.unique(rows[tree.leaf_of_row_ == node], axis=0)) == 1
 
 
-# files, other forms -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("balanced", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_save_and_load(kind: str, balanced: bool, tmp_path: Path) -> None:
-    X = data(kind)
-    tree = KMeansTree(4, max_leaf_size=30, balanced=balanced, random_state=9).fit(X)
-    tree.save(tmp_path / "tree")
-    again: Any = exactmeans.load(tmp_path / "tree")
-    assert type(again) is KMeansTree
-    assert again.get_params() == tree.get_params()
-    assert_same_tree(tree, again)
-    assert (again.predict(X) == tree.labels_).all()
-    assert (again.predict(X, beam=3) == tree.predict(X, beam=3)).all()
-
-
-def test_altered_files_are_refused(tmp_path: Path) -> None:
-    tree = KMeansTree(4, max_leaf_size=30, random_state=9).fit(dense_rows(200))
-    for name, value in (("children_", tree.children_[::-1].copy()), ("depth_", tree.depth_[:-1])):
-        broken = clone(tree).fit(dense_rows(200))
-        setattr(broken, name, value)
-        with pytest.raises(ValueError, match="do not make a tree"):
-            broken.save(tmp_path / "tree")
-
-
-def _parsed(text: str) -> Any:
-    """Newick without quotes as nested lists."""
-    return eval(text.rstrip(";").replace("(", "[").replace(")", "]"), {})
-
-
-def test_sparse_centres_have_short_indices() -> None:
-    """As those of the rows, which other programs take without a copy."""
-    X = sp.random(200, 30, density=0.2, random_state=0, format="csr")
-    for model in (KMeansTree(4, random_state=0), BisectingKMeans(4, random_state=0)):
-        centres = model.fit(X)._node_centres
-        assert not isinstance(centres, np.ndarray)
-        assert centres.indices.dtype == centres.indptr.dtype == np.int32
-
-
-def test_newick() -> None:
-    X = dense_rows(60)
-    tree = KMeansTree(3, max_leaf_size=10, random_state=0).fit(X)
-
-    def nested(node: int) -> Any:
-        children = range(tree.children_[node], tree.children_[node + 1])
-        leaf = int(np.flatnonzero(tree.leaves_ == node)[0]) if not children else -1
-        return [nested(child) for child in children] if children else leaf
-
-    assert _parsed(tree.to_newick()) == nested(0)
-    names = [f"a {i}'s" for i in range(len(tree.leaves_))]
-    assert "'a 0''s'" in tree.to_newick(names)
-    with pytest.raises(ValueError, match="names must have one entry for each"):
-        tree.to_newick(["x"])
-
-
-def test_networkx() -> None:
-    networkx = pytest.importorskip("networkx")
-    tree = KMeansTree(3, max_leaf_size=10, random_state=0).fit(dense_rows(60))
-    graph = tree.to_networkx()
-    assert networkx.is_arborescence(graph)
-    assert len(graph) == len(tree.parent_)
-    assert all(graph.nodes[i]["size"] == size for i, size in enumerate(tree.size_))
-    leaves = sorted(graph.nodes[i]["leaf"] for i in graph if graph.nodes[i]["leaf"] is not None)
-    assert leaves == list(range(len(tree.leaves_)))
-
-
-def test_pecos() -> None:
-    X = dense_rows(500)
-    tree = KMeansTree(4, max_leaf_size=30, random_state=0).fit(X)
-    chain = tree.to_pecos()
-    assert len(chain) == tree.depth_.max() + 1
-    assert chain[0].shape[1] == 1
-    assert chain[-1].shape == (500, len(tree.leaves_))
-    for upper, lower in itertools.pairwise(chain):
-        assert upper.shape[0] == lower.shape[1]
-    assert all((link.sum(axis=1) == 1).all() and (link.sum(axis=0) > 0).all() for link in chain)
-    assert (chain[-1].tocsr().indices == tree.labels_).all()
-    at: Any = tree.labels_
-    for link in chain[-2::-1]:  # up to the root, along parents
-        at = link.tocsr().indices[at]
-    assert (at == 0).all()
-    if importlib.util.find_spec("pecos"):
-        pecos = importlib.import_module("pecos.utils.cluster_util")
-        assert len(pecos.ClusterChain(chain)) == len(chain)
-
-
-def test_vectors() -> None:
-    tree = KMeansTree(4, max_leaf_size=30, random_state=0).fit(sparse_rows(300))
-    table = tree.to_vectors()
-    assert table["vector"].dtype == np.float32
-    assert table["vector"].flags.c_contiguous
-    assert np.array_equal(table["parent"], tree.parent_)
-    for level, centres in enumerate(tree.cluster_centers_):
-        assert np.allclose(table["vector"][table["depth"] == level], as_array(centres))
-
-
-class Node:
-    def __init__(self, label_map: NDArray[Any], children: list[Node]) -> None:
-        self.label_map, self.children = label_map, children
-
-
-def test_libmultilabel() -> None:
-    """The node structure of its recursion: stops, label maps, the order of the tree."""
-    X, names = sparse_rows(500), np.arange(500) * 3
-    np.random.seed(0)
-    root = build_tree(X, names, 0, 6, 3, node=Node)
-
-    def check(node: Node, depth: int) -> None:
-        if depth == 3 or len(node.label_map) <= 6:
-            assert not node.children
-        if node.children:
-            assert len(node.children) == 6
-            below = np.concatenate([child.label_map for child in node.children])
-            assert np.array_equal(np.sort(below), node.label_map)
-        for child in node.children:
-            check(child, depth + 1)
-
-    check(root, 0)
-    assert np.array_equal(root.label_map, names)
-    assert root.children
-    assert not build_tree(X, names, 3, 6, 3, node=Node).children
-    few = np.repeat(np.eye(4), 5, axis=0)  # four distinct rows for six clusters
-    flat = build_tree(few, np.arange(20), 0, 6, 3, node=Node)
-    assert [len(child.children) for child in flat.children] == [0, 0, 0, 0]
-
-
 # bad input ----------------------------------------------------------------------------------------
 
 
@@ -577,11 +432,21 @@ def test_libmultilabel() -> None:
         ({"branching": 2, "max_depth": 3, "n_leaves": 9}, "n_leaves must be at most 8, which"),
         ({"n_leaves": 51}, "n_leaves must be at most 50, the number of rows"),
         ({"n_leaves": 5, "max_leaf_size": 9}, "contradict each other: that many leaves hold 45"),
+        ({"n_leaves": 2, "max_leaf_size": 50}, "contradict each other: smaller .* at most 1 leaf."),
+        (
+            {"branching": 3, "n_leaves": 13, "max_leaf_size": 40},
+            "a tree of 50 rows with branching=3 has at most 12 leaves",
+        ),
+        (
+            {"n_leaves": 6, "max_leaf_size": 20, "balanced": True},
+            "a balanced tree of 50 different rows with branching=100 has at most 5 leaves",
+        ),
         ({"metric": "hamming"}, "metric must be one of 'euclidean', 'cosine', 'angular', 'manh"),
         ({"metric": "angular", "balanced": True}, "metric must be 'euclidean' or 'cosine' if bal"),
         ({"balanced": 1}, "balanced must be True or False"),
         ({"balanced": True, "init": "furthest"}, "init must be 'k-means\\+\\+' or 'random' if"),
-        ({"init": np.zeros((2, 2))}, "init must be one of"),
+        ({"init": "best"}, r"'furthest' or \('d', alpha\), but it is 'best'"),
+        ({"init": np.zeros((2, 2))}, r"init must be 'k-means\+\+', .* or \('d', alpha\), but it"),
         ({"memory_limit": 100}, "memory_limit must be at least .* leaves or more, but it is 100"),
         (
             {"balanced": True, "branching": 9, "max_leaf_size": 2, "memory_limit": 9_000},
@@ -638,7 +503,7 @@ EXPECTED_FAILURES = {
 
 def checks() -> Callable[[Test], Test]:
     decorate: Callable[[Test], Test] = parametrize_with_checks(
-        [KMeansTree(3, max_depth=1), BisectingKMeans(3)],
+        [KMeansTree(3, max_depth=1)],
         expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
     )
     return decorate
@@ -647,133 +512,3 @@ def checks() -> Callable[[Test], Test]:
 @checks()
 def test_sklearn_check(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
-
-
-# BisectingKMeans ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_init", [1, 3])
-@pytest.mark.parametrize("strategy", ["biggest_inertia", "largest_cluster"])
-@pytest.mark.parametrize("init", ["random", "k-means++"])
-@pytest.mark.parametrize("kind", ["dense", "far", "csr"])
-def test_bisecting_follows_scikit_learn(kind: str, init: Any, strategy: Any, n_init: int) -> None:
-    X = data(kind)
-    given = {"init": init, "bisecting_strategy": strategy, "n_init": n_init, "random_state": 7}
-    theirs = sklearn.cluster.BisectingKMeans(15, **given).fit(X)
-    ours = BisectingKMeans(15, **given).fit(X)
-    assert np.array_equal(theirs.labels_, ours.labels_)
-    assert np.allclose(theirs.cluster_centers_, ours.cluster_centers_, rtol=1e-9)
-    assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-9)
-    assert ours.score(X) == pytest.approx(theirs.score(X), rel=1e-9)
-    assert np.allclose(theirs.transform(X), ours.transform(X), rtol=1e-6, atol=1e-6)
-    assert (ours.predict(X) == ours.labels_).all()
-
-
-def test_bisecting_by_both_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    bisect = importlib.import_module("exactmeans.tree.bisect")
-    X = sparse_rows()
-    ours = BisectingKMeans(12, random_state=7).fit(X)
-    monkeypatch.setattr(bisect, "LARGE_ROWS", 100)
-    assert np.array_equal(ours.labels_, BisectingKMeans(12, random_state=7).fit(X).labels_)
-
-
-def grid_rows(n: int) -> NDArray[np.float64]:
-    """Small integers: rows at the same distance from two centres, and many equal rows."""
-    return np.random.default_rng(n).integers(0, 4, (n, 3)).astype(np.float64)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize(
-    "X",
-    [
-        dense_rows(9000, 5),
-        dense_rows(9000, 5, 1e4).astype(np.float32),
-        # Two groups about 0, so no shift helps: errors of scores exceed the gaps within a group.
-        (dense_rows(9000, 5) + 3e3 * np.where(np.arange(9000) % 2, 1, -1)[:, None]).astype("f"),
-        np.asfortranarray(dense_rows(9000, 40)),
-        grid_rows(9000),
-        dense_rows(9000, 3) * 1e-150,
-        dense_rows(9000, 3) * 1e150,
-    ],
-    ids=["float64", "far", "apart", "fortran", "grid", "tiny", "huge"],
-)
-def test_bisections_by_gaps_have_the_bits_of_the_general_loop(
-    X: Any, jobs: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bounds of gaps against every algorithm's loop, which the fit uses where they do not hold."""
-    weights = np.random.default_rng(0).integers(0, 4, len(X)) if weighted else None
-    bisect = importlib.import_module("exactmeans.tree.bisect")
-    for max_iter in (1, 300):
-        model = BisectingKMeans(25, random_state=3, max_iter=max_iter, n_jobs=jobs)
-        ours = clone(model).fit(X, sample_weight=weights)
-        with monkeypatch.context() as patch:
-            patch.setattr(bisect.Bisector, "_run_dense", lambda *_: None)
-            general = clone(model).fit(X, sample_weight=weights)
-        assert_same_tree(ours, general)
-        assert np.array_equal(ours.node_n_iter_, general.node_n_iter_)
-        assert (ours.predict(X) == ours.labels_).all()
-
-
-def test_bisecting_leaves_equal_rows_together() -> None:
-    X = np.repeat([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]], 4, axis=0)
-    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\) found smaller"):
-        ours = BisectingKMeans(5, random_state=0).fit(X)
-    assert sorted(np.bincount(ours.labels_)) == [4, 4, 4]
-
-
-def test_bisecting_saves(tmp_path: Path) -> None:
-    X = sparse_rows(300)
-    ours = BisectingKMeans(9, random_state=0).fit(X)
-    ours.save(tmp_path / "model")
-    again: Any = exactmeans.load(tmp_path / "model")
-    assert (again.predict(X) == ours.labels_).all()
-    assert np.array_equal(again.transform(X), ours.transform(X))
-    assert "(" in again.to_newick()
-    assert len(again.to_pecos()[-1].tocsr().indices) == 300
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"n_clusters": 0}, "n_clusters must be an int of at least 1"),
-        ({"n_clusters": 60}, "n_samples=50 should be >= n_clusters=60"),
-        ({"init": "furthest"}, "init must be 'k-means\\+\\+', 'random' or a callable"),
-        ({"bisecting_strategy": "x"}, "bisecting_strategy must be one of"),
-        ({"algorithm": "yinyang"}, "algorithm must be one of 'lloyd', 'elkan'"),
-        ({"memory_limit": 900}, "memory_limit must be at least .* bytes for 8 clusters of 50 rows"),
-    ],
-)
-def test_bad_parameters_of_bisecting(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        BisectingKMeans(**given).fit(dense_rows(50))
-
-
-def _their_tests() -> list[Any]:
-    """scikit-learn's own tests of BisectingKMeans, with ours in the place of theirs."""
-    name = "sklearn.cluster.tests.test_bisect_k_means"
-    if importlib.util.find_spec("sklearn.cluster.tests") is None:
-        return []
-    module = importlib.import_module(name)
-    return [value for key, value in vars(module).items() if key.startswith("test_")]
-
-
-@pytest.mark.parametrize("test", _their_tests(), ids=lambda test: test.__name__)
-def test_of_scikit_learn(test: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module(test.__module__)
-    monkeypatch.setattr(module, "BisectingKMeans", BisectingKMeans)
-    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    cases: list[dict[str, Any]] = [{}]
-    for mark in marks:
-        names = [name.strip() for name in mark.args[0].split(",")]
-        cases = [
-            {**case, **dict(zip(names, value if len(names) > 1 else [value], strict=True))}
-            for case in cases
-            for value in mark.args[1]
-        ]
-    for case in cases:
-        if "global_dtype" in test.__code__.co_varnames[: test.__code__.co_argcount]:
-            for dtype in (np.float32, np.float64):
-                test(**case, global_dtype=np.dtype(dtype))
-        else:
-            test(**case)

@@ -200,6 +200,32 @@ def test_errors_keep_their_type_and_their_traceback(error: Any, kind: Any, text:
     assert "in fail" in note
 
 
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (lambda: np.empty(2**58, np.uint8), MemoryError),  # a subclass that takes shape and dtype
+        (lambda: b"\xff".decode(), ValueError),  # UnicodeDecodeError takes five arguments
+        (lambda: dict[int, int]()[3], KeyError),
+        (lambda: (_ for _ in ()).throw(TwoPartsError(1, 2)), RuntimeError),
+    ],
+)
+def test_types_that_are_not_made_from_a_message(raised: Any, kind: Any) -> None:
+    """They arrive as the nearest base that is, which names them."""
+    with pytest.raises(Exception, match=r"\w") as own:
+        raised()
+    with pytest.raises(kind) as got:
+        wire.raise_failure(again(wire.failure_of(own.value)), "a worker")
+    assert str(own.value).strip("'") in str(got.value)
+    assert type(got.value) is own.type or own.type.__name__ in str(got.value)
+
+
+class TwoPartsError(Exception):
+    """Takes something else than a message."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
 def test_modules_are_not_imported_for_an_error() -> None:
     with pytest.raises(RuntimeError, match="Secret: no"):
         wire.raise_failure(Failure("not_imported_anywhere", "Secret", "no", ""), "a worker")
