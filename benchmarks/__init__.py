@@ -1,1 +1,1 @@
-"""Ours and its peers side by side: same data, same start, same answer, alternating."""
+"""exactmeans and its peers in turn: the same data, the same initial centres, results compared."""

@@ -72,10 +72,10 @@ def rows_of(suite: str, options: argparse.Namespace) -> Iterator[list[Row]]:
         yield from limits.limits(options.threads, options.quick, options.only or "")
     if suite == "small":
         yield probes.imports(options.rounds)
-    yield from _raced(RACES.get(suite, []), options)
+    yield from _measured(RACES.get(suite, []), options)
 
 
-def _raced(cases: list[Case], options: argparse.Namespace) -> Iterator[list[Row]]:
+def _measured(cases: list[Case], options: argparse.Namespace) -> Iterator[list[Row]]:
     cases = [case for case in cases if (options.only or "") in case.name]
     if options.quick:  # cut down, some coincide, and a few show whether the harness works
         cases = list({case.quick().name: case.quick() for case in cases}.values())[:4]
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few rows (also QUICK=1)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--threads", type=int, default=2)
-    rounds = "how often everybody runs: 3, or 1 for published alone, unless given"
+    rounds = "how often each library runs; default 3, or 1 for published alone"
     parser.add_argument("--rounds", type=int, default=None, help=rounds)
     parser.add_argument("--only", help="cases whose name contains this text")
     parser.add_argument(
@@ -106,9 +106,9 @@ def main() -> None:
         action="append",
         default=[],
         metavar="NAME=PATH",
-        help="a file of yours in place of a data set: X of .npz or .npy, or CSR counts",
+        help="your own file in place of a data set: X as .npz or .npy, or CSR counts",
     )
-    parser.add_argument("--ours", help="another contender in our place, as name@threads")
+    parser.add_argument("--ours", help="another library in place of exactmeans, as name@threads")
     parser.add_argument("--list", action="store_true", help="name suites and cases, then stop")
     options = parser.parse_args()
     options.quick = options.quick or os.environ.get("QUICK", "0") not in ("", "0")
@@ -146,7 +146,7 @@ def _groups(heading: str, options: argparse.Namespace) -> Iterator[tuple[str, li
     """Rows and the suite that they belong to."""
     if heading == PUBLISHED:
         for suite, case in published():
-            yield from ((suite, rows) for rows in _raced([case], options))
+            yield from ((suite, rows) for rows in _measured([case], options))
     else:
         yield from ((heading, rows) for rows in rows_of(heading, options))
 

@@ -14,9 +14,9 @@ from .sources import missing as missing_file
 __all__ = ["load", "missing", "shuffled", "start"]
 
 KEPT = {"covtype": 150_000, "mnist": 60_000}  # rows
-# Whole-number data ties exactly between starting rows. Every library breaks such ties in its own
-# way, so their answers part for reasons that are nobody's fault; a jitter far below the data's
-# grain takes the ties (and duplicate rows) away.
+# Rows of whole numbers are often at exactly the same distance from two initial centres. Libraries
+# break such ties differently, and so end in other clusterings. Noise far below the differences of
+# the data removes ties and duplicate rows.
 JITTERED = {"covtype", "letter"}
 # Sets of few rows, repeated with noise of this many standard deviations to this many rows.
 REPEATED = {"minilm_repeated": ("minilm", 100_000, 0.3)}

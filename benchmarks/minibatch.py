@@ -13,7 +13,7 @@ from statistics import fmean, median
 from . import data
 from .peers import Fitted
 from .race import Row
-from .worker import SETTLE, Child, measured
+from .worker import PAUSE, Child, measured
 
 CASES = (("letter", 26), ("covtype", 20), ("mnist", 20), ("glove", 100), ("acl", 20), ("cve", 50))
 OURS, THEIRS = "exactmeans", "sklearn.cluster"
@@ -36,7 +36,7 @@ def minibatch(threads: int, quick: bool, only: str = "") -> Iterator[list[Row]]:
             found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
             for seed in range(-1, seeds):  # the first call loads code and wakes threads
                 for side, child in sides.items():
-                    time.sleep(SETTLE)
+                    time.sleep(PAUSE)
                     child.pipe.send(max(0, seed))
                     answer = child.receive()
                     found[side] += [answer] if seed >= 0 else []

@@ -1,7 +1,7 @@
 """The five sparse products of which k-means consists (supplement, section G), over densities.
 
-Ours are what a fit calls: they give distances or exact sums, which is the product and a little
-more. SciPy runs on one thread; GraphBLAS on as many as it is given.
+Those of exactmeans are what a fit calls: they give distances or exact sums, which is a little more
+than the product. SciPy runs on one thread, GraphBLAS on as many as it is given.
 """
 
 from __future__ import annotations

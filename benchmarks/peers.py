@@ -314,7 +314,7 @@ class OnDask(Peer):
         self.KMeans: Any = importlib.import_module(module).KMeans
         self.options = options
         self.rows: Any = None
-        # Contenders are daemons, which must not have children of their own unless nobody knows.
+        # Contenders are daemons, which multiprocessing forbids to have children of their own.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
         distributed: Any = importlib.import_module("distributed")
         self.client = distributed.Client(

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from . import data
 from .race import SAME_LABELS, Row
-from .worker import SETTLE, Child, ContenderError
+from .worker import PAUSE, Child, ContenderError
 
 CASES = ("20news", "glove", "glove frame")  # CSR, dense, and dense as a pandas frame
 CLUSTERS = (10, 100, 1000)
@@ -51,7 +51,7 @@ def _measure(
     try:
         for _ in range(rounds):
             for side, child in sides.items():
-                time.sleep(SETTLE)
+                time.sleep(PAUSE)
                 child.pipe.send(question)
                 seconds, labels[side] = child.receive()
                 times[side].append(1e6 * seconds)

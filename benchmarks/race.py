@@ -65,7 +65,7 @@ def race(case: Case, rounds: int, threads: int) -> list[Row]:
                 failures[name] = str(failure)
                 workers.pop(name).close()
         for turn in range(rounds):
-            # Nobody always runs first or behind the same neighbour's warm cache.
+            # Rotates the order, so that no contender always runs first or after the same other one.
             order = list(workers)[turn % max(1, len(workers)) :]
             for name in order + [name for name in workers if name not in order]:
                 try:
@@ -132,7 +132,7 @@ def judge(case: Case, theirs: Answer | None, ours: Answer | None) -> Verdict:
     apart = theirs.inertia / ours.inertia - 1 if ours.inertia > 0 else 0.0
     better = apart < -_allowed(case, agree)
     counts = (theirs.n_iter, ours.n_iter)
-    # Rounding may decide when a fit settles; but if one ran to the limit, so must the other.
+    # Rounding may decide when a fit converges; but if one reached max_iter, so must the other.
     if None not in counts and counts[0] != counts[1] and case.iters[1] in counts:
         return Verdict(False, f"other answer: {counts[0]} iterations, not {counts[1]}", better)
     if abs(apart) <= _allowed(case, agree) and (agree >= SAME_LABELS or ours.inertia > 0):

@@ -57,7 +57,7 @@ def iteration(data: str, k: int, dtype: str, least: float) -> Case:
 def whole(
     data: str, k: int, dtype: str, peers: tuple[str, ...], max_iter: int, **least: float
 ) -> Case:
-    """Our default algorithm from given centres, until labels settle or max_iter."""
+    """Our default algorithm from given centres, until no label changes or max_iter."""
     case = lloyd(data, k, dtype, peers, **least)
     return replace(case, ours="exactmeans-auto", iters=(1, max_iter))
 
@@ -122,7 +122,7 @@ RACES: dict[str, list[Case]] = {
         default("cve", 500, "float64", SPARSE, scikit_learn=25, sparsekmeans=12),
         default("20news_bigram", 100, "float64", SPARSE, scikit_learn=20, sparsekmeans=10),
     ],
-    # A fixed number of iterations: FAISS and superkmeans do not stop when labels settle.
+    # A fixed number of iterations: FAISS and superkmeans do not stop when no label changes.
     "dense_fit": [
         whole(data, k, dtype, EXACT, iters, scikit_learn=x, faiss=1, intelex=1, superkmeans=1)
         for (data, k), (x, iters) in DENSE_FIT.items()

@@ -24,7 +24,7 @@ from .peers import PEERS, Fitted, Work
 from .suites import Case
 
 POOLS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA", "VECLIB_MAXIMUM")
-SETTLE = 0.1  # seconds: BLAS threads spin for a while after a call and would slow the next turn
+PAUSE = 0.1  # seconds: BLAS threads spin for a while after a call and would slow the next turn
 AT_LEAST = 0.2  # seconds of work per turn: short calls are repeated and the fastest counts
 ENOUGH = 2.0  # seconds after which no call is repeated; shorter ones run three times
 PATIENCE = 7200.0
@@ -81,7 +81,7 @@ class Worker(Child):
         super().__init__(threads, _serve, name, case, threads)
 
     def measure(self, want_answer: bool) -> tuple[float, Answer | None]:
-        time.sleep(SETTLE)
+        time.sleep(PAUSE)
         self.pipe.send(want_answer)
         seconds, answer = self.receive()
         return seconds, answer

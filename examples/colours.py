@@ -1,7 +1,7 @@
 """An image in a few colours.
 
 Every pixel is a row of three features; the centres are the palette. For 32 colours or more `auto`
-takes the k-d tree, which drops centres for whole boxes of pixels.
+takes the k-d tree, which excludes centres for whole boxes of pixels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ten centres of handwritten digits.
 
-1,797 images of 8 × 8 pixels are rows of 64 features. A centre is the mean of its images and so an
-image, too. `explain()` says what the fit did.
+1,797 images of 8 × 8 pixels are rows of 64 features. A centre is the mean of its images, so it is
+an image, too. `explain()` says what the fit did.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a fit skips.
 
-`history_` has a record of every iteration. As centres come to rest, fewer rows change cluster and
-bounds make sure of the other rows' labels without a single distance. The result is that of plain
-Lloyd, bit for bit, for a fraction of the distances.
+`history_` has a record of every iteration. As the centres converge, fewer rows change cluster, and
+bounds decide the labels of the other rows without a distance. The result is that of plain Lloyd,
+bit for bit, with a fraction of the distances.
 """
 
 from __future__ import annotations

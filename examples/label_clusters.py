@@ -1,7 +1,8 @@
 """Clusters of the labels of a multi-label set.
 
-Labels cluster by what the rows that carry them are about. By default the rows are files of Python's
-standard library, their words are the features, and the modules that a file imports are its labels.
+Labels are in one cluster if their rows have similar features. By default the rows are files of
+Python's standard library, their words are the features, and the modules that a file imports are its
+labels.
 
     python examples/label_clusters.py [svmlight file with several labels per row]
 """

@@ -1,8 +1,8 @@
 """A tree of the labels of a multi-label set, and how many labels a beam search finds.
 
-Labels become rows, the sum of what carries them; a tree partitions them into leaves of labels that
-occur together. To find the label nearest to a row, a beam search compares a few nodes of each level
-and the labels of one leaf, instead of all labels.
+A label becomes a row, the sum of the rows that carry it. A tree partitions the labels into leaves
+of labels that occur together. To find the label nearest to a row, a beam search compares a few
+nodes of each level and the labels of one leaf, instead of all labels.
 
 By default the set is that of label_clusters.py. Two files in SciPy's format take its place:
 
@@ -47,11 +47,11 @@ def main() -> None:
     similarity = (rows @ labels.X.T).toarray()
     nearest = similarity.max(axis=1)
     in_leaf = sp.csr_array((np.ones(n), tree.labels_, np.arange(n + 1)))  # labels by leaves
-    for beam in (1, 2, 4, 8, 16, 32):
+    for beam in [b for b in (1, 2, 4, 8, 16, 32) if b <= len(size)]:
         leaves, _ = tree.nearest(rows, beam)
-        row, place = np.nonzero(leaves >= 0)
+        starts = np.arange(0, leaves.size + 1, beam)
         reached = sp.csr_array(
-            (np.ones(len(row)), (row, leaves[row, place])), (len(leaves), len(size))
+            (np.ones(leaves.size), leaves.ravel(), starts), (len(leaves), len(size))
         )
         among = (reached @ in_leaf.T).toarray() > 0  # labels that are compared with each row
         found = np.where(among, similarity, -1).max(axis=1) >= nearest

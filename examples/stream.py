@@ -1,7 +1,7 @@
 """Learning from a stream.
 
-`partial_fit` moves the centres a little with every batch, so data can be thrown away once it was
-seen. The line is the inertia of a separate test set, per row; the dashed one that of a full fit.
+`partial_fit` moves the centres a little with every batch, so a batch need not be kept after it was
+used. The line is the inertia of a separate test set, per row; the dashed line that of a full fit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Why columns need one scale.
 
-Wines by 13 measurements. Proline is in the hundreds, all other columns are small: without scaling
-the clusters follow proline alone. Standardised columns find the three cultivars, which the fit does
-not see.
+Wines by 13 measurements. Proline is in the hundreds, and all other columns are small: without
+scaling, proline alone decides the clusters. Clusters of standardised columns agree with the three
+cultivars, which the fit does not know.
 """
 
 from __future__ import annotations
