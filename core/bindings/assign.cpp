@@ -209,7 +209,7 @@ AssignStats assign_with(Assigner<R>& assigner, const Block& block, AnyCentres& a
     });
 }
 
-// By the names of AssignStats.
+// Returns the members of AssignStats, in their order, without `doubtful`.
 std::tuple<Size, Size, Size, Size, Size, Size> assign(AnyAssigner& any, const Block& block,
                                                       AnyCentres& centroids, const Labels& labels,
                                                       int n_jobs) {
@@ -285,7 +285,8 @@ void bind_assign(nb::module_& m) {
              })
         .def("has_posting_lists",
              [](AnyCentres& any) {
-                 // Without the GIL: a thread that holds the lock of the layouts may wait for it.
+                 // Without the GIL, because a thread that holds the lock of the layouts may wait
+                 // for the GIL.
                  return unlocked(1, [&](const Threads& threads) {
                      return any.visit_shared([&](auto& shared) {
                          return shared.layouts.panels(shared.centres, false, threads).postings !=

@@ -28,7 +28,7 @@ using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 using Labels = Array<std::int32_t, 1>;
 
 // Releases the GIL while it exists. nanobind's guards are not enough: once the interpreter shuts
-// down, Python before 3.14 ends a thread that wants the GIL by unwinding its stack, and a guard
+// down, Python before 3.14 ends a thread that requests the GIL by unwinding its stack, and a guard
 // whose destructor must not throw turns that into a call of std::terminate. A daemon thread in the
 // middle of a fit would abort the process.
 class ReleasedGil {
@@ -83,8 +83,8 @@ struct Block {
     Metric metric = Metric::euclidean;
 };
 
-// Centres in the compute dtype, with their layouts and buffers. Behind pointers, because the core
-// keeps references to them.
+// Centres in the compute dtype, with their layouts and buffers. The variant holds pointers, because
+// the core keeps references to the centres.
 struct AnyCentres {
     std::variant<std::unique_ptr<SharedCentres<float>>, std::unique_ptr<SharedCentres<double>>> of;
 

@@ -176,8 +176,8 @@ private:
         try {
             for (; n_threads_ < helpers; ++n_threads_) std::thread([this] { help(); }).detach();
         } catch (const std::system_error&) {
-            // The system has no more threads; the caller runs chunks itself, so this call is only
-            // slower.
+            // The system has no more threads. The call is only slower, because the caller runs
+            // chunks itself.
         }
     }
 

@@ -21,7 +21,7 @@ inline constexpr Size csr_prefetch_entries = 4;
 template <class V>
 struct HitBuffer {
     using R = typename V::Real;
-    static constexpr int rows = 32, entries = 256;
+    static constexpr int rows = 32, entries = 256;  // columns of hits, and all columns, per add()
     explicit HitBuffer(Size width) {
         for (Size l = 0; l < rows * width; ++l) lanes[l] = 0;
     }

@@ -13,7 +13,7 @@
 
 namespace exactmeans {
 
-// Sums of squares have at most 2^14 terms; this covers their roundings and that of the root.
+// Covers the roundings of a sum of up to 2^14 squares, and of its root.
 inline constexpr float sum_up = 1 + 0x1p-9f;
 // Covers the roundings of one bound.
 inline constexpr float bound_up = 1 + 0x1p-20f;
@@ -41,7 +41,7 @@ void quantize(const float* values, Size d, float least, std::int8_t* codes, Code
         code.store_rounded(codes + f);
     }
     const float residual2 = V::total(left2);
-    // The scaled values are off by three roundings of at most 127.
+    // Each scaled value, at most 127 in magnitude, has three rounding errors, together below 2^-14.
     out = {inverse, (std::sqrt(residual2) + 0x1p-14f * std::sqrt(float(d))) * sum_up,
            std::sqrt(V::total(norm2)) * sum_up, 0, std::int32_t(V::total(sum))};
     if (residual2 < std::numeric_limits<float>::infinity() && inverse > 0) return;
@@ -108,8 +108,8 @@ public:
         });
     }
 
-    // Lists the lanes `below`. Unless the limit comes from a label, lowers it first, which leaves
-    // few of them.
+    // Lists the lanes in `below`. Unless the limit comes from a label, lowers the limit first, so
+    // that few lanes remain.
     void list(std::uint64_t below, const float* lows) {
         if (!rows_.labelled) {
             lower_limit(lows);

@@ -28,7 +28,7 @@ bool has_avx512() {
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
-// Reads CPUID itself, because __builtin_cpu_supports of older compilers does not know AVX-VNNI.
+// Reads CPUID itself, because __builtin_cpu_supports of older compilers does not support AVX-VNNI.
 bool has_avxvnni() {
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -44,8 +44,8 @@ struct LaneBest {
     }
     template <bool WithSecond>
     void take(V candidate, V number) {
-        // max gives `score` for a candidate that is not a number: a NaN in `second` would be
-        // replaced by the next candidate, which may be higher than what `second` was.
+        // max returns `score` if the candidate is NaN. Otherwise `second` would become NaN and then
+        // the next candidate, which may be higher than the second lowest score so far.
         if constexpr (WithSecond) second = V::min(second, V::max(candidate, score));
         const auto lower = V::less(candidate, score);
         score = V::min(candidate, score);

@@ -43,10 +43,11 @@ struct AssignStats {
     Size changed = 0;    // rows whose label changed
     Size distances = 0;  // row-centre scores computed
     Size skipped = 0;    // rows whose label was certain without a score
-    // Of the 8-bit filter for dense rows: rows compared with all centres by codes; of these, rows
-    // with a label by codes alone; scores of the centres that codes left, counted in distances too.
+    // Of the 8-bit filter for dense rows: rows compared with all centres by codes; those of them
+    // that codes alone decided; scores of the remaining candidates, which count as distances too.
     Size filtered = 0, decided = 0, verified = 0;
-    // Dense rows without a finite score. Only lloyd counts them; all its other rows are finite.
+    // Dense rows without a finite score, which only lloyd counts. A row with a finite score has
+    // finite values only.
     Size doubtful = 0;
 
     AssignStats& operator+=(const AssignStats& other) {
@@ -59,7 +60,7 @@ struct AssignStats {
         doubtful += other.doubtful;
         return *this;
     }
-    // Adds what the filter did, and the scores of rows that it left open.
+    // Adds the statistics of the filter, and the scores of the rows that it left open.
     void add(const FilterStats& by_filter, Size scores_of_open) {
         filtered += by_filter.rows;
         decided += by_filter.decided;
@@ -90,7 +91,7 @@ public:
     virtual AssignStats assign(const AnyRows& rows, SharedCentres<R>& shared, std::int32_t* labels,
                                const Threads& threads) = 0;
     virtual void moved(const Movement& movement) = 0;
-    // Do the bounds prove, without reading the rows, that no label changes?
+    // Do the bounds prove that no label changes? Does not read the rows.
     virtual bool labels_certain(SharedCentres<R>& shared, const std::int32_t* labels,
                                 const Threads& threads) = 0;
 };
@@ -227,7 +228,7 @@ private:
     static AssignStats for_ranges(const Work<Rows>& work, Size step, const Threads& threads,
                                   Fn fn) {
         BufferPool& buffers = work.shared.buffers;
-        // A deque: a vector would compile code that moves elements when it grows, which is long.
+        // A deque, because a vector would also compile code that moves its elements, which is long.
         auto scans = buffers.template take<std::deque<Scan<Rows>>>();
         scans.resize(static_cast<std::size_t>(threads.n_jobs));
         std::vector<AssignStats> worker_stats(scans.size());

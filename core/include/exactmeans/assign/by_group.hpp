@@ -33,7 +33,8 @@ public:
         const Size saved = compared_.exchange(0) * (Projected ? 1 : cost::saved_by_distances);
         const bool pay = centre_distances_pay(work.x, k_) &&
                          (Grouping::distances_always_pay || bounds_.empty() || saved >= k_ * k_);
-        // Before the first pass without inter-centre distances, their bounds are stored.
+        // Before the first pass without inter-centre distances, the bounds that follow from them
+        // are stored.
         const bool last = distances_pay_ && !pay && !bounds_.empty();
         bounds_.update(work.shared, unit_, dense_, pay || last, threads);
         if (last) bounds_.store_centre_distances(work.labels, threads);

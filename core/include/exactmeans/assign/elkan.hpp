@@ -8,14 +8,14 @@
 //
 // Inter-centre distances are used for dense rows only (scan/inter_centre_distances.hpp).
 //
-//   paper        here
+//   paper        here; names with _ are members of GroupBounds
 //   c(x)         labels[i]
 //   u(x)         upper_[i], plus own_drift_ of the label
 //   l(x, c)      lower_[i * pitch_ + j], minus group_drift_ of j
 //   d(c, c')     centre_distances_; d(c, c') - u(x) > u(x) is the paper's u(x) < d(c, c') / 2
 //   s(c)         half of centre_distances_->nearest()
-//   r(x)         true for every survivor, until compare_with_own_groups()
-//   S_j          picks[j], the rows to be compared with centre j
+//   r(x)         true for every survivor, until GroupRange::compare_with_own_groups()
+//   S_j          GroupRange::picks[j], the rows to be compared with centre j
 #pragma once
 
 #include "exactmeans/assign/by_group.hpp"

@@ -2,7 +2,7 @@
 // and per row and group a lower bound of the distance to the other centres of the group. The drift
 // since a bound was stored is applied when the bound is read (centres/drift.hpp), so a pass writes
 // nothing for a pruned row. Inter-centre distances (scan/inter_centre_distances.hpp) bound the same
-// distances without memory per row.
+// distances without memory per row. Memory: four bytes per row and group, and eight per row.
 //
 // A Grouping<R> is Groups or SingleCentres, layouts of the cache. It offers count, group, size,
 // centre and copy; `partition`, to which bounds belong; `panels`, for which rows are loaded;
@@ -61,9 +61,10 @@ public:
             centre_distances_->forget();
     }
 
-    // Stores the bounds that inter-centre distances give, before a pass without them. Passes with
-    // them pruned groups whose stored bounds were not renewed and are loose by now: without this
-    // step nearly all rows would be compared with nearly all groups.
+    // Stores the bounds that follow from inter-centre distances, before the first pass without
+    // these distances. Earlier passes pruned groups by inter-centre distances and did not renew
+    // their stored bounds, which are loose by now: without this step nearly all rows would be
+    // compared with nearly all groups.
     void store_centre_distances(const std::int32_t* labels, const Threads& threads) {
         threads.ranges(n_, cost::bounds_per_batch, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) {
@@ -130,7 +131,7 @@ private:
         pitch_ = padded<float>(groups_->count());
         std::fill(upper_.begin(), upper_.end(), std::numeric_limits<float>::infinity());
         std::fill(least_.begin(), least_.end(), 0.0f);
-        // Padding is unreachable; groups are not bounded yet.
+        // Padding is `unreachable`; groups have no bound yet.
         lower_.assign(std::size_t(n_ * pitch_), unreachable);
         for (Size i = 0; i < n_; ++i)
             std::fill_n(lower_.begin() + i * pitch_, groups_->count(), -unreachable);

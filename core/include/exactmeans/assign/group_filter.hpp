@@ -20,8 +20,8 @@ public:
     // scores.
     static constexpr bool possible = std::is_same_v<Grouping, Groups<R>>;
 
-    // Does the filter cost less than canonical scores of the centres that inter-centre distances
-    // leave?
+    // Does the filter cost less than canonical scores of the centres that inter-centre distances do
+    // not prune?
     template <class Rows>
     bool start(const Work<Rows>& work, const GroupBounds<R, Grouping>& bounds, bool with_distances,
                const Threads& threads) {
@@ -39,8 +39,8 @@ public:
                                          stats) < cost::dense_promised_share * left;
     }
 
-    // Calls fn(t, row) for the rows ids[t] that the filter decides, and lists others in
-    // scan.dense_bounds.open.
+    // Calls fn(t, row) for the rows ids[t] that the filter decides, and lists the others in
+    // `by.open`.
     template <class Rows, class Fn>
     FilterStats run(const Work<Rows>& work, DenseBounds<R>& by, const std::vector<Size>& ids,
                     Fn fn) const {
@@ -70,8 +70,8 @@ private:
         return order;
     }
 
-    // Runs the filter on rows ids[t]. Adds to `near`, for each row that it decides, the number of
-    // groups that inter-centre distances leave.
+    // Runs the filter on rows ids[t]. Adds to `near`, for each row that the filter decides, the
+    // number of groups that inter-centre distances do not prune.
     template <class Rows>
     FilterStats probe(const Work<Rows>& work, const GroupBounds<R, Grouping>& bounds,
                       const std::vector<Size>& ids, Size& near) const {

@@ -81,8 +81,8 @@ private:
         store_remaining();
     }
 
-    // Labels and bounds by the 8-bit filter; leaves in `id` the rows that it does not decide. Takes
-    // some rows at a time, whose bounds stay in L1.
+    // Sets labels and bounds by the 8-bit filter, `step` rows at a time, so that their bounds stay
+    // in L1. Afterwards `id` has the rows that the filter did not decide.
     void bound_by_filter() {
         constexpr std::size_t step = 192;  // an estimate
         const std::vector<Size> all = id;
@@ -177,8 +177,8 @@ private:
         own_group_score = score;
     }
 
-    // Sets limit[t] for the picked rows whose best centre is new: a group farther than this from
-    // the best centre is out of reach.
+    // Sets limit[t] for the picked rows whose best centre is new: groups farther than the limit
+    // from the best centre are out of reach.
     void limit_reach(const Picks& picked, Picks& best, std::vector<float>& limit) {
         Picks changed;
         std::vector<R> found;

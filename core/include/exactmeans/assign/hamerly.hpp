@@ -168,7 +168,7 @@ private:
     }
 
     // Tightens the upper bounds by the distances to the own centres, and drops the survivors that
-    // this prunes.
+    // the tighter bounds prune.
     template <class Rows>
     void tighten(const Work<Rows>& work, const Margins& margins, std::vector<Size>& survivors,
                  AssignStats& stats) {
@@ -218,7 +218,7 @@ private:
                     (double(value) - double(centroids.derived(own, f))) * frame.scale();
                 sum.add_product(step, step);
             }
-            // Underflow of the squares.
+            // Covers underflow of the squares.
             sum.add(double(work.x.d) * 0x1p-1074);
         } else {
             // |c|^2 + sum of (x - c)^2 - c^2 over the stored entries, all compensated.

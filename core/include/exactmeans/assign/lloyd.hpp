@@ -3,9 +3,13 @@
 //
 // Compares every row with every centre. The kernels keep scores in registers, so there is no matrix
 // of rows by centres. Where the 8-bit filters pay (filter/), they give the same labels in less
-// time. The labels of all other algorithms must equal these. Memory: none per row, but norms and
+// time. All other algorithms must give the same labels. Memory: none per row, except norms and
 // slack of CSR rows, and 8-bit codes of dense rows if the filter stores them
 // (filter/dense_codes.hpp).
+//
+//   paper       here
+//   q₁ … q_ν    the k centres, work.centroids
+//   Q₁ … Q_ν    the clusters: Q_j has the rows i with work.labels[i] = j
 #pragma once
 
 #include <algorithm>
@@ -108,7 +112,7 @@ public:
 
     void moved(const Movement&) { quantized_ = nullptr; }
 
-    // With the filter, whole blocks of it: as many as leave each thread 16 tasks.
+    // With the filter, a range is a multiple of its blocks, short enough for 16 ranges per thread.
     template <class Rows>
     Size range_rows(const Rows& x, Size k, int n_jobs) const {
         constexpr Size block = cost::dense_block_rows;
@@ -124,8 +128,8 @@ private:
             stats.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
     }
 
-    // Labels rows [begin, end) by the filter, and by canonical scores of all centres where it does
-    // not decide.
+    // Labels rows [begin, end) by the filter, or, if it does not decide a row, by canonical scores
+    // of all centres.
     template <class Rows>
     void filter_range(const Work<Rows>& work, Scan<Rows>& scan, Size begin, Size end,
                       AssignStats& stats) {

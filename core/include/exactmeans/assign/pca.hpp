@@ -1,12 +1,19 @@
 // Yinyang k-means (assign/yinyang.hpp) with projections, for rows of many features. There is no
 // paper; docs/proofs/projections.md has the proof.
 //
-// Before a row is compared with a group, its projection onto a few principal axes is
-// (project/projections.hpp), at a small part of the cost. Groups that this does not prune are
-// compared as in yinyang.hpp. Bounds by projections are stored like all others, and computed again
-// when they have become too loose. Rows without a label are compared first with the group whose
-// projection is nearest. Comparisons of projections do not count as distances. Memory: that of
-// yinyang.hpp and of the projections.
+// Projections onto a few principal axes (project/projections.hpp) bound the distances between a row
+// and the centres of a group at a small part of the cost of computing them. A row is compared only
+// with the groups that neither these bounds nor those of yinyang.hpp prune. Bounds by projections
+// are stored like all others, and computed again when they have become too loose. A row without a
+// label is compared first with the group whose projection is nearest. Comparisons of projections do
+// not count as distances. Memory: that of yinyang.hpp and of the projections.
+//
+//   symbol in docs/proofs/projections.md    here
+//   o, Q                axes_ of Projections: its origin, and one axis per row of Q
+//   Qz and r of a row   rows_ of Projections; r is the last coordinate
+//   σ                   Axes::error()
+//   A                   norm_ of Projections
+//   bound of δ          far[t] of Projections::compare()
 #pragma once
 
 #include "exactmeans/assign/by_group.hpp"

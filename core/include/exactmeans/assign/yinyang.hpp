@@ -6,7 +6,7 @@
 // compared as a whole, at once with all rows that have it in reach. Memory: four bytes per row and
 // group, and eight per row.
 //
-//   paper        here
+//   paper        here; names with _ are members of GroupBounds
 //   b(x)         labels[i]
 //   ub(x)        upper_[i], plus own_drift_ of the label
 //   lb(x, G)     lower_[i * pitch_ + g], minus group_drift_ of g

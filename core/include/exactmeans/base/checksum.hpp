@@ -41,8 +41,8 @@ inline std::uint64_t checksum_of(const unsigned char* bytes, std::ptrdiff_t size
 // The result does not depend on the number of threads.
 inline std::uint64_t checksum(const unsigned char* bytes, std::ptrdiff_t size,
                               const Threads& threads) {
-    constexpr std::ptrdiff_t chunk =
-        std::ptrdiff_t(1) << 20;  // bytes per task; smaller tasks do not pay for a thread
+    // Bytes per task; smaller tasks do not pay for a thread.
+    constexpr std::ptrdiff_t chunk = std::ptrdiff_t(1) << 20;
     if (size <= chunk) return detail::checksum_of(bytes, size);
     std::vector<std::uint64_t> part(std::size_t((size + chunk - 1) / chunk));
     threads.ranges(size, chunk, [&](std::ptrdiff_t begin, std::ptrdiff_t end, int) {

@@ -60,8 +60,8 @@ inline constexpr std::ptrdiff_t rows_per_call = 128, pruned_rows_per_call = 1024
 // `filter_bytes` or are mostly zeros. They need more centres than this, so that every window has
 // two panels.
 inline constexpr std::ptrdiff_t window_least_centres = 448;
-// Units of 64 centres per window: two panels. A tile of rows reads a panel many times, so a panel
-// should fit L3: at most so many bytes (6 MB for 32,000 features).
+// Units of 64 centres per window: two panels; and the most bytes of a panel. A tile of rows reads a
+// panel many times, so the panel should fit L3: with 32,000 features it takes 6 MB.
 inline constexpr std::ptrdiff_t window_units = 6;
 inline constexpr double window_panel_bytes = 0x1p24;
 // The fewest nonzeros of the rows per feature for which making the codes of all windows, twice,
@@ -93,7 +93,7 @@ inline constexpr double dense_candidate = 700,
 inline constexpr double dense_promised_share = 0.75, dense_kept_share = 0.95;
 // The fewest rows for which quantising the centres pays.
 inline constexpr std::ptrdiff_t dense_filter_rows = 2048;
-// Passes without the filter after it did not pay: after the first failure, and at most.
+// Passes without the filter after it did not pay: after the first failure; the most after several.
 inline constexpr int dense_filter_wait = 4, dense_filter_longest_wait = 64;
 // Rows of a block, whose codes stay in L2 while all centres are compared with them; and the most
 // rows per task.
@@ -157,8 +157,8 @@ inline constexpr std::ptrdiff_t rows_per_centre_for_distances = 16;
 // values stay in L3, within the two other limits.
 inline constexpr std::ptrdiff_t pruned_range_bytes = 4 << 20, pruned_range_rows = 8192,
                                 pruned_range_least_rows = 256;
-// Inter-centre distances save about this many times the distances that the last pass computed;
-// about as many as it computed if projections prune. An estimate.
+// Inter-centre distances are expected to save this many times as many distances as the last pass
+// computed; if projections prune too, as many as it computed. An estimate.
 inline constexpr std::ptrdiff_t saved_by_distances = 4;
 // Rows whose bounds are tested at a time; the bounds stay in L1.
 inline constexpr std::ptrdiff_t bounds_per_batch = 4096;
@@ -166,9 +166,8 @@ inline constexpr std::ptrdiff_t bounds_per_batch = 4096;
 // Rows per leaf of the k-d tree: at most 32 KiB in float64, so that they stay in L1. Testing a
 // candidate against a box costs as much as comparing it with some 200 rows. With 1024 rows instead
 // of 128, fits of 100,000 rows of 2 or 3 features, k = 1000, take 20 to 40 % less (AVX2 and AVX-512
-// of Zen 5); 2048 rows gain no more.
-// A tree has at least so many leaves, for load balance, unless they would have fewer rows than
-// `kdtree_small_leaf_rows`.
+// of Zen 5); 2048 rows gain no more. For load balance, a tree has at least `kdtree_least_leaves`
+// leaves, unless a leaf would have fewer than `kdtree_small_leaf_rows` rows.
 inline constexpr std::ptrdiff_t kdtree_leaf_rows = 1024, kdtree_small_leaf_rows = 128,
                                 kdtree_least_leaves = 32;
 // Rows per task of the bounds by one table, and of norms and slack: enough to hide the cost of
@@ -201,8 +200,8 @@ inline constexpr double projected_score_cost = 60;
 inline constexpr std::ptrdiff_t kdtree_max_features = 4;
 // The most bytes of a table of products without memory_limit.
 inline constexpr double products_bytes = 0x1p29;
-// The fewest features for which pca is considered; rows of its probe; the largest share of
-// distances that its projections may leave in the probe.
+// The fewest features for which pca is considered; rows of its probe; the largest share of the
+// distances that the probe may have to compute in spite of the projections.
 inline constexpr std::ptrdiff_t pca_min_features = 128, pca_probe_rows = 1024;
 inline constexpr double pca_max_share = 0.35;
 // Rows of the probes of the 8-bit filter for dense rows, and of inter-centre distances.
@@ -247,10 +246,10 @@ inline constexpr double filtered_first_centre = 50;
 // kdtree: beside d multiply-adds per distance.
 inline constexpr double kdtree_distance = 8;
 // Building a kd-tree, per row and level: 1,500 for 100,000 rows of 3 features, 2,200 for 4
-// features, 2,500 for a million rows of 3. It saves a share of a plain pass that halves with every
-// feature from the second on: normal clusters of 2 features saved 0.43 to 0.60 of it with 100 to
-// 1000 centres, uniform rows of 3 features 0.26 to 0.46, of 4 features at most 0.12 (100,000 rows,
-// AVX-512 of Zen 5).
+// features, 2,500 for a million rows of 3. The tree saves a share of a plain pass that halves with
+// every feature from the second on: normal clusters of 2 features saved 0.43 to 0.60 of it with 100
+// to 1000 centres, uniform rows of 3 features 0.26 to 0.46, of 4 features at most 0.12 (100,000
+// rows, AVX-512 of Zen 5).
 inline constexpr double kdtree_build_row_level = 2000, kdtree_saving = 1;
 // A fit is expected to make this many passes if `max_iter` is larger. An estimate.
 inline constexpr std::ptrdiff_t expected_passes = 30;

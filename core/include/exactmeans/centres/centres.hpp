@@ -195,8 +195,9 @@ private:
         if (k > largest_k) throw std::invalid_argument("there may be at most 2^24 centres");
     }
 
-    // A move in progress. The version changes before the first centre moves, and the range is found
-    // even if Ctrl-C or an exception ends the move, so layouts that are made later are right.
+    // A move in progress. The version changes before the first centre moves, and in_range() is
+    // updated even if Ctrl-C or an exception ends the move, so layouts that are made later are
+    // valid.
     struct MoveGuard {
         Centres& centres;
 
@@ -264,7 +265,7 @@ private:
         set_norm(j, norm2);
     }
     void record_unmoved(Size j) {
-        // Norms that set_norms gave are dropped even if the centre does not move.
+        // The norms of set_norms() are dropped even if the centre does not move.
         if (norms_given_) set_norm(j, norm2_of(j));
     }
     bool is_at(Size j, const R&, const R* place) const {

@@ -4,8 +4,8 @@
 // The centres are divided once, by balanced bisection along their direction of largest variance,
 // and stay in their groups, because bounds belong to groups. Within a group, centres are in
 // ascending order, so that the tie rule of the kernels (the first place wins) gives the lowest
-// centre. A centre that equals a lower one, a copy, can never be a label, but would weaken every
-// bound, so its score offset is set to infinity.
+// centre. A copy, which is a centre that equals one of lower index, can never be a label but would
+// weaken every bound, so its score offset is infinite.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Size group_count(Size k, bool dense) {
     return std::max<Size>(1, padded<R>(k) / std::max<Size>(cost::csr_group_centres, unit_width<R>));
 }
 
-// Marks the copies: centres that equal a lower centre.
+// Marks the copies: centres that equal one of lower index.
 template <class R>
 std::vector<char> copies_of(const Centres<R>& centroids) {
     std::vector<char> copy(static_cast<std::size_t>(centroids.k()), 0);
@@ -187,7 +187,7 @@ public:
     std::int32_t group(Size j) const { return partition_->group(j); }
     Size size(Size g) const { return partition_->last(g) - partition_->first(g); }
     Size first(Size g) const { return partition_->first(g); }
-    // Does centre j equal a lower one?
+    // Does centre j equal one of lower index?
     bool copy(Size j) const { return copy_[std::size_t(j)]; }
 
     Size version() const { return version_; }

@@ -66,8 +66,8 @@ public:
                 slot.layout = copy;
             } else {
                 // No other thread holds the layout any more. Releasing one more copy of the pointer
-                // orders the reads of former holders before the update. A fence would do too, but
-                // ThreadSanitizer does not know fences.
+                // orders the reads of former holders before the update. A fence would suffice, but
+                // ThreadSanitizer does not support fences.
                 std::shared_ptr<void>(slot.layout).reset();
                 layout.update(centres, threads);
             }

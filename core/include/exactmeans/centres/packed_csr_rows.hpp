@@ -160,7 +160,7 @@ private:
 
     // Copies the entries of frequent features to `to` and `to_value`, and turns those of rare
     // features into hits. Long float32 chains are cut by entry number (longest_chain), so in these
-    // a rare entry leaves a zero in its place.
+    // chains a zero replaces a rare entry.
     template <class Row, class Value>
     PackedCsrRow<R> split(const Row& row, const std::uint32_t* found, const Panels<R>& panels,
                           std::uint32_t* to, R* to_value, Value value) {

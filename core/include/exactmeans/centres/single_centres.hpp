@@ -39,7 +39,7 @@ public:
           score_offset_(std::size_t(k_)) {}
 
     Size count() const { return k_; }
-    // Says that there are no panels: values() are stored centre by centre.
+    // A view without panels, because values() are stored centre by centre.
     Panels<R> panels() const { return {nullptr, nullptr, k_, d_, 0}; }
     const std::shared_ptr<const Partition>& partition() const { return partition_; }
     std::int32_t centre(Size place) const { return std::int32_t(place); }

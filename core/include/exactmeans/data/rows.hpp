@@ -108,8 +108,8 @@ struct CsrRows {
 };
 
 // Looks ahead in a CSR row: gives the feature that is read `distance` entries later, so that the
-// caller can prefetch what belongs to that feature. Given the matrix, it continues in the next
-// rows.
+// caller can prefetch the data of that feature. If constructed with the matrix, the cursor
+// continues in the next rows.
 template <class I>
 class PrefetchCursor {
 public:
@@ -219,8 +219,8 @@ bool check_csr(const CsrRows<R, I>& x, Size entries) {
     // another row, so it is subtracted from the second count afterwards.
     using U = std::make_unsigned_t<I>;
     constexpr Size block = 4096;
-    const U limit = U(std::min<Size>(
-        x.d, std::numeric_limits<I>::max()));  // a negative index becomes a larger unsigned number
+    // A negative index becomes an unsigned number above the limit.
+    const U limit = U(std::min<Size>(x.d, std::numeric_limits<I>::max()));
     Size outside = 0, descents = 0;
     for (Size begin = 0; begin < before; begin += block) {
         U bad = 0, descending = 0;

@@ -46,8 +46,8 @@ public:
     };
 
     // Slabs have the same number of chunks, so that threads finish together: at least 4 slabs of at
-    // most `usual` rows, whose products stay in L2. Slabs grow, up to 16-bit row numbers, until
-    // their offsets take less memory than their entries.
+    // most `usual` rows, whose products stay in L2. Slabs are doubled, as far as 16-bit row numbers
+    // allow, until their offsets take less memory than their entries.
     template <class I>
     TransposedRows(const CsrRows<R, I>& x, const Threads& threads) {
         constexpr Size chunk = row_chunk, least = 4 * chunk, usual = 32 * chunk;
@@ -90,8 +90,9 @@ private:
             const PrefetchCursor next(x, row);
             for (Size t = 0; t < row.nonzeros; ++t) {
                 __builtin_prefetch(slab.offsets.data() + next.feature(t) + 1, 1);
-                // The position of the next entry of feature f is in offsets[f + 1], which ends
-                // where feature f + 1 begins. So at the end offsets[f] is where feature f begins.
+                // Until the slab is filled, offsets[f + 1] is the position of the next entry of
+                // feature f. At the end it is the position after the last one, where feature f + 1
+                // begins.
                 const std::uint32_t at = slab.offsets[std::size_t(row.index[t]) + 1]++;
                 slab.row[at] = std::uint16_t(i - begin);
                 slab.value[at] = row.value[t];

@@ -2,7 +2,7 @@
 //
 // Canonical scores decide which centres are nearest and in which order, so the first one is the
 // row's label. The distances have the bits that transform gives for the same pairs: they come from
-// float64 scores of these pairs. For dense rows the 8-bit filter leaves the candidates that may be
+// float64 scores of these pairs. For dense rows the 8-bit filter lists the centres that may be
 // among the nearest, and only these get canonical scores.
 #pragma once
 
@@ -95,8 +95,8 @@ class PairScores {
 public:
     using R = typename Rows::Real;
 
-    // The squared lengths of the rows, and out[t * m + r]: the score of row begin + t and centre
-    // labels[t * m + r].
+    // Computes the squared lengths of the rows, and out[t * m + r]: the score of row begin + t and
+    // centre labels[t * m + r].
     void run(const Rows& x, Size begin, Size count, const PairCentres<R>& centres, Size m,
              const std::int32_t* labels, double* out) {
         const Centres<double>& centroids = centres.scaled;

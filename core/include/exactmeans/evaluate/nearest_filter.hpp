@@ -1,5 +1,5 @@
-// The 8-bit filter for the m nearest centres of dense rows: bounds of all scores leave a few
-// candidates (filter/dense_score_bounds.hpp), whose canonical scores decide.
+// The 8-bit filter for the m nearest centres of dense rows: bounds of all scores exclude all but a
+// few candidates (filter/dense_score_bounds.hpp), and canonical scores decide between these.
 #pragma once
 
 #include <algorithm>

@@ -70,7 +70,7 @@ private:
     // Sorts the pairs by centre and cuts them into pieces of one centre. The longest pieces come
     // first, which balances the threads.
     std::vector<Piece> sort(const std::vector<std::int32_t>& centre, Size k) {
-        constexpr Size most = 4096;  // pairs per piece
+        constexpr Size most = 4096;  // pairs per piece; an estimate
         const Size count = Size(centre.size());
         order_ = by_label(centre.data(), count, k);
         const auto centre_at = [&](Size at) {

@@ -68,7 +68,7 @@ public:
     double base() const { return base_; }
 
 private:
-    // Room for `k` places.
+    // Allocates `k` places.
     void resize(Size k, Size d) {
         const Size places = (k + CodedCentres::unit - 1) / CodedCentres::unit * CodedCentres::unit;
         if (k == places_ && d == d_) return;
@@ -113,7 +113,7 @@ private:
         const R* const master = centroids.master(j);
         R* const own = packed_.data() + place * d_;
         score_offset_[at] = centroids.score_offset()[j];
-        // First the values themselves, which are negated below.
+        // Negated only at the end, because the quantiser and the sum read the values themselves.
         for (Size f = 0; f < d_; ++f) own[f] = shift ? master[f] - shift[f] : master[f];
         quantize(own, mean_.data(), d_, by_centre_.pitch,
                  rows_of_codes_.data() + place * by_centre_.pitch, coded_[at]);
@@ -156,7 +156,8 @@ private:
                          length = scale * (double(own.norm) + double(own.residual)),
                          offset = exact_offset_[at] - origin;
             rounding_[at] = spherical ? 0.0 : gamma * (h + 0.501 * centroids.norm2(j));
-            // Float64 sums, and float32 arithmetic with a number that is at least 0.
+            // 2^-20 of the offset, which is at least 0, covers float32 arithmetic with it; the last
+            // term covers the float64 sums.
             const double error =
                 rounding_[at] + offset * 0x1p-20 +
                 (std::abs(h) + std::abs(origin) + double(d_ + 8) * rows.origin_norm() * length) *
@@ -165,7 +166,7 @@ private:
             width_[at] = round_up(2 * (offset - double(offset_[at])));
             minus_scale_[at] = -float(scale);
             length_[at] = round_up(length) * up32;
-            // The last part is for float32 arithmetic with the products.
+            // 0x1p-21 times the norm covers float32 arithmetic with the products.
             residual = std::max(residual, double(own.residual) + 0x1p-21 * double(own.norm));
             usable_ = usable_ && own.rounding < 1 && offset < double(largest_scale) &&
                       length < double(largest_scale);
@@ -185,7 +186,8 @@ private:
             packed_[std::size_t(places_ * d_ + f)] = -value;
             norm2 += double(value) * double(value);
         }
-        // As for a centre; for spherical metrics the part of the row allows for norm 1.
+        // As for a centre: 0 for spherical metrics, because the row's part of the rounding allows
+        // for norm 1.
         rounding_[std::size_t(places_)] =
             DenseCodes<R>::gamma(d_) * (rows.spherical() ? 0.0 : 0.501 * norm2);
     }

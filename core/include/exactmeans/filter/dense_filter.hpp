@@ -1,6 +1,7 @@
 // Labels of dense rows by 8-bit codes. Integer products with all centres give certified bounds of
-// scores. The candidates that the bounds leave are compared by reordered scores in the dtype of the
-// rows, and if these are too close, by canonical scores. So the labels are those of plain Lloyd.
+// scores. The candidates that the bounds do not exclude are compared by reordered scores in the
+// dtype of the rows, and by canonical scores if these are too close. So the labels are those of
+// plain Lloyd.
 #pragma once
 
 #include <algorithm>

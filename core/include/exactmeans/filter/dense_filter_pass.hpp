@@ -1,5 +1,5 @@
-// Decides, pass by pass, whether the 8-bit filter compares the dense rows of a block, and keeps
-// what that needs: the codes of the centres, and the statistics of the last pass.
+// Decides, pass by pass, whether the 8-bit filter compares the dense rows of a block, and keeps the
+// codes of the centres and the statistics of the last pass.
 #pragma once
 
 #include <algorithm>
@@ -41,8 +41,8 @@ class DenseFilterPass {
 public:
     using Input = typename DenseFilter<R>::Input;
 
-    // May the filter be used in this pass? If so, quantises the centres, and all rows if their
-    // codes may be stored. `labels` are those of the rows before the pass.
+    // Should this pass use the filter? If so, quantises the centres, and all rows if their codes
+    // may be stored. `labels` are those of the rows before the pass.
     bool start(const DenseRows<R>& x, const Centres<R>& centroids, DenseCodes<R>& rows,
                const std::int32_t* labels, const Threads& threads) {
         const Size k = centroids.k();
@@ -76,7 +76,8 @@ public:
                cost.filtered + 0.5 * cost.candidate < cost::dense_promised_share * cost.plain;
     }
 
-    // The cost of a pass over n rows like these, as a share of a plain one; 1: without the filter.
+    // The cost of a pass over n rows like these, as a share of a plain one; 1 if the filter is not
+    // used.
     double expected_cost(const DenseRows<R>& x, Size n, const Centres<R>& centroids,
                          const Threads& threads) {
         DenseCodes<R> rows;

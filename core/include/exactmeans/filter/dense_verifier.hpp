@@ -1,5 +1,5 @@
 // The last steps of the 8-bit filter for dense rows: compares candidates by reordered scores in the
-// dtype of the rows, and if these are too close, by canonical scores.
+// dtype of the rows, and by canonical scores if these are too close.
 // docs/proofs/dense_integer_filter.md derives the errors.
 #pragma once
 
@@ -57,11 +57,11 @@ public:
         own_error_ = reordered(in.x.d) * double(row.rounding) / double(row.inverse);
     }
 
-    // The loaded row, shifted as the frame says.
+    // The loaded row, minus the shift of the frame.
     const R* row() const { return tile_.rows()[0]; }
 
-    // The place of the row's label. The list has all candidates: the places that bounds by codes
-    // leave.
+    // The place of the row's label. The list must have all candidates: the places that bounds by
+    // codes do not exclude.
     std::int32_t nearest(const Input& in, const Candidate* list, Size count, FilterStats& stats) {
         score_all(in, list, count);
         stats.scores += count;

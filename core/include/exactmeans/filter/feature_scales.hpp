@@ -83,7 +83,7 @@ public:
             }
             if (highest > 0) any_positive = true;
         });
-        // Packed values that are nowhere positive use codes of both signs.
+        // If no packed value is positive, this zero point gives them codes of both signs.
         zero_point_ = any_positive ? 0 : largest_code;
         const float per = headroom / float(largest_code + zero_point_);
         for (float& scale : scale_) scale = std::max(0x1p-100f, scale * per);

@@ -14,7 +14,7 @@ namespace exactmeans {
 template <class R>
 class FilterProbe {
 public:
-    // Is the filter made for such centres?
+    // Can the filter be used for these centres?
     static bool fits(const Centres<R>& centroids, const LayoutSettings& settings) {
         return centroids.k() >= cost::filter_centres &&
                scores_are_products(centroids.frame().metric) &&

@@ -36,7 +36,7 @@ class QuantizedCentres {
 public:
     // No centres.
     QuantizedCentres() = default;
-    // Room for all centres; update() fills it.
+    // Allocates the codes of all centres; update() sets them.
     QuantizedCentres(const Centres<R>& centroids, std::shared_ptr<const LayoutSettings> settings,
                      bool)
         : settings_(std::move(settings)) {
@@ -196,7 +196,7 @@ private:
     // The position of the words of a place: the word of feature f is at offset + f width.
     struct Words {
         Size offset, width;
-        bool whole;  // the place reads whole words; otherwise their low bytes
+        bool whole;  // the codes of the place are whole words; otherwise their low bytes
         Words(const QuantizedCentres& own, Size place) {
             const Size d = own.d_, unit = QuantizedPanels::unit;
             Size p = 0;

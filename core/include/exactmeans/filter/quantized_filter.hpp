@@ -154,8 +154,8 @@ public:
         for (const Candidate& one : candidates_) others_low = std::min(others_low, one.low);
     }
 
-    // How many rows 8-bit scores did not decide: all of them, which were refined, and those that
-    // needed canonical scores.
+    // Numbers of rows that 8-bit scores did not decide: all of these, which were refined, and those
+    // that also needed canonical scores.
     struct Undecided {
         Size refined = 0, verified = 0;
     };
@@ -197,7 +197,7 @@ public:
     std::vector<GroupLows> low;
 
 private:
-    // Below every score.
+    // Lower than every score.
     static constexpr double no_score = -0x1p1000;
 
     // A place, and bounds of its exact score.

@@ -1,4 +1,4 @@
-// The last step of every filter: canonical scores of the candidates that are left decide the label.
+// The last step of every filter: canonical scores of the remaining candidates decide the label.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct Verified {
     R score;
 };
 
-// The candidate with the lowest canonical score, the lowest index on ties, in whatever order the
-// candidates come. It is the label of plain Lloyd if all other centres have higher canonical
-// scores. Label 0 if no score is below infinity. A row is a SparseRow, or the d values of a dense
-// row, shifted by the shift of the frame.
+// The candidate with the lowest canonical score, the lowest index on ties, whatever the order of
+// the candidates. It is the label of plain Lloyd if all other centres have higher canonical scores.
+// Label 0 if no score is below infinity. A row is a SparseRow, or the d values of a dense row,
+// shifted by the shift of the frame.
 template <class R, class Row>
 Verified<R> verify_candidates(CanonicalScore<R>& score_of, const Centres<R>& centroids,
                               const Row& row, std::span<const std::int32_t> candidates) {

@@ -5,7 +5,7 @@
 // and the codes of all centres never exist together. Per row, the lowest two scores and the lowest
 // score of each panel are kept. For the rows that these do not decide, a second sweep over the
 // windows lists candidates. Float32 scores, centre by centre (filter/aggregated_scores.hpp), refine
-// the candidates, and canonical scores verify those that are left. Memory: the codes of one window;
+// the candidates, and canonical scores verify the remaining ones. Memory: the codes of one window;
 // per row, 100 bytes and 4 bytes for each panel; 2 bytes per nonzero of the rows, 6 more if they
 // are not float32 with 32-bit indices.
 #pragma once

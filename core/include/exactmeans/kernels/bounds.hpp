@@ -71,9 +71,9 @@ struct BoundKernels {
     // out[t]: a centre farther than this from row ids[t] certainly has a higher score than a centre
     // at most near[t] away.
     void (*reach)(const Margins& margins, const Size* ids, const float* near, Size n, float* out);
-    // Lists the groups, of n, that may be within reach: neither of their two bounds exceeds it. n
-    // is a multiple of the vector width. `least` becomes the minimum over all groups of the larger
-    // of their two bounds.
+    // Lists those of the n groups that may be within reach: neither of their two bounds exceeds
+    // `reach`. n is a multiple of the vector width. `least` becomes the minimum over all groups of
+    // the larger of their two bounds.
     Size (*within)(const Lowers& lowers, Size n, float reach, std::int32_t* out, float& least);
     // Per row of a tile: the lowest score_offset[j] - scale[j] * product over all j, its j, and the
     // second lowest.

@@ -1,5 +1,5 @@
 // Kernels of the 8-bit filter for dense rows (filter/dense_filter.hpp): exact products of 8-bit
-// codes, and the candidates that bounds by these products leave.
+// codes, and the candidates that bounds by these products do not exclude.
 // docs/proofs/dense_integer_filter.md derives the bounds.
 #pragma once
 

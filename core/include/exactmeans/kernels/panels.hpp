@@ -24,8 +24,8 @@ inline constexpr Size largest_k = Size(1) << 24;
 // of a rare feature.
 template <class R>
 struct Posting {
-    static constexpr std::uint32_t last = std::uint32_t(1)
-                                          << 31;  // flag: last posting of its feature
+    // Flag in `place`: the last posting of its feature.
+    static constexpr std::uint32_t last = std::uint32_t(1) << 31;
     std::uint32_t place;
     R value;
 };

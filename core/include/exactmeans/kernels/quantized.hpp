@@ -33,7 +33,7 @@ struct QuantizedPanels {
     // Score offsets, which are not negative, are stored rounded down, so that 8-bit scores bound
     // exact ones from below.
     static float stored_offset(double offset) { return float(offset * (1 - 0x1p-20)); }
-    // By at most how much the stored offset of a place is too low.
+    // The most by which the stored offset of a place is too low.
     double score_offset_error(Size place) const { return double(score_offset[place]) * 0x1p-18; }
 
     // With several panels all places form one group.
@@ -58,8 +58,7 @@ struct QuantizedRow {
     std::int16_t* value;
     Size nonzeros;
     float unit;
-    float sum,
-        size;  // of entries times the scales of their features: the sum, the sum of magnitudes
+    float sum, size;  // of entries times the scales of their features; size: of their magnitudes
 
     // Rows of larger `size`, or with more nonzeros, are stored as zeros with unit 0.
     static constexpr float largest = 0x1p100f;

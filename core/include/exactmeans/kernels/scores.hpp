@@ -53,8 +53,8 @@ struct ScoreKernels {
     // out[i * k + j] = the score of row i and centre j
     void (*scores_dense)(const R* const* rows, Size n, const Panels<R>& centres, R* out);
     void (*scores_csr)(const PackedCsrRow<R>* rows, Size n, const Panels<R>& centres, R* out);
-    // The two lowest of each row's k scores. Scores that are not numbers are ignored, but beside
-    // one the second may be too low: the lowest again.
+    // The two lowest of each row's k scores. NaN scores are ignored, but if there are any, `second`
+    // may be too low: equal to the lowest.
     void (*lowest_two)(const R* scores, Size n, Size k, const Nearest<R>& out);
     // The same for L1 distances, without second scores.
     void (*nearest_dense_l1)(const R* const* rows, Size n, const R* shift, const Panels<R>& centres,

@@ -24,7 +24,7 @@ struct SeedPanel {
 
 // The triangle inequality for rows whose nearest seed is own[i], at squared distance d2[i]: a point
 // may be nearer only if its squared distance from that seed is below factor * d2[i] + absolute (4
-// d2, and what covers rounding).
+// d2 and a margin for rounding).
 struct SeedReach {
     const double* seed_distances2;  // of seeds and points: [seed * width + point]
     Size width;                     // number of points, padded to whole stripes

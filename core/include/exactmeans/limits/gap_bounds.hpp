@@ -27,8 +27,9 @@ public:
 
     explicit GapBounds(Size k) : fallen_(std::size_t(k)), drifted_(std::size_t(k)) {}
 
-    // The most that the gap of a row with this label, and at most this length, has lost: through
-    // prices and score offsets, and through moving centres, which counts times the length.
+    // The most by which the gap of a row with this label, and at most this length, has fallen: a
+    // part through prices and score offsets, and a part in proportion to the length through moving
+    // centres.
     double lost(float length, std::int32_t label) const {
         return fallen_[std::size_t(label)] + double(length) * drifted_[std::size_t(label)];
     }
@@ -42,8 +43,8 @@ public:
         return stored_gap > unknown && double(stored_gap) - lost(length, label) > reach;
     }
 
-    // Follows a rise of the costs by these amounts per cluster: a gap falls by the rise of the
-    // label's cost minus the least rise of all others.
+    // Adjusts the bounds to a rise of the costs by these amounts per cluster: a gap falls by the
+    // rise of the label's cost minus the least rise of all others.
     void follow_rises(const std::vector<double>& rises) {
         double low = infinite, second = infinite;
         for (const double own : rises) {
@@ -57,9 +58,9 @@ public:
 
     // Records the movement of the centres since the last assignment.
     void moved(const Movement& movement) { steps_ = movement.distance; }
-    // Follows the recorded movement. Returns false if it is not known; stored gaps are then
-    // invalid. A score changes by the change of the score offset, and by at most the length of the
-    // row times the movement; the rounding of both scores comes on top.
+    // Adjusts the bounds to the recorded movement. Returns false if no movement is known; stored
+    // gaps are then invalid. A score changes by the change of the score offset, and by at most the
+    // length of the row times the movement; the rounding of both scores comes on top.
     template <class R>
     bool follow_centres(const Centres<R>& centroids) {
         const std::size_t k = fallen_.size();

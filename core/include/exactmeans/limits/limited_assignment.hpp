@@ -1,11 +1,12 @@
 // The assignment of least cost whose clusters have between `least` and `most` rows.
 //
-// At the right prices every row is in its cheapest cluster (limits/priced_rows.hpp), so only rows
-// near the border of two clusters are in question. A pass at the current prices labels all rows and
-// gathers those whose second cluster costs at most `reach` more: the open rows, with their options.
-// A transport problem over the open rows (limits/transport.hpp) gives their labels and new prices.
-// If no price rose by more than `reach` relative to another, no other row would move: the result is
-// the optimum over all rows. Else another pass follows, at the new prices or with a wider reach.
+// At optimal prices every row is in its cheapest cluster (limits/priced_rows.hpp), so only the
+// labels of rows near the border of two clusters are uncertain. A pass at the current prices labels
+// all rows and gathers those whose second cluster costs at most `reach` more: the open rows, with
+// their options. A transport problem over the open rows (limits/transport.hpp) gives their labels
+// and new prices. If no price rose by more than `reach` relative to another, no other row would
+// move: the result is the optimum over all rows. Else another pass follows, at the new prices or
+// with a wider reach.
 //
 // The first prices come from samples of every 4^s-th row with limits to match; later assignments
 // start from the prices of the last one. Prices solve the dual of the transport problem
@@ -64,7 +65,7 @@ public:
     void moved(const Movement& movement) { bounds_.moved(movement); }
 
     // Starts an assignment to new centres. `many`: many rows changed their cluster in the last one,
-    // so prices may be far from right.
+    // so prices may be far from optimal.
     void start(bool many = false) {
         reach_.start(problem_, many);
         centres_followed_ = false;
@@ -221,7 +222,7 @@ private:
         }
     }
 
-    // Lets the bounds follow the movement of the centres, once per assignment, or drops them.
+    // Adjusts the bounds to the movement of the centres, once per assignment, or drops them.
     template <class R, class Rows>
     void follow_centres(const Centres<R>& centroids, const Rows& x) {
         if (std::exchange(centres_followed_, true)) return;
@@ -301,7 +302,7 @@ private:
         reach_.finish(problem_, open_gaps(transport), high - low);
         finished_ = true;
     }
-    // The reach that follows 0, which cannot be doubled.
+    // The reach after a reach of 0, because doubling 0 does not widen it.
     double lowest_reach() const {
         double largest = 0x1p-1000;
         for (const double own : price_) largest = std::max(largest, std::abs(own));

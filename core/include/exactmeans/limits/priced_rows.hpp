@@ -4,9 +4,9 @@
 // on ties, does not depend on threads, blocks or the filter. The factor of a row is its weight
 // where costs are weighted, divided by its length for spherical metrics.
 //
-// For most CSR rows, the 8-bit filter certifies that every other cluster costs more by at least a
-// wanted gap; the other rows get canonical scores of the clusters within the gap. Prices enter the
-// filter as part of the score offsets.
+// For most CSR rows, the 8-bit filter certifies that every other cluster costs more by at least the
+// gap of interest, `wanted`; the other rows get canonical scores of the clusters within the gap.
+// Prices enter the filter as part of the score offsets.
 #pragma once
 
 #include <algorithm>
@@ -126,7 +126,7 @@ public:
     using R = typename Rows::Real;
 
     std::vector<std::int32_t> label;
-    // A lower bound of what every other cluster costs more; exact if it is at most `wanted`.
+    // A lower bound of how much more every other cluster costs; exact if it is at most `wanted`.
     std::vector<double> gap;
     // Labels rows ids[0, count). Calls on_open(t, costs) for the rows that have another cluster
     // within the wanted gap, with the costs of at least all clusters within it.
@@ -253,7 +253,7 @@ private:
         label[std::size_t(t)] = best.centre;
         const bool open = best.second - best.cost <= rows.wanted;
         constexpr double infinity = std::numeric_limits<double>::infinity();
-        // Rounding must not take the gap of a row that is not open below the wanted gap.
+        // If a row is not open, rounding must not take its gap below the wanted one.
         gap[std::size_t(t)] =
             open ? best.second - best.cost
                  : std::max(best.others - best.cost, std::nextafter(rows.wanted, infinity));

@@ -1,6 +1,6 @@
-// The reach of the passes of an assignment within limits: rows whose second cluster costs at most
-// that much more are open. A policy without rows. It affects the cost only: the result is the
-// optimum for any reach (docs/proofs/size_limits.md).
+// The reach of the passes of an assignment within limits: rows whose second cluster costs more by
+// at most the reach are open. This policy does not read rows. The reach affects the cost only: the
+// result is the optimum for any reach (docs/proofs/size_limits.md).
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ public:
         started_ = state >= 0;
     }
 
-    // Starts an assignment. `many`: prices may be far from right, so samples come first, of every
+    // Starts an assignment. `many`: prices may be far from optimal, so samples come first, of every
     // 4^s-th row.
     void start(const LimitedProblem& problem, bool many) {
         stride_ = 1;
@@ -103,7 +103,8 @@ public:
 private:
     static constexpr double infinite = std::numeric_limits<double>::infinity();
     static constexpr Size sample_step = 4;
-    static constexpr int wide_rounds = 40;  // passes that respect the most options
+    // Passes that are repeated with a narrower reach if they find too many options.
+    static constexpr int wide_rounds = 40;
 
     double value_ = 0, narrowest_ = infinite;
     bool started_ = false;

@@ -10,9 +10,9 @@
 // A sink, node k, takes the rows of all clusters: cluster j sends it between least[j] and most[j].
 // Ties are broken by the number of the row, so the result depends on the input alone.
 //
-// A row may count as several: its mass, an integer. A path then moves the least mass that an arc of
-// it allows, which may split a row between clusters: the optimum of the linear program. All parts
-// of a split row cost the same with prices; limits/split_rows.hpp gives it to one of them.
+// A row may count as several rows: its mass, an integer. A path then moves the least mass that an
+// arc of it allows, which may split a row between clusters: the optimum of the linear program. All
+// parts of a split row cost the same with prices; limits/split_rows.hpp gives it to one of them.
 //
 // Memory: 32 bytes per option of a row, or more where rows move often.
 #pragma once
@@ -64,9 +64,9 @@ public:
     }
 
     // Moves rows until all sizes are within the limits, at the least cost. Returns false if the
-    // options do not allow that, or not without a price_range() above `most_range`: prices and
-    // labels are then those of an optimal assignment with other limits. Calls poll() now and then,
-    // which may throw.
+    // options do not allow that, or only with a price_range() above `most_range`: prices and labels
+    // are then those of an optimal assignment with other limits. Calls poll(), which may throw,
+    // every 1024 paths.
     template <class Poll>
     bool solve(double most_range, Poll poll) {
         most_range_ = most_range;
@@ -172,7 +172,7 @@ private:
                 a.rise = movers.front().rise;
             }
     }
-    // Drops movers at the top that are elsewhere by now.
+    // Drops movers at the top of the heap whose rows have left the cluster.
     void refresh(Arc& a, Size from) {
         Movers& movers = movers_of(a);
         while (!movers.empty() && mass_in(movers.front().row, from) == 0) {
@@ -268,7 +268,7 @@ private:
             if (finished_[u]) change_[u] += distance - distance_[u];
         return true;
     }
-    // The most that the path which ends here can carry.
+    // The largest mass that can move along the path to `end`.
     Size path_mass(Size end) {
         Size least = -surplus_[std::size_t(end)], to = end;
         for (Size from; (from = previous_[std::size_t(to)]) >= 0; to = from) {
@@ -281,7 +281,7 @@ private:
         }
         return std::min(least, surplus_[std::size_t(to)]);
     }
-    // Moves that much along each arc of the path, the last arc first.
+    // Moves this mass along each arc of the path, the last arc first.
     void move_along(Size end) {
         const Size mass = path_mass(end);
         surplus_[std::size_t(end)] += mass;
@@ -350,7 +350,7 @@ private:
     std::vector<TransportOption> options_;
     std::vector<Size> past_;  // behind the last option of each row
     double most_range_ = infinite;
-    // Of a search.
+    // State of a search.
     using Reached = std::pair<double, Size>;
     std::vector<Reached> queue_;
     std::vector<double> distance_;

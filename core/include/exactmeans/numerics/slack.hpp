@@ -31,8 +31,8 @@ public:
     }
 
     // For spherical metrics, whose distances are those of unit vectors: the norm of a row counts as
-    // 1, and underflow is divided by the length of the row. If that is more than a rounding error,
-    // nothing may be pruned.
+    // 1, and underflow is divided by the length of the row. If the quotient is more than a rounding
+    // error, nothing may be pruned.
     template <class R>
     static Slack directed(Size terms, Size d, double length, int packing) {
         constexpr double unit = 0.5 * double(std::numeric_limits<R>::epsilon());

@@ -90,7 +90,7 @@ SquareSum product(const SparseRow<R, I>& row, At at, double scale) {
 
 // 1 - cos of a row of length `norm` and a centre of squared length c2. Near 0, where the difference
 // cancels, it is (|x|^2 |c|^2 - (x.c)^2) / (|x||c| (|x||c| + x.c)) in twice the precision. Results
-// below the rounding error of that are 0.
+// below the rounding error of this formula become 0.
 template <class R, class I, class At>
 double one_minus_cos(const SparseRow<R, I>& row, double norm, At at, const SquareSum& c2) {
     if (!(norm > 0)) return 1;

@@ -90,8 +90,8 @@ public:
             norm2_.data(), nullptr, 1.0f, {norm_.data(), gamma_.data(), underflow, 0.0f}};
         score_kernels<float>().lower_bounds(scored, ids.data(), out.score.data(), Size(ids.size()),
                                             out.far.data());
-        // Both projections have an error. The error of the centre's is relative to |c|, which is at
-        // most |x| plus the distance that is bounded here.
+        // Both projections have an error. That of the centre is relative to |c|, which is at most
+        // |x| plus the distance to be bounded.
         const float off = round_up(2 * axes_.error()), rest = round_down(1 - axes_.error());
         for (std::size_t t = 0; t < ids.size(); ++t)
             out.far[t] = (out.far[t] - off * norm_[std::size_t(ids[t])]) * rest * down32;

@@ -96,7 +96,7 @@ public:
                 float32_scores_.data(), some, k,
                 {label.data() + t, float32_nearest_.data(), float32_nearest_.data() + batch});
             for (Size r = 0; r < some; ++r) {
-                const double error = work.float32_error.of_single(work.x.row(own[r]));
+                const double error = work.score_error.of_single(work.x.row(own[r]));
                 error_[std::size_t(r)] = error;
                 score[std::size_t(t + r)] = R(double(float32_nearest_[std::size_t(r)]) + error);
                 second[std::size_t(t + r)] =
@@ -203,9 +203,9 @@ private:
             score_kernels<R>().lowest_two(scores_.data(), some, k,
                                           {label.data() + t, score.data() + t, second.data() + t});
             on_scores(t, some, static_cast<const R*>(scores_.data()));
-            if (work.reordered()) verify_reordered(work, t, some);
+            if (work.reordered()) find_uncertain(work, t, some);
         }
-        label_uncut(work);
+        label_uncertain(work);
     }
 
     void set_ids(Size begin, const Size* ids, Size count) {
@@ -231,8 +231,7 @@ private:
 
     // The label of the row at t, by canonical scores of its candidates: the centres that these
     // scores, which are off by at most `error`, do not rule out against score[t].
-    template <class Score>
-    void verify(const Work<Rows>& work, Size t, const Score* scores, double error) {
+    void verify(const Work<Rows>& work, Size t, const float* scores, double error) {
         const Size i = id_[std::size_t(t)], k = work.centroids.k();
         const RowSlack slack = work.slack(i);
         const double near = slack.upper(double(score[std::size_t(t)]));
@@ -244,23 +243,32 @@ private:
             verify_candidates<R>(score_of_, work.centroids, work.x.row(i), candidates_).label;
     }
 
-    // Verifies those of `count` rows from t on whose reordered scores leave the label uncertain.
-    void verify_reordered(const Work<Rows>& work, Size t, Size count) {
-        const Size k = work.centroids.k();
+    // Adds those of `count` rows from t on whose reordered scores leave the label uncertain to
+    // uncertain_. Two bounds may certify a label: slack, and for float32 the score error, which is
+    // smaller where centres are much shorter than rows.
+    void find_uncertain(const Work<Rows>& work, Size t, Size count) {
         bound(work, t, count);
+        constexpr bool single = sizeof(R) == sizeof(float);
         for (Size r = 0; r < count; ++r) {
+            const std::size_t at = std::size_t(t + r);
+            const auto row = work.x.row(id_[at]);
             // Slack assumes that long float32 chains are cut into pieces. Reordered scores are not.
-            if (sizeof(R) < sizeof(double) &&
-                work.x.row(id_[std::size_t(t + r)]).nonzeros > longest_chain)
-                uncut_.push_back(t + r);
-            else if (!(far_[std::size_t(r)] > near_[std::size_t(r)]))
-                verify(work, t + r, scores_.data() + r * k, 0.0);
+            if (!(single && row.nonzeros > longest_chain) &&
+                far_[std::size_t(r)] > near_[std::size_t(r)])
+                continue;
+            if constexpr (single) {
+                const double error = work.score_error.of(row);
+                if (double(second[at]) - error > double(score[at]) + error) continue;
+            }
+            uncertain_.push_back(t + r);
         }
     }
-    // Labels of the rows in uncut_, whose reordered scores have no bound, by all canonical scores.
-    void label_uncut(const Work<Rows>& work) {
-        const std::vector<Size> at = std::move(uncut_);
-        uncut_.clear();
+    // Labels of the rows in uncertain_, by canonical scores of all centres. Canonical scores of the
+    // candidates alone would search each feature of a row among up to d nonzeros of a centre, which
+    // costs more than a pass over these rows.
+    void label_uncertain(const Work<Rows>& work) {
+        const std::vector<Size> at = std::move(uncertain_);
+        uncertain_.clear();
         if (at.empty()) return;
         std::vector<Size> ids;
         for (const Size t : at) ids.push_back(id_[std::size_t(t)]);
@@ -305,7 +313,7 @@ private:
     PackedCsrRows<float> float32_rows_;
     CanonicalScore<R> score_of_;
     std::vector<std::int32_t> candidates_;
-    std::vector<Size> id_, uncut_;
+    std::vector<Size> id_, uncertain_;
     std::vector<float> near_, far_;
     DenseTile<R> tile_;
     PackedCsrRows<R> packed_rows_;

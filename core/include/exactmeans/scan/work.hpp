@@ -26,7 +26,7 @@ struct Work {
     DenseCodes<R>* codes;  // null: the pass does without the 8-bit filter
     HeldPanels<R> panels{};
     HeldPanels<float> float32_panels{};  // used instead of `panels` if it has posting lists
-    ScoreError float32_error{};
+    ScoreError score_error{};            // if panels or float32_panels have posting lists
 
     const Centres<R>& centroids = shared.centres;
     LayoutCache<R>& layouts = shared.layouts;
@@ -38,6 +38,7 @@ struct Work {
     // Lays out all centres. Required before Scan::nearest.
     void pack_centres(const Threads& threads) {
         panels = layouts.panels(centroids, is_dense<Rows>, threads);
+        if (reordered()) score_error = ScoreError(centroids);
     }
     // Lays out all centres in float32, which takes half the memory. Enough for Scan::nearest
     // without second scores and for Scan::nearest_two. Returns false if these rows or centres do
@@ -49,8 +50,8 @@ struct Work {
             if (!centroids.sparse() || !centroids.frame().packs_as_is() ||
                 !scores_are_products(centroids.frame().metric))
                 return false;
-            float32_error = ScoreError(centroids);
-            if (!float32_error.is_usual()) return false;
+            score_error = ScoreError(centroids);
+            if (!score_error.is_usual()) return false;
             float32_panels = layouts.float32_panels(centroids, threads);
             if (float32_panels.postings) measure_rows(threads);
             return float32_panels.postings != nullptr;

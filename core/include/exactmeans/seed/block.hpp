@@ -146,8 +146,8 @@ public:
         return after;
     }
 
-    // Makes candidate s a seed: the seed of the rows that are nearer to it than to theirs. Call
-    // before SeedPoints::accept.
+    // Makes candidate s a seed, and the nearest seed of the rows that are nearer to it than to
+    // their seed so far. Call before SeedPoints::accept.
     void accept(SeedPoints& points, Size s, const Threads& threads) {
         next_seed_ = points.seeds();
         if (evaluation_.incomplete(s)) {

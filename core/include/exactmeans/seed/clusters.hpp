@@ -1,9 +1,9 @@
 // Rows listed by their nearest seed, farthest first. If a candidate is at least twice as far from
 // the seed as a row is, it is not nearer to that row or to any later one of the list (triangle
 // inequality). If this holds for the first row, the whole list is skipped. The distance of a row
-// changes only when it moves to another list, so a list is sorted once. With many seeds, a step
-// reads few more rows than it must compare. Rows that moved to another list are erased once they
-// are half of a list.
+// changes only when the row moves to another list, so a list need not be sorted again when it loses
+// rows. With many seeds, a step reads few more rows than it must compare. Rows that moved to
+// another list are erased once they are half of a list.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,7 @@ private:
     }
 
     // Finds the lists with a row to which some point may be nearer, and cuts them into tasks of
-    // about 1024 rows.
+    // about 1024 rows, an estimate.
     void plan(const SeedReach& reach, Size points, const std::int32_t* own) {
         in_reach_.clear();
         tasks_.clear();

@@ -24,7 +24,7 @@ namespace exactmeans {
 template <class R>
 class DenseSeedBlock final : public SeedBlock {
 public:
-    // streamed: rows are not kept in memory, so they are not listed by their seeds either.
+    // streamed: rows are not kept in memory, so they are not listed by seed (clusters.hpp).
     DenseSeedBlock(const DenseRows<R>& x, Measure measure, bool streamed = false)
         : SeedBlock(x.n, x.weights, measure), x_(x), streamed_(streamed) {}
 
@@ -47,7 +47,7 @@ protected:
     }
 
     void visit(SeedPoints& points, Size first, Size count, const Threads& threads) override {
-        // Projections prune what the triangle inequality does, and more.
+        // Projections prune all pairs that the triangle inequality prunes, and more.
         const bool triangle =
             !axes_ && !features_ && own_known() && points.seeds() > 1 && triangle_.due();
         Batch batch{points.panel(first, count), first, {}, {}, {}};
@@ -171,7 +171,7 @@ private:
 
     // Keeps in the list the rows with a pair that survives the second projection.
     void prune_rows(Scratch& scratch, const SeedBounds& bounds, Size begin) const {
-        constexpr std::size_t ahead = 4;
+        constexpr std::size_t ahead = 4;  // rows; an estimate
         std::vector<Size>& rows = scratch.rows;
         std::size_t kept = 0;
         for (std::size_t t = 0; t < rows.size(); ++t) {
@@ -214,7 +214,8 @@ private:
         }
     }
 
-    // Prefetches the rows of the next tile, which are not contiguous in memory.
+    // Prefetches the rows of the next tile, which are not contiguous in memory: at most 512 bytes
+    // of each, an estimate.
     void prefetch(const Size* ids, Size begin, Size end) const {
         for (Size t = begin; t < std::min(end, begin + tile_rows); ++t) {
             const char* row = reinterpret_cast<const char*>(x_.row(ids[t]));

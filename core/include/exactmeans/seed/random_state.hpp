@@ -33,7 +33,7 @@ inline Size row_at(double place, Size n, const double* weight, double total,
                    const Threads& threads) {
     constexpr Size piece = Size(1) << 20;  // rows between two polls for Ctrl-C
     const auto probability = [&](Size i) { return weight ? weight[i] / total : 1.0 / double(n); };
-    // Cumulative probability before each piece. NumPy adds row after row, so one thread does.
+    // Cumulative probability before each piece, on one thread, because NumPy adds row after row.
     std::vector<double> before{0.0};
     threads.ranges(n, piece, [&](Size begin, Size end, int) {
         double reached = before.back();

@@ -86,8 +86,8 @@ public:
     std::array<double, 2> inertia{};
 
 private:
-    // The rows of the next tile are prefetched while one is scored: more than these leave L1 before
-    // they are read.
+    // While a tile is scored, the rows of the next one are prefetched: more rows would leave L1
+    // before they are read.
     static constexpr Size tile_rows = 16;
     static constexpr Size range_rows = 240 * tile_rows;  // enough ranges to balance threads
 
@@ -178,7 +178,7 @@ private:
     struct alignas(64) Worker {
         NodeScores<DenseRows<R>> scores;
         std::vector<Size> open;           // rows to score
-        std::vector<std::int32_t> picks;  // row numbers in the data of a tile of them
+        std::vector<std::int32_t> picks;  // positions in the data of the rows of a tile
         std::unique_ptr<Sums> sums;       // of the rows whose label changed: the change of the sums
         Size changed = 0;
     };

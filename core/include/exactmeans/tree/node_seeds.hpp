@@ -24,7 +24,7 @@ DenseSeedBlock<R> seed_block(const DenseRows<R>& x, SeedBlock::Measure measure, 
                              const Threads&) {
     return DenseSeedBlock<R>(x, measure, false);
 }
-// k: how many seeds are wanted.
+// k: the number of seeds.
 template <class R, class I>
 CsrSeedBlock<R, I> seed_block(const CsrRows<R, I>& x, SeedBlock::Measure measure, double scale,
                               Size k, const Threads& threads) {

@@ -30,7 +30,7 @@ public:
 
     Karcher(const Rows& x, const std::int32_t* labels, Size k, const Threads& threads)
         : x_(x), members_(x, labels, k), threads_(threads), active_(std::size_t(k), 1) {
-        // Rows per piece: enough to outweigh clearing and merging the sums of the piece.
+        // Rows per piece: enough to outweigh clearing and merging the sums of the piece. Estimates.
         const Size length = std::max<Size>(1024, 8 * x.d / values_per_row(x));
         for (Size j = 0; j < k; ++j)
             for (Size at = 0; at < members_.count(j); at += length)

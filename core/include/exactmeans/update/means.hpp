@@ -16,8 +16,8 @@
 namespace exactmeans {
 
 // Caches the scatter that each cluster explains and computes it again only for clusters that
-// changed. Sums and centres are both dense or both sparse. Scatter is about `origin`; about 0 if
-// they are sparse.
+// changed. Sums and centres are both dense or both sparse. Scatter is about `origin`, or about 0 if
+// sums and centres are sparse.
 template <class R>
 class CentreUpdate {
 public:

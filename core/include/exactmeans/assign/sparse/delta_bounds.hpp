@@ -1,6 +1,7 @@
 // Bounds of the change of scores by one table: per feature, the largest fall and the largest rise
 // of a value over all bounded centres. Sums of the table over a row bound the fall and the rise of
-// its scores with any of these centres. docs/proofs/delta_bounds.md derives the bounds.
+// its scores with any of these centres. docs/proofs/delta_bounds.md derives the bounds. Memory:
+// four bytes per feature, eight per centre.
 #pragma once
 
 #include <algorithm>

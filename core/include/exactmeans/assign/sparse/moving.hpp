@@ -2,11 +2,11 @@
 // docs/proofs/delta_bounds.md has the proof.
 //
 // Per row there are an upper bound of the score of its centre and a lower bound of the scores of
-// all others. Centres that did not move do not change them; for centres that moved, sums over the
-// features of the row bound the change (delta bounds). This does not use the triangle inequality,
-// which prunes little if rows are far from all centres, as texts are. A row whose bounds cross is
-// compared with all centres by the 8-bit filter, which gives new bounds. Memory: 20 bytes per row,
-// codes of the centres, the centres of the last pass.
+// all others. Both bounds stay valid for centres that did not move; for centres that moved, sums
+// over the features of the row bound the change of the score (delta bounds). The triangle
+// inequality is not used, because it prunes little if rows are far from all centres, as texts are.
+// A row whose bounds cross is compared with all centres by the 8-bit filter, which gives new
+// bounds. Memory: 20 bytes per row, codes of the centres, the centres of the last pass.
 //
 //   up to 192 centres   four groups of centres, with a lower bound and a table of changes for each
 //   more centres        one lower bound; outliers, the centres that changed most, are compared with
@@ -114,8 +114,8 @@ private:
         work.labels[i] = label;
     }
 
-    // Every row is compared with the outliers, and survivors with all centres. Tests on a few rows
-    // whether these are fewer comparisons than those of all rows with all centres.
+    // With outliers, every row is compared with the outliers and survivors with all centres. Tests
+    // on a few rows whether that takes fewer comparisons than all rows with all centres.
     template <class Rows>
     bool outliers_pay(const Work<Rows>& work) {
         if (centres_->plan().prune != Prune::by_outliers) return true;
@@ -230,7 +230,7 @@ private:
             const bool is_own = best.place == Size(place);
             double outlier_low = is_own ? others.lowest() : best.low;
             if (place >= 0) high = is_own ? best.high : std::numeric_limits<double>::infinity();
-            // Refinement helps only if the bounded centres leave the label certain.
+            // Refinement helps only if no bounded centre can be the label instead.
             if (!(high < outlier_low) && (place < 0 ? high : before) < low)
                 filter.refine(work.x.row(i), t, outliers, Size(place), high, outlier_low);
             low = std::min(low, outlier_low);

@@ -2,11 +2,17 @@
 // are very many features or very many centres.
 //
 // One table bounds the change of all centres (assign/sparse/delta_bounds.hpp). If the bounds of a
-// row cross, the score of its own centre is computed: the table bounds the largest change of any
-// centre, and the own centre may have changed less. If the bounds still cross, the row is compared
-// with all centres: by the 8-bit filter, a window of centres at a time
+// row cross, the score of its own centre is computed, because the table bounds the largest change
+// of any centre and the own centre may have changed less. If the bounds still cross, the row is
+// compared with all centres: by the 8-bit filter, a window of centres at a time
 // (filter/windowed_filter.hpp), or by canonical or reordered scores. Memory: 8 bytes per row, and
 // the centres of the last pass.
+//
+//   symbol in docs/proofs/delta_bounds.md    here
+//   a     label of the row        work.labels[i]
+//   H     bound of its score      bounds_[i].high
+//   L     bound of all others     bounds_[i].low
+//   F, U  fall and rise           DeltaBounds::ScoreChange
 #pragma once
 
 #include <algorithm>

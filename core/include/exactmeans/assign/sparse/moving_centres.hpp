@@ -41,7 +41,7 @@ public:
             in_groups() ? plan_groups(last, stats, state_) : plan_outliers(last, stats, state_);
         plan_ = next.plan;
         state_ = next.state;
-        // A pass that prunes nothing sets all bounds anew, so the groups may change.
+        // A pass that prunes nothing sets all bounds anew, so centres may change group.
         if (in_groups() && plan_.prune == Prune::nothing && 4 * stats.moved > stats.k)
             all_.arrange(longest_first(centroids));
         all_.update(centroids, moved, history_.previous(), threads);
@@ -96,8 +96,8 @@ private:
             history_, centroids, [&](std::size_t m) { return outlier_place(moved[m]) == bounded; },
             threads);
     }
-    // Positions in history_.moved(), by the most that a centre may have changed the score of a row
-    // as long as the longest centre, descending.
+    // Positions in history_.moved(), in descending order of the largest change of a score that the
+    // centre can cause for a row as long as the longest centre.
     std::vector<Size> most_changed_first(const Centres<R>& centroids,
                                          const Threads& threads) const {
         const std::vector<Size>& moved = history_.moved();

@@ -57,14 +57,14 @@ struct PassPlan {
 struct CentreStats {
     Size k = 0, moved = 0;      // centres; those that moved since the last pass
     bool has_previous = false;  // are the centres of the last pass known?
-    Size most_outliers = 0;     // that fit in the memory; -1: not even without outliers
+    Size most_outliers = 0;     // that fit in memory; -1: the codes of all centres do not
 };
 
 // State from plan to plan.
 struct PlanState {
     Backoff backoff{0, cost::longest_wait};  // passes without bounds after a plan that did not pay
     bool pruned = false;                     // did the last pass prune?
-    Size width = -1;                         // outliers to compare at most; -1: not chosen yet
+    Size width = -1;                         // the most outliers; -1: not chosen yet
     double planned = 0;                      // cost of a row by the last plan, without survivors
     // Passes without a table alone, after one with too many survivors.
     Backoff table_alone{cost::longest_wait - 1, cost::longest_wait - 1};
@@ -129,8 +129,8 @@ inline Planned plan_outliers(const PassStats& last, const CentreStats& centres, 
     }
     for (;; width = width > unit ? width / 2 : 0) {
         width = std::min(QuantizedPanels::padded(width), QuantizedPanels::padded(centres.k));
-        // If few centres are no outliers, a table for them does not pay: all moved centres are
-        // outliers.
+        // A table for few centres does not pay: if nearly all moved centres are outliers, all of
+        // them are.
         const bool table = width == 0 || width + unit / 2 < centres.moved;
         const Size outliers = table ? width : centres.moved;
         state.planned = (outliers ? policy::lanes(outliers) + cost::quantize_row : 0) +

@@ -2,11 +2,10 @@
 // There is no paper; docs/proofs/kept_products.md has the proof.
 //
 // Late in a fit few rows change cluster. A centre b then changes by a factor, and otherwise only in
-// the features of those rows: c = a b + e with a sparse e (assign/sparse/centre_change.hpp). So
-// x.c = a x.b + x.e, and x.e is nonzero only for rows that share a feature with e, which a
-// transposed copy of the rows finds. This does not use the triangle inequality, so it works also if
-// rows are far from all centres, as texts are. Memory: four bytes per row and centre, and a copy of
-// the rows.
+// the features of those rows: c = a b + e with a sparse e (assign/sparse/centre_change.hpp). So x.c
+// is a x.b + x.e, and x.e is nonzero only for rows that share a feature with e. A transposed copy
+// of the rows lists them. The triangle inequality is not used, so rows may be far from all centres,
+// as texts are. Memory: four bytes per row and centre, and a copy of the rows.
 //
 // The products are float32. Their roundings are added up to an error bound per centre. If the error
 // could change the label of a row, the row is compared by canonical scores with the centres that
@@ -121,8 +120,8 @@ public:
 
 private:
     static constexpr double single = 0x1p-24;  // one rounding of a stored product
-    static constexpr double largest =
-        0x1p40;  // length of centres up to which float32 has the range
+    // The length of centres, in units, up to which products stay in the range of float32.
+    static constexpr double largest = 0x1p40;
 
     // Updates the products if that is cheaper than computing all scores; else returns false.
     template <class Rows>
