@@ -140,7 +140,7 @@ struct AssignerState {
 struct AnyAssigner {
     std::variant<AssignerState<float>, AssignerState<double>> of;
     Size n, k;
-    Size doubtful = 0;  // AssignStats::doubtful of the last pass
+    Size without_score = 0;  // AssignStats::without_score of the last pass
 
     AnyAssigner(const std::string& name, bool single, Size rows, Size centres)
         : n(rows), k(centres) {
@@ -209,7 +209,7 @@ AssignStats assign_with(Assigner<R>& assigner, const Block& block, AnyCentres& a
     });
 }
 
-// Returns the members of AssignStats, in their order, without `doubtful`.
+// Returns the members of AssignStats, in their order, without `without_score`.
 std::tuple<Size, Size, Size, Size, Size, Size> assign(AnyAssigner& any, const Block& block,
                                                       AnyCentres& centroids, const Labels& labels,
                                                       int n_jobs) {
@@ -218,7 +218,7 @@ std::tuple<Size, Size, Size, Size, Size, Size> assign(AnyAssigner& any, const Bl
     const AssignStats stats = std::visit(
         [&](auto& state) { return assign_with(*state.assigner, block, centroids, labels, n_jobs); },
         any.of);
-    any.doubtful = stats.doubtful;
+    any.without_score = stats.without_score;
     return {stats.changed,  stats.distances, stats.skipped,
             stats.filtered, stats.decided,   stats.verified};
 }
@@ -310,7 +310,7 @@ void bind_assign(nb::module_& m) {
         .def("set_store_codes", &AnyAssigner::set_store_codes)
         .def("assign", &assign, nb::arg("rows"), nb::arg("centroids"), nb::arg("labels"),
              nb::arg("n_jobs"))
-        .def_ro("rows_without_score", &AnyAssigner::doubtful)
+        .def_ro("rows_without_score", &AnyAssigner::without_score)
         .def("labels_certain", &labels_certain, nb::arg("centroids"), nb::arg("labels"),
              nb::arg("n_jobs"))
         .def("moved", [](AnyAssigner& any, const Movement& movement) {

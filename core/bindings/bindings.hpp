@@ -83,6 +83,14 @@ struct Block {
     Metric metric = Metric::euclidean;
 };
 
+// Calls fn(x, threads) without the GIL for the rows of a block.
+template <class Fn>
+auto on_rows(const Block& block, int n_jobs, Fn fn) {
+    return unlocked(n_jobs, [&](const Threads& threads) {
+        return std::visit([&](const auto& x) { return fn(x, threads); }, block.rows);
+    });
+}
+
 // Centres in the compute dtype, with their layouts and buffers. The variant holds pointers, because
 // the core keeps references to the centres.
 struct AnyCentres {
@@ -141,6 +149,7 @@ inline void require_labels(const std::int32_t* labels, Size n, Size k) {
 
 void bind_cost_model(nb::module_& m);
 void bind_rows(nb::module_& m);
+void bind_distances(nb::class_<Block>& rows);
 void bind_update(nb::module_& m);
 void bind_assign(nb::module_& m);
 void bind_seed(nb::module_& m);

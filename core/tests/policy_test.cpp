@@ -80,7 +80,7 @@ TEST(outliers_shrink_while_few_rows_are_left) {
 
 TEST(outliers_grow_while_many_rows_are_left) {
     Outliers outliers;
-    outliers.state.width = 64;
+    outliers.state.outlier_limit = 64;
     outliers.after(10, 1000);
     CHECK_EQ(outliers.after(10, 150).outliers, Size(128));
     CHECK_EQ(outliers.after(10, 150).outliers, Size(256));
@@ -89,7 +89,7 @@ TEST(outliers_grow_while_many_rows_are_left) {
 
 TEST(a_table_alone_that_failed_is_not_tried_for_16_passes) {
     Outliers outliers;
-    outliers.state.width = 0;
+    outliers.state.outlier_limit = 0;
     CHECK(outliers.after(10, 0).prune == Prune::by_table);
     CHECK_EQ(outliers.after(10, 100).outliers, Size(64));
     for (int pass = 1; pass < 16; ++pass) CHECK_EQ(outliers.after(10, 0).outliers, Size(64));
@@ -99,7 +99,7 @@ TEST(a_table_alone_that_failed_is_not_tried_for_16_passes) {
 TEST(a_table_alone_needs_very_few_changes) {
     for (const Size changed : {62, 63}) {
         Outliers outliers;
-        outliers.state.width = 0;
+        outliers.state.outlier_limit = 0;
         CHECK(outliers.after(changed, 1000).prune ==
               (changed == 62 ? Prune::by_table : Prune::nothing));
     }

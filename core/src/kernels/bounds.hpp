@@ -81,7 +81,7 @@ void reach(const Margins& margins, const Size* ids, const float* near, Size n, f
 }
 
 template <class V>
-Size within(const Lowers& lowers, Size n, float reach, std::int32_t* out, float& least) {
+Size within(const GroupLowerBounds& lowers, Size n, float reach, std::int32_t* out, float& least) {
     const V bound = V::splat(reach), near = V::splat(lowers.near);
     V low = V::splat(std::numeric_limits<float>::infinity());
     Size found = 0;

@@ -48,7 +48,7 @@ struct AssignStats {
     Size filtered = 0, decided = 0, verified = 0;
     // Dense rows without a finite score, which only lloyd counts. A row with a finite score has
     // finite values only.
-    Size doubtful = 0;
+    Size without_score = 0;
 
     AssignStats& operator+=(const AssignStats& other) {
         changed += other.changed;
@@ -57,7 +57,7 @@ struct AssignStats {
         filtered += other.filtered;
         decided += other.decided;
         verified += other.verified;
-        doubtful += other.doubtful;
+        without_score += other.without_score;
         return *this;
     }
     // Adds the statistics of the filter, and the scores of the rows that it left open.
@@ -217,7 +217,8 @@ private:
                                   const std::size_t t = std::size_t(i - begin);
                                   stats.changed += work.labels[i] != scan.label[t];
                                   work.labels[i] = scan.label[t];
-                                  stats.doubtful += is_dense<Rows> && !std::isfinite(scan.score[t]);
+                                  stats.without_score +=
+                                      is_dense<Rows> && !std::isfinite(scan.score[t]);
                               }
                               return stats;
                           });

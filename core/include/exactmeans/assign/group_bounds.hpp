@@ -68,7 +68,7 @@ public:
     void store_centre_distances(const std::int32_t* labels, const Threads& threads) {
         threads.ranges(n_, cost::bounds_per_batch, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) {
-                const Lowers known = lowers(i, labels[i], upper(i, labels[i]));
+                const GroupLowerBounds known = lowers(i, labels[i], upper(i, labels[i]));
                 for (Size g = 0; g < groups_->count(); ++g) {
                     const float far = known.centre_distance[g] - known.near;
                     if (far > known.lower[g] - known.drift[g]) set_lower(i, g, far * down32);
@@ -111,7 +111,7 @@ public:
         return bound < 0 ? 0.0f : bound;
     }
     // Lower bounds per group of row i, whose distance to its own centre j is at most `near`.
-    Lowers lowers(Size i, Size j, float near) const {
+    GroupLowerBounds lowers(Size i, Size j, float near) const {
         return {lower_.data() + i * pitch_, group_drift_.sums(), centre_distances_->of(j), near};
     }
 

@@ -125,7 +125,7 @@ private:
     template <class Rows>
     static void count_doubtful(const Scan<Rows>& scan, AssignStats& stats) {
         for (const R score : scan.score)
-            stats.doubtful += !(std::abs(score) < std::numeric_limits<R>::infinity());
+            stats.without_score += !(std::abs(score) < std::numeric_limits<R>::infinity());
     }
 
     // Labels rows [begin, end) by the filter, or, if it does not decide a row, by canonical scores

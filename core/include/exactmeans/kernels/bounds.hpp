@@ -56,7 +56,7 @@ struct BoundRows {
 // Two lower bounds of the distance of a row to each group of centres: lower - drift, and, by the
 // triangle inequality, centre_distance - near. The row is at most `near` away from its own centre,
 // which is at least centre_distance away from the group.
-struct Lowers {
+struct GroupLowerBounds {
     const float *lower, *drift;
     const float* centre_distance;
     float near;
@@ -74,7 +74,8 @@ struct BoundKernels {
     // Lists those of the n groups that may be within reach: neither of their two bounds exceeds
     // `reach`. n is a multiple of the vector width. `least` becomes the minimum over all groups of
     // the larger of their two bounds.
-    Size (*within)(const Lowers& lowers, Size n, float reach, std::int32_t* out, float& least);
+    Size (*within)(const GroupLowerBounds& lowers, Size n, float reach, std::int32_t* out,
+                   float& least);
     // Per row of a tile: the lowest score_offset[j] - scale[j] * product over all j, its j, and the
     // second lowest.
     void (*lowest_in_tile)(const float* products, const float* score_offset, const float* scale,

@@ -180,7 +180,7 @@ private:
         const Size n = rows.x.n, stride = reach_.stride();
         for (Size i = (stride - first % stride) % stride; i < n; i += stride) {
             const std::size_t at = std::size_t(i);
-            if (!rows.counts(i))
+            if (!rows.has_cluster(i))
                 labels[i] = 0;
             else if (bounds_.exceeds(block.gap[at], block.length[at], labels[i], reach_.value()))
                 fixed_[std::size_t(labels[i])] += mass(rows.x, i);

@@ -61,8 +61,8 @@ public:
     double factor(Size i) const {
         return row_factor(weighted_ ? x.weight(i) : 1.0, x.norms, i) * unpack_;
     }
-    // Does row i count? A row without a direction has no cost and is in no cluster.
-    bool counts(Size i) const { return !x.norms || x.norms[i] > 0; }
+    // A row without a direction has no cost and is in no cluster.
+    bool has_cluster(Size i) const { return !x.norms || x.norms[i] > 0; }
 
     bool filters() const { return filter_ != nullptr; }
     const QuantizedCentres<R>& filter() const { return *filter_; }
@@ -281,7 +281,7 @@ void priced_labels(const Rows& x, SharedCentres<typename Rows::Real>& shared,
         for (Size i = begin; i < end; ++i) ids[std::size_t(i - begin)] = i;
         scan.run(rows, ids.data(), end - begin, [](Size, const RowCosts&) {});
         for (Size i = begin; i < end; ++i)
-            labels[i] = rows.counts(i) ? scan.label[std::size_t(i - begin)] : 0;
+            labels[i] = rows.has_cluster(i) ? scan.label[std::size_t(i - begin)] : 0;
     });
 }
 

@@ -48,7 +48,7 @@ public:
           alpha_(measure.alpha),
           metric_(measure.metric),
           lengths_(measure.lengths),
-          direct_(alpha_ == 2 && !lengths_ && metric_ != Metric::angular),
+          weight_is_d2_(alpha_ == 2 && !lengths_ && metric_ != Metric::angular),
           d2_(std::size_t(n), std::numeric_limits<double>::infinity()),
           own_(std::size_t(n), -1) {}
     virtual ~SeedBlock() = default;
@@ -234,7 +234,7 @@ private:
     }
     double sampling_weight_at(Size i, double d2) const {
         const double weight = weights_ ? weights_[i] : 1.0;
-        return direct_ ? weight * d2 : weight * power(cost(i, d2));
+        return weight_is_d2_ ? weight * d2 : weight * power(cost(i, d2));
     }
     double power(double row_cost) const {
         if (alpha_ == 2) return row_cost;
@@ -267,7 +267,7 @@ private:
     double alpha_, unit2_ = 1;
     Metric metric_;
     const double* lengths_;
-    bool direct_;  // the sampling weight is the row's weight times d2
+    bool weight_is_d2_;  // or a function of d2; both times the row's weight
     std::vector<double> d2_;
     std::vector<std::int32_t> own_;  // nearest seed
     WeightGrid grid_;

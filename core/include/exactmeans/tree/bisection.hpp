@@ -9,11 +9,12 @@
 //
 // Memory: eight bytes per row, and the rows are not copied.
 //
-//   here        meaning
-//   radius_[i]  |x - m|, rounded up
-//   gap_[i]     a lower bound of (x - m).w, negated for label 1, plus radius * way_ at that time
-//   way_        the drift of w: the sum of its movements
-//   at_m_       C
+//   here            meaning
+//   radius_[i]      |x - m|, rounded up
+//   gap_[i]         a lower bound of (x - m).w, negated for label 1, plus radius_[i] times
+//                   normal_drift_ at that time
+//   normal_drift_   the drift of w: the sum of its movements
+//   gap_at_m_       C
 #pragma once
 
 #include <algorithm>
@@ -129,25 +130,25 @@ private:
         }
         const double length = (std::sqrt(first) + std::sqrt(second)) * up;
         if (!started_) unit_ = std::ldexp(1.0, length > 0 ? -std::ilogb(length) : 0);
-        way_ += ((started_ ? std::sqrt(step2) : 0.0) + length * 0x1p-48) * up;
+        normal_drift_ += ((started_ ? std::sqrt(step2) : 0.0) + length * 0x1p-48) * up;
         started_ = true;
-        at_m_ = product - 0.5 * (first - second);
+        gap_at_m_ = product - 0.5 * (first - second);
         // Computed gaps have an error of at most per_radius_ * |x - m| + constant_.
         const double rounding = 2 * slack.gamma() + double(x_.d + 16) * 0x1p-50;
         per_radius_ = rounding * length + 2 * (slack.underflow(1) - slack.underflow(0));
         constant_ = rounding * (reference_length_ + length) * length +
                     2 * slack.underflow(reference_length_);
-        return std::isfinite(way_) && std::isfinite(constant_) && std::isfinite(at_m_);
+        return std::isfinite(normal_drift_) && std::isfinite(constant_) && std::isfinite(gap_at_m_);
     }
 
     // Labels the rows whose label may have changed, and updates the sums.
     Size assign(std::int32_t* labels) {
         const HeldPanels<R> panels = shared_.layouts.panels(shared_.centres, true, threads_);
         // A row keeps its label if gap_ > radius_ * slope + level of the label.
-        const float slope = round_up((way_ + per_radius_) * unit_ * widen);
+        const float slope = round_up((normal_drift_ + per_radius_) * unit_ * widen);
         std::array<float, 2> level;
         for (int label = 0; label < 2; ++label) {
-            const double own = (constant_ - (label ? -at_m_ : at_m_)) * unit_ * unit_;
+            const double own = (constant_ - (label ? -gap_at_m_ : gap_at_m_)) * unit_ * unit_;
             level[std::size_t(label)] = round_up(own + std::abs(own) * (widen - 1));
         }
         threads_.ranges(x_.n, range_rows, [&](Size begin, Size end, int worker) {
@@ -210,10 +211,10 @@ private:
                 radius = round_up(std::sqrt(step2) * unit_ * widen) + tiny;
             }
             const double at = double(radius) / unit_;
-            const double least = std::abs(gap) - at * per_radius_ - constant_, moved = at * way_,
-                         offset = label ? -at_m_ : at_m_;
+            const double least = std::abs(gap) - at * per_radius_ - constant_,
+                         moved = at * normal_drift_, offset = label ? -gap_at_m_ : gap_at_m_;
             const double bound =
-                least + moved - offset - 0x1p-48 * (std::abs(gap) + moved + std::abs(at_m_));
+                least + moved - offset - 0x1p-48 * (std::abs(gap) + moved + std::abs(gap_at_m_));
             gap_[std::size_t(i)] = round_down(bound * unit_ * unit_) - tiny;
             if (label == before) continue;
             if (before >= 0) own.sums->move(x_, i, before, -1.0);
@@ -254,7 +255,7 @@ private:
     std::vector<float> radius_, gap_;  // times unit_, and its square
     std::vector<double> w_;
     bool started_ = false;  // w_ is known
-    double unit_ = 1, way_ = 0, at_m_ = 0;
+    double unit_ = 1, normal_drift_ = 0, gap_at_m_ = 0;
     double per_radius_ = 0, constant_ = 0;
     std::vector<Worker> workers_;
 };

@@ -64,7 +64,7 @@ struct CentreStats {
 struct PlanState {
     Backoff backoff{0, cost::longest_wait};  // passes without bounds after a plan that did not pay
     bool pruned = false;                     // did the last pass prune?
-    Size width = -1;                         // the most outliers; -1: not chosen yet
+    Size outlier_limit = -1;                 // the most outliers; -1: not chosen yet
     double planned = 0;                      // cost of a row by the last plan, without survivors
     // Passes without a table alone, after one with too many survivors.
     Backoff table_alone{cost::longest_wait - 1, cost::longest_wait - 1};
@@ -102,8 +102,8 @@ inline Planned plan_groups(const PassStats& last, const CentreStats& centres, Pl
     return {{Prune::by_groups}, state};
 }
 
-// With the 8-bit filter and several panels: chooses the number of outliers (`width`) so that
-// scoring them costs about as much as comparing the survivors with all centres. Doubles it if
+// With the 8-bit filter and several panels: chooses the number of outliers (`outlier_limit`) so
+// that scoring them costs about as much as comparing the survivors with all centres. Doubles it if
 // survivors cost over twice as much, halves it if they cost less than a quarter.
 inline Planned plan_outliers(const PassStats& last, const CentreStats& centres, PlanState state) {
     constexpr Size unit = QuantizedPanels::unit;
@@ -111,28 +111,29 @@ inline Planned plan_outliers(const PassStats& last, const CentreStats& centres, 
     if (!policy::bounds_may_pay(last, centres)) return {{}, state};
     const bool table_alone = state.table_alone.due();
     if (!state.backoff.due()) return {{}, state};
-    Size& width = state.width;
-    if (width < 0) width = centres.moved;
+    Size& outlier_limit = state.outlier_limit;
+    if (outlier_limit < 0) outlier_limit = centres.moved;
     const double all = policy::lanes(centres.k), full = all + cost::quantize_row;
     if (pruned) {
         const double survivors =
             cost::survivor_factor * all * double(last.compared) / double(last.rows);
-        if (survivors > 2 * std::max(policy::lanes(width), policy::lanes(1))) {
-            if (width == 0) state.table_alone.record(false);
-            width = std::max(unit, 2 * width);
-        } else if (4 * survivors < policy::lanes(width)) {
-            width = width > unit ? width / 2 : table_alone ? 0 : unit;
+        if (survivors > 2 * std::max(policy::lanes(outlier_limit), policy::lanes(1))) {
+            if (outlier_limit == 0) state.table_alone.record(false);
+            outlier_limit = std::max(unit, 2 * outlier_limit);
+        } else if (4 * survivors < policy::lanes(outlier_limit)) {
+            outlier_limit = outlier_limit > unit ? outlier_limit / 2 : table_alone ? 0 : unit;
         }
         const bool paid = state.planned + survivors <= cost::kept_share * full;
         state.backoff.record(paid);
         if (!paid) return {{}, state};
     }
-    for (;; width = width > unit ? width / 2 : 0) {
-        width = std::min(QuantizedPanels::padded(width), QuantizedPanels::padded(centres.k));
+    for (;; outlier_limit = outlier_limit > unit ? outlier_limit / 2 : 0) {
+        outlier_limit =
+            std::min(QuantizedPanels::padded(outlier_limit), QuantizedPanels::padded(centres.k));
         // A table for few centres does not pay: if nearly all moved centres are outliers, all of
         // them are.
-        const bool table = width == 0 || width + unit / 2 < centres.moved;
-        const Size outliers = table ? width : centres.moved;
+        const bool table = outlier_limit == 0 || outlier_limit + unit / 2 < centres.moved;
+        const Size outliers = table ? outlier_limit : centres.moved;
         state.planned = (outliers ? policy::lanes(outliers) + cost::quantize_row : 0) +
                         (table ? cost::delta_sum : 0);
         if (state.planned < cost::promised_share * full && outliers <= centres.most_outliers) {
@@ -140,7 +141,7 @@ inline Planned plan_outliers(const PassStats& last, const CentreStats& centres, 
             if (!state.pruned) return {{}, state};
             return {{outliers ? Prune::by_outliers : Prune::by_table, outliers}, state};
         }
-        if (width == 0) return {{}, state};
+        if (outlier_limit == 0) return {{}, state};
     }
 }
 
