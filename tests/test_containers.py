@@ -581,5 +581,5 @@ def test_any_block_source() -> None:
 def test_a_source_must_be_of_its_shape(shape: tuple[int, int]) -> None:
     source = _Generated()
     source.shape = shape
-    with pytest.raises(ValueError, match=r"X must have the shape .* \(60, 3\), but it says"):
+    with pytest.raises(ValueError, match=r"X must have the shape .* \(60, 3\), but X.shape is"):
         fitted(source)

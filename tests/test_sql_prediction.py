@@ -48,7 +48,7 @@ def test_a_function_of_duckdb_predicts(duck: Any, dtype: Any) -> None:
         duck.execute("SELECT cluster_of([a, b]) FROM t").fetchall()
     with pytest.raises(duckdb.Error, match="NaN"):
         duck.execute("SELECT cluster_of([a, b, c, 'nan'::DOUBLE]) FROM t").fetchall()
-    with pytest.raises(TypeError, match="connection must be a connection of DuckDB"):
+    with pytest.raises(TypeError, match="connection must be a DuckDB connection"):
         register("duckdb:///:memory:", model, "f")
 
 

@@ -282,13 +282,13 @@ class KMeans(BaseKMeans):
         return algorithm
 
     def _generator(self, init: Init) -> np.random.RandomState:
-        """`random_state` as a generator, which nothing else uses during the fit if it is an int.
+        """The random generator; for an int, one that only this fit uses.
 
-        A callable may copy its generator and use it after the fit, so it gets a plain one.
+        A callable `init` may keep the generator beyond the fit, so it gets one of NumPy's.
         """
         seed = self.random_state
         if seed is None and self.checkpoint is not None:
-            seed = np.random.randint(2**31)  # its state can be kept
+            seed = np.random.randint(2**31)  # the checkpoint stores the state of its generator
         if isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32 and not callable(init.method):
             return FitGenerator.seeded(int(seed))
         own: np.random.RandomState = check_random_state(seed)

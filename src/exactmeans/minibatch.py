@@ -45,7 +45,7 @@ class MiniBatchKMeans(BaseKMeans):
     """K-means on a few rows at a time, with scikit-learn's parameters.
 
     `method='sgd'` draws batches and moves each centre towards the rows it is nearest to, by steps
-    that shrink as it sees more rows: a good clustering after a fraction of a pass. It draws the
+    that shrink with the rows so far: a good clustering after a fraction of a pass. It draws the
     rows that scikit-learn 1.9 draws for the same `random_state`, and stops when scikit-learn does.
 
     `method='memoized'` visits the batches in turn and replaces what each contributes to the exact
@@ -84,7 +84,7 @@ class MiniBatchKMeans(BaseKMeans):
         are put on random rows of the batch, every 10 * `n_clusters` rows.
     method : {'sgd', 'memoized'}, default='sgd'
     metric : {'euclidean', 'cosine'}, default='euclidean'
-        With 'cosine', a centre is the direction of what it would be for rows of length 1.
+        With 'cosine', rows count as unit vectors, and centres are scaled to length 1.
     n_jobs, memory_limit, callbacks, sparse_centers, zero_rows : as for `KMeans`
     init_options, dtype : as for `KMeans`
     size_min, size_max : None
@@ -234,7 +234,7 @@ class MiniBatchKMeans(BaseKMeans):
         reports.close()
 
     def _fit_exactly(self, fit: Fit) -> Result:
-        """Memoized steps, which end where Lloyd's algorithm would not move either."""
+        """Memoized steps, which end at a fixed point of Lloyd's algorithm."""
         engine, parameters = fit.engine, fit.parameters
         problem = analyse(engine, parameters.tol)
         if self.method == "memoized":

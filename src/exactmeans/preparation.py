@@ -30,7 +30,7 @@ __all__ = ["Preparation", "rows_for"]
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a model needs to know to make rows of further files."""
+    """What a model stores in order to make rows of further files."""
 
     kind: str = "table"  # numbers; or "text", "counts" (of terms, weighted by TF-IDF)
     columns: list[str] | list[int] | None = None  # features, or where the text is
@@ -136,7 +136,7 @@ def rows_for(model: BaseEstimator, source: Any) -> Any:
     preparation = Preparation.of(model)
     if preparation.kind == "text":
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # labels of -1 say it
+            warnings.simplefilter("ignore", UserWarning)  # labels of -1 say the same
             return preparation.weigh(documents(source))
     if preparation.kind == "counts":
         return preparation.weigh(whole(open_blocks(source)))

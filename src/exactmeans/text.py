@@ -1,7 +1,7 @@
 """From text to rows: TF-IDF through scikit-learn's vectorizers, for `metric="cosine"`.
 
 A document is a string. Documents come from an iterable, from the lines of a file, or from the files
-of a folder; or someone else has counted their terms. Rows are not normalised unless `unit=True`:
+of a folder; or their terms are counted already. Rows are not normalised unless `unit=True`:
 cosine does not need it.
 """
 
@@ -267,7 +267,7 @@ def without_terms(X: Any) -> NDArray[np.intp]:
 def top_terms(
     centres: Any, terms: NDArray[Any], count: int = 10, *, by: str = "weight"
 ) -> list[list[str]]:
-    """The terms with the largest values in each centre, or those that tell it from the others.
+    """The terms with the largest values in each centre, or those that set it apart from the others.
 
     Parameters
     ----------

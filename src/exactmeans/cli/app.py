@@ -1,4 +1,4 @@
-"""The program: its commands, and what becomes of errors: one sentence and an exit code."""
+"""The program: its commands. An error becomes one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def run(arguments: list[str]) -> int:
         return code if isinstance(code, int) else OK
     except KeyboardInterrupt:
         return _failed("interrupted; no output was written.", INTERRUPTED)
-    except BrokenPipeError:  # the reader of a pipe has had enough
+    except BrokenPipeError:  # the reader of the pipe closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (typer.Exit, SystemExit) as done:

@@ -17,7 +17,7 @@ from exactmeans.data.text import MISSING, CsvRows
 
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _ARROW = (".parquet", ".arrow", ".feather")
-_LOOKED_AT = 100_000  # rows that are looked at to tell what a column holds
+_DESCRIBED_ROWS = 100_000  # first rows, by which `describe` says what a column holds
 
 
 def is_csv(path: str) -> bool:
@@ -87,7 +87,7 @@ class Csv(NamedTuple):
         cells: list[list[str]] = []
         whole = True
         for row in self.rows():
-            if len(cells) == _LOOKED_AT:
+            if len(cells) == _DESCRIBED_ROWS:
                 whole = False
                 break
             cells.append(row)

@@ -91,7 +91,7 @@ def fit(
             screen.say(selection.reason)
         clusters.show(summary, table, explained, max_iter)
         screen.say()
-        outputs.tell()
+        outputs.show()
         if not outputs.as_dict():
             screen.note("no file was written: --model, --labels and --report write some.")
 
@@ -107,7 +107,7 @@ def _fitted(k: int, table: Table, params: dict[str, Any]) -> KMeans:
 
 
 def for_report(table: Table) -> dict[str, Any]:
-    """What a report needs to know about the rows."""
+    """Arguments of a report that describe the rows."""
     return {
         "feature_names": table.feature_names,
         "texts": table.texts,

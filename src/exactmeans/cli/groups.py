@@ -30,7 +30,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Features:
-    """What becomes of the columns or texts of DATA; a model that exists knows it already."""
+    """How columns or texts of DATA become features; a fitted model stores this."""
 
     exclude: options.Exclude = field(default_factory=list)
     weights: options.Weights = None
@@ -58,7 +58,7 @@ _GROUPS = (Reading, Features, Clustering)
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes groups of options as objects, as typer wants it: option by option."""
+    """A command that takes groups of options as objects, as typer requires them: one by one."""
     hints = get_type_hints(command, include_extras=True)
     own: list[inspect.Parameter] = []
     members: dict[str, tuple[Any, list[str]]] = {}

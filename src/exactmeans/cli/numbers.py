@@ -1,4 +1,4 @@
-"""Rows of numbers from files, with what was guessed said in notes."""
+"""Rows of numbers from files; notes say what was guessed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def numbers(
 
 
 def standardised(X: Any, features: Features, preparation: Preparation) -> tuple[Any, Preparation]:
-    """The rows of a new model, standardised if that was asked for."""
+    """The rows of a new model, standardised with --standardize."""
     if features.standardize:
         preparation = preparation.standardised(X)
         X = preparation.scale(X)
@@ -116,7 +116,7 @@ def _kept(X: Any) -> tuple[NDArray[np.intp] | None, int]:
 
 def _how_to_say(guess: str) -> str:
     if "indices" in guess:
-        return "; --zero-based or --one-based says it"
+        return "; --zero-based or --one-based sets it"
     return "; --no-header if it is data" if guess.endswith("names") else "; --header if it is names"
 
 
@@ -157,7 +157,7 @@ def _first_file(path: str) -> Path:
 
 
 def _check_columns(file: cols.Csv, chosen: list[int], reading: Reading) -> None:
-    """Refuse text, by the name of its column; tell of numbers that count the rows."""
+    """Refuse text, by the name of its column; note columns that number the rows."""
     described, _ = file.describe()
     name = name_of(reading)
     texts = [described[f] for f in chosen if described[f].kind == "text"]

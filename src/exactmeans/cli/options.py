@@ -71,7 +71,7 @@ Header = Annotated[
         "--header/--no-header",
         panel=_READING,
         help="Whether the first row of a CSV file has the names of the columns; "
-        "detected if not given; where that can fail, the program asks you to set it.",
+        "detected if not given; a file whose first row could be either is refused.",
         show_default=False,
     ),
 ]
@@ -81,7 +81,7 @@ Delimiter = Annotated[
         "--delimiter",
         metavar="CHAR",
         panel=_READING,
-        help="The character between cells of a CSV file; 'tab' for a tab. Found out if not given.",
+        help="The character between cells of a CSV file; 'tab' for a tab. Detected if not given.",
     ),
 ]
 Na = Annotated[
@@ -295,7 +295,7 @@ CheckpointPath = Annotated[
         "--checkpoint",
         metavar="FILE",
         panel=_FIT,
-        help="Keep the running fit in this file; the same command goes on from it.",
+        help="Keep the running fit in this file; the same command resumes from it.",
     ),
 ]
 
@@ -332,7 +332,7 @@ Centers = Annotated[
 ]
 Report = Annotated[
     str | None,
-    _option("--report", "-r", metavar="OUT", panel=_OUT, help="Write a report to look at: .html."),
+    _option("--report", "-r", metavar="OUT", panel=_OUT, help="Write an HTML report: .html."),
 ]
 Labels = Annotated[
     str | None,

@@ -47,7 +47,7 @@ class Outputs:
         """A table of a database, beside the files."""
         self._tables[what] = table
 
-    def tell(self) -> None:
+    def show(self) -> None:
         for name, where in self.as_dict().items():
             screen.say(f"{name}: {where}")
 

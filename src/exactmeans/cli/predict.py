@@ -58,7 +58,7 @@ def predict(
                 {"data": table.name, "ids": ids, "labels": every, "written": outputs.as_dict()}
             )
             return
-        outputs.tell()
+        outputs.show()
 
 
 def _found(fitted: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""`exactmeans report`: a page to look at."""
+"""`exactmeans report`: an HTML page about the clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people and programs see: results on standard output; notes, bars and errors on the other."""
+"""Output: results on standard output; notes, bars and errors on standard error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def be_quiet(quiet: bool) -> None:
 
 
 def error(sentence: str) -> None:
-    """One line on standard error; a terminal may wrap it, we do not."""
+    """One line on standard error; only a terminal wraps it."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     console.print(Text.assemble(("exactmeans: ", "bold red"), sentence))
 

@@ -71,7 +71,7 @@ def tree(
             screen.as_json(known)
             return
         _show(fitted)
-        outputs.tell()
+        outputs.show()
         if not outputs.as_dict():
             screen.note("no file was written: --model, --labels and --newick write some.")
 
@@ -90,10 +90,14 @@ def _as_dict(fitted: KMeansTree) -> dict[str, Any]:
 def _show(fitted: KMeansTree) -> None:
     """A sentence about the leaves, and a table of the levels."""
     size, depth = fitted.size_[fitted.leaves_], fitted.depth_
-    screen.say(
-        f"{len(size):,} leaves in {int(depth.max())} levels below the root; "
-        f"{size.min():,} to {size.max():,} rows each, median {np.median(size):g}."
-    )
+    if len(size) == 1:
+        screen.say(f"1 leaf with all {size[0]:,} rows: the root was not split.")
+    else:
+        levels = "1 level" if depth.max() == 1 else f"{depth.max()} levels"
+        screen.say(
+            f"{len(size):,} leaves in {levels} below the root; "
+            f"{size.min():,} to {size.max():,} rows each, median {np.median(size):g}."
+        )
     screen.table(
         [("depth", "right"), ("nodes", "right"), ("leaves", "right"), ("largest", "right")],
         [

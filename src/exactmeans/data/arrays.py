@@ -37,8 +37,8 @@ def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matr
         return values.astype(own if dtype is None else dtype, copy=False)
     if sp.issparse(X):
         refuse_malformed(X)
-    elif _refuse_what_is_no_matrix(X) == np.float32 and dtype is None:
-        dtype = np.float32  # scikit-learn sees the dtype of pandas frames only
+    elif _refuse_non_matrix(X) == np.float32 and dtype is None:
+        dtype = np.float32  # of frames, scikit-learn keeps the dtype of pandas only
     checked: Matrix = validate_data(
         estimator,
         X,
@@ -122,7 +122,7 @@ def as_csr(X: Any, dtype: Any, what: str) -> Any:
     return csr
 
 
-def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
+def _refuse_non_matrix(X: Any) -> np.dtype[Any]:
     """The dtype of X as an array, or one sentence on why it is no matrix of numbers."""
     if isinstance(X, (list, tuple)) and X and all(getattr(block, "ndim", 0) == 2 for block in X):
         raise ValueError(
@@ -177,7 +177,7 @@ def _refuse_what_is_no_matrix(X: Any) -> np.dtype[Any]:
         except (ValueError, OverflowError) as error:
             raise ValueError(f"X must hold numbers that fit float64, but {error}.") from None
         except TypeError:
-            pass  # scikit-learn's checks ask for its own words
+            pass  # scikit-learn's estimator checks expect its own message
     return array.dtype
 
 
@@ -213,7 +213,7 @@ def _is_real(value: Any) -> bool:
 
 
 def reals_of(values: Any, dtype: Any, *, copy: bool = True) -> NDArray[Any] | None:
-    """A C-ordered array, of its own if it is to be a copy; None for what is not real numbers."""
+    """A C-ordered array, always a new one if `copy`; None for what is not real numbers."""
     try:
         array = np.asarray(values)
         if array.dtype.kind == "c":

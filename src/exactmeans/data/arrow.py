@@ -73,13 +73,13 @@ class _ArrowRows(CutRows):
         super().__init__(name, np.array(edges, dtype=np.int64), d, dtype, sparse=False)
         if d == len(self._fields):  # the columns of a list have no names of their own
             self.names = [field.name for field in self._fields]
-        self._forget()
+        self._reset()
 
     _footer_bytes = 0  # of an open file, outside of the pool
     #: Values of columns that a file's folders have, such as year=2024.
     _partition: Mapping[Path, Mapping[str, Any]] = MappingProxyType({})
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._place: tuple[Path, int, int] | None = None  # where the open batches stand
         self._batches: Iterator[Any] = iter(())
@@ -165,7 +165,7 @@ class _ArrowRows(CutRows):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._forget()
+        self._reset()
 
 
 _UNPACKED = 10  # bytes in memory for a byte of a footer (measured, 320 and 1000 columns)

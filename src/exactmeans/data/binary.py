@@ -27,7 +27,7 @@ from exactmeans.data.source import (
 
 @dataclass
 class Header:
-    """What an .npy file says of itself."""
+    """The header of an .npy file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]

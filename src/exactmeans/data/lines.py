@@ -35,9 +35,9 @@ class TextFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._compressed = path.suffix.lower() == ".gz"
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._stream: IO[bytes] | None = None
 
@@ -106,7 +106,7 @@ class TextFile:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._forget()
+        self._reset()
 
 
 def edges_of(spans: list[Span]) -> Edges:
@@ -118,4 +118,4 @@ def is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return "_" not in cell  # Python takes 1_000, files do not mean it
+    return "_" not in cell  # float accepts 1_000, which is no number in a file

@@ -127,13 +127,13 @@ class SlicedRows(CutRows):
         if isinstance(self._source, np.memmap):
             copy = allocator.empty(rows.shape, rows.dtype)
             copy[:] = rows
-            _forget(self._source)
+            _release_pages(self._source)
             return copy
         return rows
 
 
-def _forget(mapped: np.memmap[Any, Any]) -> None:
-    """Release the pages of a map, which count as memory of this process until it runs short."""
+def _release_pages(mapped: np.memmap[Any, Any]) -> None:
+    """Release the pages of a map: the system counts them as memory of this process."""
     pages: Any = getattr(mapped, "_mmap", None)
     private = getattr(mapped, "mode", "c") == "c"  # its changes exist nowhere else
     if not private and pages is not None and hasattr(mmap, "MADV_DONTNEED"):

@@ -159,7 +159,10 @@ def _is_path(thing: Any) -> bool:
 
 
 def names_files(X: Any) -> bool:
-    """Is X a path, a pattern or a list of them? Strings are if they name or could name a file."""
+    """Whether X is a path, a pattern or a list of them.
+
+    A string is one if its suffix is known or a file has this name.
+    """
     if isinstance(X, (list, tuple)):
         return bool(X) and all(_is_path(x) and names_files(x) for x in X)
     if not _is_path(X):

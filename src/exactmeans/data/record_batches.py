@@ -85,8 +85,8 @@ def cells(column: Any, name: str) -> Cells:
         return _binary(values, 4, ">f4" if kind == "vector" else ">f2", np.float32)
     if kind.startswith("unnamed<"):
         raise ValueError(
-            f"features: column {name!r} has a type that its connection does not know yet: connect "
-            "again, since the type is newer than the connection."
+            f"features: the type of column {name!r} was created after the connection was opened: "
+            "connect again."
         )
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         first = next((v.as_py() for v in values if v.is_valid), "")

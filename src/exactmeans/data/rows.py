@@ -71,7 +71,7 @@ class Lengths(NamedTuple):
 
     @staticmethod
     def of(norms: Double) -> Lengths:
-        """Rows of length 0 have no direction: the core gives it to all that are too short."""
+        """Rows of length 0 have no direction; the core gives length 0 to all that are too short."""
         zeros = np.flatnonzero(norms == 0)
         first = int(zeros[0]) if len(zeros) else -1
         return Lengths(float(norms.max()), int(norms.argmax()), len(zeros), first)

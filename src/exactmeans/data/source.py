@@ -1,4 +1,4 @@
-"""The protocol of sources of row blocks, and the base class of those that know their blocks."""
+"""The protocol of sources of row blocks, and the base class of those with known block edges."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ class BufferPool(Allocator):
         if not count:
             return np.empty(shape, dtype)
         if self._memory is None or self._used > len(self._memory):
-            self._memory = mmap.mmap(-1, self._used)  # the old one lives while arrays need it
+            self._memory = mmap.mmap(-1, self._used)  # arrays keep the old map alive
         return np.frombuffer(self._memory, dtype, count, begin).reshape(shape)
 
 
 class CutRows(ABC):
-    """A source that knows where its blocks begin before any is read.
+    """A source whose block edges are known before any block is read.
 
     A BlockSource need not have `edges`, `dtype` and `sparse`; without them, estimators read every
     block once to find out. Nor need it have `feature_names`, which estimators keep and compare.
@@ -244,7 +244,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def refuse_masked(array: Any, where: str) -> None:
-    """Masked values, which conversions would replace by what lies behind the mask."""
+    """Refuse masked values: conversions would use the values under the mask."""
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         at = ", column ".join(map(str, np.argwhere(np.ma.getmaskarray(array))[0]))
         raise ValueError(
@@ -254,6 +254,6 @@ def refuse_masked(array: Any, where: str) -> None:
 
 
 def refuse_kind(dtype: np.dtype[Any], where: str) -> None:
-    """Anything but real numbers."""
+    """Refuse anything but real numbers."""
     if dtype.kind not in "fiub":
         raise ValueError(f"{where} must hold real numbers, but its dtype is {dtype}.")

@@ -1,8 +1,8 @@
-"""Rows that can be read only once, kept: in memory, or in a temporary Arrow IPC file.
+"""Keeps rows that can be read only once: in memory, or in a temporary Arrow IPC file.
 
-Rows come in no order that can be relied on. What does not fit in memory is written in runs, each
-sorted by key; a block of all rows, by key, is then one slice of every run (as in external merge
-sort, but without the merge: its result is never written).
+A query returns rows in no reliable order. Rows that do not fit in memory are written in runs, each
+sorted by key. A block of all rows, ordered by key, consists of one slice of every run: external
+merge sort, except that the merged rows are never written.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class GrowingRows:
         if self._memory is None:
             self._memory = _private_memory(needed)
         elif needed > len(self._memory):
-            # What is not written to yet takes no memory.
+            # Twice the size costs nothing: pages take memory when they are first written to.
             self._memory = _extended(self._memory, max(needed, 2 * len(self._memory)))
         self._view(end)[self.n :] = rows
         self.n = end

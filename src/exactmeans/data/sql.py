@@ -197,7 +197,7 @@ class _Reader:
         """What was collected since the last run, sorted by key."""
         pa = pyarrow_or_refuse()
         kinds = sorted({str(keys.type) for keys in self._keys})
-        if len(kinds) > 1:  # SQLite does not mind
+        if len(kinds) > 1:  # SQLite allows several types in a column
             raise ValueError(
                 f"key must hold values of one type, but column {layout.key!r} holds "
                 f"{' and '.join(kinds)}."

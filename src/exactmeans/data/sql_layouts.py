@@ -88,7 +88,7 @@ class Layout(ABC):
 
     @abstractmethod
     def run(self, keys: Any, weights: NDArray[np.float64] | None) -> Run:
-        """What was collected, sorted by key; it is forgotten here."""
+        """All collected rows, sorted by key; the layout is empty afterwards."""
 
     def width(self, runs: Sequence[Run]) -> int:
         return max(int(run.rows.shape[1]) for run in runs)
@@ -98,7 +98,7 @@ class RowLayout(Layout):
     """One row of the result set makes one row of the matrix."""
 
     def run(self, keys: Any, weights: NDArray[np.float64] | None) -> Run:
-        """What was collected, sorted by key, which must be unique."""
+        """All collected rows, sorted by key, which must be unique."""
         self.collected_bytes = 0
         order = ascending(keys)
         if order is not None:
@@ -113,7 +113,7 @@ class RowLayout(Layout):
 
     @abstractmethod
     def _taken(self) -> Any:
-        """All collected rows, which are forgotten."""
+        """All collected rows; the layout is empty afterwards."""
 
 
 class ColumnsLayout(RowLayout):
@@ -317,7 +317,7 @@ def layout_for(
         return ArrayLayout(key, weight, chosen[0])
     if weight is not None:
         raise ValueError(
-            "weight must be None for layout='coo', which has no row of its own for it."
+            "weight must be None for layout='coo', whose rows hold key, column number and value."
         )
     if len(chosen) != 2:
         raise ValueError(

@@ -50,7 +50,7 @@ def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list
 
 
 def _opened(estimator: Any, X: Any, *, reset: bool) -> BlockSource:
-    """The files, svmlight ones with the indices and the width that the fitted model has."""
+    """Open files; svmlight files get the first index and the width of the fitted model."""
     opened = open_blocks(X)
     if reset or not isinstance(opened, SvmlightRows):
         return opened
@@ -68,7 +68,7 @@ def _opened(estimator: Any, X: Any, *, reset: bool) -> BlockSource:
 
 
 def _check_base(estimator: Any, source: SvmlightRows, *, reset: bool) -> None:
-    """Remembers where indices begin; refuses a source that guessed something else."""
+    """Remember where indices begin; refuse a source that was opened with another beginning."""
     base = bool(source.zero_based)
     if reset:
         estimator._zero_based = base
@@ -140,7 +140,7 @@ class Stream:
         said = getattr(source, "shape", None)
         if said is not None and tuple(said) != (self.n, self.d):
             raise ValueError(
-                f"X must have the shape that its blocks have, ({self.n}, {self.d}), but it says "
+                f"X must have the shape of its blocks, ({self.n}, {self.d}), but X.shape is "
                 f"{tuple(said)}."
             )
 

@@ -28,7 +28,7 @@ class AdbcDatabase(Database):
     def _option(self, name: str) -> str | None:
         try:
             return str(self.connection.adbc_connection.get_option(name))
-        except Exception:  # a driver that does not know the option
+        except Exception:  # the driver has no such option
             return None
 
     def _vendor(self) -> str:
@@ -44,7 +44,7 @@ class AdbcDatabase(Database):
     def _status(self) -> str | None:
         """What PostgreSQL says about its transaction; None for others.
 
-        Older drivers of SQLite crash if they are asked for an option that they do not know.
+        Older drivers of SQLite crash on options that they do not have.
         """
         return self._option(_STATUS) if self.dialect == "postgresql" else None
 

@@ -46,7 +46,7 @@ class DbapiDatabase(Database):
                 yield _batch(cursor.description, rows, single=self._single)
 
     def _streaming_cursor(self) -> Any:
-        """One that does not hold the whole result, where the driver has such."""
+        """A cursor that does not hold the whole result, where the driver has one."""
         if self._module in ("psycopg", "psycopg2") and not self.connection.autocommit:
             return self.connection.cursor(name=_SAVEPOINT)
         return self.connection.cursor()
@@ -98,7 +98,7 @@ class DbapiDatabase(Database):
         return True
 
     def _own_begin(self) -> bool:
-        """Whether a transaction begins by a statement only, not with the first that needs one."""
+        """Whether BEGIN must be sent; otherwise the first statement opens a transaction."""
         if self._module == "sqlite3":
             return True
         return self._module in ("psycopg", "psycopg2") and bool(self.connection.autocommit)
@@ -134,7 +134,7 @@ class DbapiDatabase(Database):
 class _SqliteSignals:
     """Lets Python handle signals while SQLite computes: Ctrl-C then interrupts the statement."""
 
-    _STEPS = 100_000  # instructions of SQLite's machine between two looks, some milliseconds
+    _STEPS = 100_000  # instructions of SQLite's machine between two checks, some milliseconds
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -142,9 +142,9 @@ class _SqliteSignals:
 
     def __enter__(self) -> None:
         if self._connection is not None:
-            self._connection.set_progress_handler(self._look, self._STEPS)
+            self._connection.set_progress_handler(self._check, self._STEPS)
 
-    def _look(self) -> int:
+    def _check(self) -> int:
         try:
             return int(self._interrupted)  # pending signals are handled about here
         except KeyboardInterrupt:
@@ -159,7 +159,7 @@ class _SqliteSignals:
 
 
 def _batch(description: Any, rows: list[Any], *, single: Any) -> Any:
-    """A record batch of Python values; `single` knows the codes of float32 and its arrays."""
+    """A record batch of Python values; `single`: Arrow types by the driver's codes of float32."""
     import pyarrow as pa
 
     names, columns = [about[0] for about in description], []

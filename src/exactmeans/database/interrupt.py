@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_AHEAD = 2  # batches that wait to be taken
-_PATIENCE = 0.5  # seconds; Windows sees Ctrl-C only between waits
+_AHEAD = 2  # batches read ahead
+_POLL_SECONDS = 0.5  # on Windows, Ctrl-C takes effect only between waits
 
 
 def interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
@@ -37,7 +37,7 @@ def prefetched(
     def put(kind: str, what: Any) -> None:
         while not stopped.is_set():
             try:
-                waiting.put((kind, what), timeout=_PATIENCE)
+                waiting.put((kind, what), timeout=_POLL_SECONDS)
                 return
             except queue.Full:
                 continue
@@ -67,7 +67,7 @@ def prefetched(
             yield what
     finally:
         stopped.set()
-        if not ended:  # Ctrl-C, or nobody wants the rest
+        if not ended:  # Ctrl-C, or the caller stopped early
             cancel()
         thread.join()
 
@@ -75,6 +75,6 @@ def prefetched(
 def _taken(waiting: queue.Queue[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     while True:
         try:
-            yield waiting.get(timeout=_PATIENCE)
+            yield waiting.get(timeout=_POLL_SECONDS)
         except queue.Empty:
             continue

@@ -1,4 +1,4 @@
-"""What the package asks of a database, whatever its driver."""
+"""The interface to a database, the same for all drivers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Frame:
         return self.shift.astype(engine.dtype, copy=False)
 
     def centroids(self, centres: Matrix, engine: Engine) -> _core.Centroids:
-        """Centres as the rows of this engine are compared with."""
+        """The centres in the frame and layout that rows of this engine are compared in."""
         shift = self.shift_of(engine)
         columns = engine.packed_columns() if engine.sparse else None
         own = for_core(like_rows(centres, sparse=engine.sparse and engine.metric.summed))
@@ -48,5 +48,5 @@ class Frame:
 
     @property
     def cost_exponent(self) -> int:
-        """What the objective adds up is 4**this times what it is in the data's own units."""
+        """The objective is computed on a scale of 4**cost_exponent times the data's own units."""
         return self.exponent if self.metric == "euclidean" else 0

@@ -72,7 +72,7 @@ class BorderRows:
     def relabel(self, hashes: Hashes, labels: Labels) -> None:
         """Set the labels of stored rows: the first of equal rows gets the first label, and so on.
 
-        Rows that occur more often than they did keep the label that they have.
+        Copies beyond those of the fit keep the label that they have.
         """
         member = _positions(self.keys, hashes)
         rows = np.flatnonzero(member >= 0)

@@ -2,7 +2,7 @@
 
 Every operation gives the same bits however the rows are cut into blocks and distributed, because
 labels and distances are per row and totals are exact. `LocalEngine` implements them in this
-process, `ClusterEngine` on a cluster; the loop does not know which one it uses.
+process, `ClusterEngine` on a cluster; the loop uses nothing but these protocols.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class AssignStats(NamedTuple):
     changed: int  # rows with a new label
     distances: int  # row-centre distances computed
     skipped: int  # rows whose label bounds or 8-bit scores decided, without a distance
-    # of the 8-bit filter for dense rows: rows compared by codes, of these labelled by codes alone,
-    # and distances to the centres that codes left
+    # The 8-bit filter for dense rows: rows compared by codes, rows that codes alone labelled, and
+    # distances to the candidates of the others.
     filtered: int = 0
     decided: int = 0
     verified: int = 0
@@ -55,7 +55,7 @@ class Grids(NamedTuple):
 
 
 class Engine(Protocol):
-    """The rows of a fit, and per-row state that lives beside them."""
+    """The rows of a fit, and the state that is kept per row."""
 
     @property
     def n(self) -> int:
@@ -135,9 +135,9 @@ class Engine(Protocol):
         """The grid of exact sums of weights, or of counts."""
 
     def total(self, grid: _core.Grid, *, weighted: _core.Grid | None = None) -> _core.Sums:
-        """The sum of all rows without their weights, as cluster 0, on a grid without bins so far.
+        """The sum of all rows without their weights, as cluster 0.
 
-        The grid gets the bins that it needs, and so does that of weighted rows.
+        Sets the number of bins of `grid`, and of `weighted`, the grid of weighted rows.
         """
 
     def add_all(self, sums: _core.Sums, *, weighted: bool = False) -> None:
@@ -180,9 +180,9 @@ class Engine(Protocol):
     # an iteration
 
     def start(self, algorithm: str, k: int, frame: Frame, grids: Grids) -> None:
-        """Forget labels and bounds. Everything below needs it, and raises RuntimeError without.
+        """Reset labels and bounds. The methods below raise RuntimeError before the first start.
 
-        Engines that compute elsewhere publish the frame and the grids, which follow from all rows.
+        Engines with workers send them the frame and the grids, which depend on all rows.
         """
 
     def use(self, algorithm: str) -> None:
@@ -191,7 +191,7 @@ class Engine(Protocol):
     def assign(self, centroids: _core.Centroids, sums: _core.Sums | None = None) -> AssignStats:
         """Label every row, and bring the sums up to date with the labels.
 
-        From one call to the next the sums must be the same object: they get the changes.
+        Pass the same sums in every call: only changes of labels are added.
         """
 
     def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:

@@ -17,13 +17,13 @@ from exactmeans import _core
 from exactmeans.data.arrays import Double
 from exactmeans.engine.protocol import Seeding
 
-ONE = np.ones(1)  # the largest value that counts are made of
+ONE = np.ones(1)  # the bound of a grid of counts: every row adds 1
 # Lay a new grid when the potential has fallen this far: the bins of the old one then have too few
 # bits for it.
 REGRID_FALL = 2.0**-20
 
 Pair: TypeAlias = tuple[float, float]  # an exact total, as a high and a low part
-Blank: TypeAlias = tuple[int, int, _core.Grid, _core.Grid, bool]  # what empty sums are made of
+Blank: TypeAlias = tuple[int, int, _core.Grid, _core.Grid, bool]  # arguments of `_core.Sums`
 
 
 class BlockTotal(NamedTuple):
@@ -49,7 +49,7 @@ class Refreshed(NamedTuple):
 
 
 class SeedRows(Protocol):
-    """The rows of a seeding. Rows are named by their number among all rows."""
+    """The rows of a seeding, identified by their number among all rows."""
 
     def start(self, seed: int | Double) -> float:
         """Set the first seed, a row or any point; returns the largest sampling weight."""
@@ -95,7 +95,7 @@ class SeedRows(Protocol):
 
 
 class BlockSeeding(Seeding):
-    """A seeding from what its blocks contribute."""
+    """Draws and grids of a seeding, from the totals of its blocks."""
 
     def __init__(self, rows: SeedRows, n: int, *, alpha: float, width: float) -> None:
         self.n, self.width = n, width
@@ -205,7 +205,7 @@ class BlockSeeding(Seeding):
 
 
 def weight_sums(k: int, weight_grid: _core.Grid) -> Blank:
-    """What sums are made of that are about nothing but weights."""
+    """Arguments of `_core.Sums` for exact sums of weights alone."""
     return k, 1, _core.Grid(ONE, 1), weight_grid, False
 
 

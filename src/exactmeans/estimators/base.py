@@ -1,4 +1,4 @@
-"""What the estimators share: fitting with their parameters checked, and keeping the result."""
+"""The base of the estimators: checks parameters, fits, and keeps the result."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class BaseKMeans(TakesCallbacks, FittedKMeans, ABC):
         )
 
     def _labels_for_users(self, labels: FinalLabels, engine: Engine) -> Any:
-        """`labels_`; the labels are those of this engine, and the centres are set."""
+        """`labels_` from the labels of this engine; `cluster_centers_` is already set."""
         return labels
 
     def _keep(self, best: Run, frame: Frame, choice: Choice, engine: Engine) -> None:

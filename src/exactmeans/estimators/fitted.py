@@ -122,7 +122,7 @@ class FittedKMeans(
     def nearest(self, X: Any, m: int = 1) -> tuple[NDArray[np.int32], NDArray[Any]]:
         """The m nearest centres of each row and their distances, nearest first.
 
-        Memory is for m centres per row, not for all.
+        Takes memory for m centres per row, not for all.
 
         Parameters
         ----------

@@ -127,7 +127,7 @@ def refuse_limits(estimator: HasLimits, where: str, instead: str) -> None:
 
 
 def _check(name: str, value: Any) -> int | float | None:
-    """An int or a float, both above 0 but for an int of 0 rows at least."""
+    """An int of at least 1 (0 for `size_min`), or a float above 0."""
     if value is None:
         return None
     least = 0 if name == "size_min" else 1

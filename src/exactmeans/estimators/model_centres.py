@@ -112,7 +112,7 @@ class ModelCentres:
     # -- prices of a fit with size limits ------------------------------------------------------
 
     def _keep_limited(self, limited: LimitedResult | None) -> None:
-        """Keep what the limits did to the run, or forget those of an earlier fit."""
+        """Keep the result of size limits, or remove that of an earlier fit."""
         if limited is None:
             self.__dict__.pop("prices_", None)
             self.__dict__.pop("_limited", None)

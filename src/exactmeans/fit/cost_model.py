@@ -83,7 +83,7 @@ class Workload:
             per_row += int(40 * self.width)
         centres = self._centre_bytes()
         if self.distinct_rows is not None:
-            # of every row its first duplicate; of first duplicates their row and label
+            # per row its first duplicate; per distinct row its row number and label
             return int(self.n * 12 + self.distinct_rows * (8 + bounds) + centres)
         if self.reading:
             # distances and order of rows for relocation; nearest seeds and sampling weights
@@ -94,15 +94,15 @@ class Workload:
 
     @property
     def code_bytes(self) -> int:
-        """8-bit codes of dense rows, which are kept if there is room (filter/dense_codes.hpp)."""
+        """8-bit codes of dense rows, which are kept if memory allows (filter/dense_codes.hpp)."""
         if self.sparse or self.reading or METRICS[self.metric].l1:
             return 0
         return _core.code_bytes(self.itemsize == 4, self.compared, self.k, self.d)
 
     def bytes_of_batches(self, batch_size: int, sample: int) -> int:
-        """The same for steps over batches, whose first centres come from a sample of the rows."""
-        # Row numbers and their order to draw the sample: 16, and 19 by measurement. Labels take
-        # less. Directions: also lengths, and weights of the rows that have one.
+        """Memory beside the data for gradient steps; `sample`: rows for initial centres."""
+        # Drawing the sample takes most: 16 for row numbers and their order, 19 by measurement.
+        # Directions also take lengths, and weights of the rows that have a direction.
         per_row = 36 if METRICS[self.metric].directed else 20
         row = self.width * (self.itemsize + 8 * self.sparse)
         some = (min(sample, self.n) + 2 * min(batch_size, self.n)) * row
@@ -112,9 +112,9 @@ class Workload:
         dense = self.k * self.d
         metric = METRICS[self.metric]
         if not self.sparse or not metric.summed:
-            # Master, new centres and one packed layout in the compute dtype; sums in float64, or
-            # places and tangents; centres that are not sums are arrays whatever the rows are, and
-            # sparse rows are measured from a CSR copy of them.
+            # Master, new centres and one packed layout in the compute dtype. In float64: sums, or
+            # for geodesic means places and tangents. Medians and geodesic means are arrays for
+            # sparse rows, too, whose distances take a CSR copy of the centres.
             doubles = 8 if metric.summed else 16 if metric.directed else 0
             copy = 8 + self.itemsize if self.sparse else 0
             return dense * (3 * self.itemsize + doubles + copy)
@@ -123,7 +123,7 @@ class Workload:
         held = min(dense, self.n * self.width)
         return 120 * held + 24 * self.d
 
-    # Costs in multiply-adds of plain Lloyd, which they are compared with.
+    # Costs are in multiply-adds of a plain Lloyd pass.
 
     @property
     def quantized_filter(self) -> bool:
@@ -192,7 +192,7 @@ class Workload:
         return saved >= _COST.kdtree_build_row_level * levels * self.compared
 
     def filtered_first_cost(self) -> float:
-        """The same with bounds from the 8-bit filter for dense rows; infinite if it is not used."""
+        """The first pass with bounds from the 8-bit filter for dense rows; infinite without it."""
         share = _core.filtered_bounds_cost(self.itemsize == 4, self.d, self.k)
         if share == 1:
             return math.inf

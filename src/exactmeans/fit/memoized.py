@@ -94,7 +94,7 @@ def weights_by_label(labels: Labels, weights: Double | None, k: int) -> Double:
 
 
 def mean_lengths(engine: LocalEngine, outcome: Run, counts: Double) -> Double | None:
-    """Lengths of the means of unit rows whose directions the centres are: 1 less the mean cost."""
+    """The length of the mean of the unit rows of each cluster: 1 minus their mean cost."""
     if not engine.metric.directed:
         return None
     costs = engine.own_distances(outcome.centres, 0)

@@ -88,20 +88,20 @@ def choose_algorithm(algorithm: str, work: Workload, memory_limit: int | None) -
 
 def may_deduplicate(algorithm: str, work: Workload, memory_limit: int | None) -> bool:
     """Whether to search for duplicate rows, which are then not compared."""
-    room = memory_limit is None or work.bytes_needed("lloyd") + 24 * work.n <= memory_limit
-    return algorithm == "auto" and room and work.plain_cost() >= SHORT_PASS
+    fits = memory_limit is None or work.bytes_needed("lloyd") + 24 * work.n <= memory_limit
+    return algorithm == "auto" and fits and work.plain_cost() >= SHORT_PASS
 
 
 def _choose_auto(work: Workload, memory_limit: int | None) -> Choice:
     algorithm, why = _best(work)
     needed = work.bytes_needed(algorithm)
     if memory_limit is not None and needed > memory_limit:
-        wish, after = algorithm, BY_MEMORY.index(algorithm) if algorithm in BY_MEMORY else 0
+        preferred, after = algorithm, BY_MEMORY.index(algorithm) if algorithm in BY_MEMORY else 0
         for algorithm in [name for name in BY_MEMORY[after + 1 :] if name in able_algorithms(work)]:
             needed = work.bytes_needed(algorithm)
             if needed <= memory_limit:
                 break
-        why = f"{wish} would not fit memory_limit"
+        why = f"{preferred} would not fit memory_limit"
     _refuse_too_large(algorithm, needed, work, memory_limit)
     late = algorithm not in ("lloyd", "kdtree") and _may_keep_products(work, memory_limit)
     if late:
@@ -142,7 +142,7 @@ def _may_project(work: Workload, memory_limit: int | None) -> bool:
 def _best(work: Workload) -> tuple[str, str]:
     """The algorithm that should be fastest in the long run if memory does not matter."""
     n, d, k, size = work.compared, work.d, work.k, work.itemsize
-    # The tree numbers rows by 31 bits.
+    # The tree stores row numbers in 31 bits.
     tree = (
         not work.reading
         and d <= KDTREE_MAX_FEATURES
@@ -216,12 +216,13 @@ class Policy:
         self._bounds = choice.algorithm not in ("lloyd", "kdtree", "moving")
         self._changed_for_bounds = CHANGED_SHARE_FOR_BOUNDS[work.sparse] * work.n
         self._changed_at_entry = self._changed_for_bounds
-        # In passes of plain Lloyd: what trying bounds may cost; what they lost, and may lose.
+        # In plain passes: what the first pass with bounds may cost extra, the net loss of the
+        # passes after it, and the loss at which bounds end.
         self._budget = self._lost = 0.0
         self._max_loss = MAX_LOSS
         #: (first iteration, algorithm, why)
         self.stages: list[tuple[int, str, str]] = []
-        # What the 8-bit filter for dense rows leaves of the cost of a plain pass.
+        # The cost of a plain pass with the 8-bit filter for dense rows, as a share of one without.
         self._filter_cost = 1.0
         self._choose_first(1.0)
 
@@ -244,7 +245,7 @@ class Policy:
 
     @property
     def _plain_cost(self) -> float:
-        """A pass of Lloyd."""
+        """A plain pass, in multiply-adds."""
         return self._work.plain_cost() * self._filter_cost
 
     def _may_probe(self) -> bool:
@@ -264,12 +265,13 @@ class Policy:
         return self._work.cost("pca", stats) < self._plain_cost
 
     def _choose_first(self, share: float) -> None:
-        """Bounds, or plain Lloyd if the first pass with bounds costs too much.
+        """Begin with bounds, or with plain Lloyd if the first pass with bounds costs too much.
 
-        `share`: of the distances that the first pass computes. It costs too much if later passes
-        may be too few to win its cost back. Bounds may also never win it back, and then the fit
-        must not take much longer than with plain Lloyd. So the loss of the first pass is taken off
-        what later passes may lose. The second pass rarely gains, so some loss is always allowed.
+        `share`: the share of all distances that the first pass would compute with known labels.
+        The pass costs too much if the passes that `max_iter` leaves are too few to win its cost
+        back. Even many passes may not win it back, and a fit must then not take much longer than
+        with plain Lloyd. So later passes may lose AVERAGE_LOSS each, less the loss of the first
+        pass; but at least half of MAX_LOSS together, because the second pass rarely gains.
         """
         choice = self._choice
         self.algorithm, why = choice.algorithm, choice.why
@@ -309,7 +311,8 @@ class Policy:
         cost = self._work.cost(self.algorithm, stats) / self._plain_cost
         if self.stages[-1][0] == iteration:  # the first pass with bounds computes all distances
             first = self._first_cost(stats.distances)
-            if math.isfinite(self._filtered_first_cost):  # which computes few distances
+            # The filter takes most of the time of such a pass, and computes few distances.
+            if math.isfinite(self._filtered_first_cost):
                 first = max(first, self._filtered_first_cost)
             self._budget += 1 - (first if self._bounds else cost)
         else:
@@ -331,7 +334,7 @@ class Policy:
 
     @property
     def _filtered_first_cost(self) -> float:
-        """The same if the 8-bit filter gives the first bounds; infinite if it does not."""
+        """The first pass, in plain passes, if the 8-bit filter gives its bounds; else infinite."""
         if self._filter_cost == 1 or self._choice.algorithm not in ("yinyang", "hamerly"):
             return math.inf  # pca prunes by projections
         return self._work.filtered_first_cost() / self._plain_cost
@@ -346,7 +349,7 @@ class Policy:
     def _products_pay(self, changed: int, cost: float, filtered: bool) -> bool:
         """Whether a pass of `products` costs clearly less than the current one."""
         if self._work.quantized_filter and filtered:
-            return False  # filtered passes are as cheap, and products take a few of them to set up
+            return False  # a filtered pass costs as little, and setting up products takes several
         products = self._work.products_cost(changed) / self._work.plain_cost(filtered=filtered)
         return self._choice.late and products < _COST.products_share * cost
 

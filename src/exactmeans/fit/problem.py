@@ -126,7 +126,7 @@ def centre_of_all(engine: Engine) -> Double:
         mean = _weighted_mean(engine)
         if engine.metric.directed:
             length = math.sqrt(math.fsum(mean * mean))
-            if length <= MIN_MEAN_LENGTH:  # no direction: any row will do
+            if length <= MIN_MEAN_LENGTH:  # no direction: take the heaviest row instead
                 counted = engine.counted()
                 first = 0 if counted is None else int(counted.argmax())
                 row = like_rows(engine.take(np.array([first])), sparse=False)
@@ -167,7 +167,7 @@ def means_of(sums: _core.Sums, engine: Engine, k: int) -> Matrix:
 
 
 def _grids(engine: Engine, plain: _core.Survey) -> Grids:
-    """The grids of exact sums; that of the rows lacks its number of bins."""
+    """The grids of exact sums; the number of bins of the row grid is not set yet."""
     survey = plain
     if engine.weighted:
         survey = engine.survey(weighted=True)

@@ -1,4 +1,4 @@
-"""What becomes of centres that few rows belong to: scikit-learn's rules."""
+"""Reassigns centres with few rows to random rows, by scikit-learn's rules."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ STAGES = [(1, "lloyd", "batch by batch")]  # first iteration, algorithm, why
 class State:
     """Centres, and how rows are compared with them.
 
-    Where only directions count, a centre is a unit vector and stands for a mean of such, which is
-    shorter: `lengths` are those of the means.
+    Where only directions count, a centre is the direction of a mean of unit rows; `lengths` are the
+    lengths of these means.
     """
 
     frame: Frame

@@ -47,7 +47,8 @@ class SparseSgd(Sgd):
         self._scale = math.ldexp(1.0, self.frame.exponent)
         self._sums = means * self._scale * self._weight  # feature by feature
         self._norms2 = np.einsum("fj,fj->j", self._sums, self._sums)
-        # Directions of centres whose sums have none, as partial_fit may find them at its start.
+        # Kept directions of centres whose sums are too short to have one. partial_fit may begin
+        # with such centres.
         self._lost: dict[int, Double] = {}
         if state.lengths is not None:
             self._lost = {
@@ -83,14 +84,14 @@ class SparseSgd(Sgd):
             cost += float(np.einsum("i,i->", weights, norms2[labels]))
 
         seen = np.bincount(labels, weights, k)
-        cleared = (self.counts == 0) & (seen > 0)  # initial centres are forgotten
+        cleared = (self.counts == 0) & (seen > 0)  # an initial centre is no row
         self.counts += seen
         # Of no entries, bincount gives integers.
         after: Any = np.bincount(cells, of_row * values, means.size).astype(np.float64, copy=False)
         after = after.reshape(-1, k)
         chosen, rows = self._reassignment.draw(self.counts, batch, rng) if reassigning else NONE
         if len(chosen):
-            # Counts are 0 if centres without any row are left over.
+            # The new count is 0 if another centre has seen no row.
             weight = np.where(self.counts[chosen] > 0, self.counts[chosen], 1.0)
             after[:, chosen] = as_array(few.take(rows)).T * self._scale * weight
             cleared[chosen] = True
@@ -107,7 +108,7 @@ class SparseSgd(Sgd):
             block.sum_duplicates()
         present = np.zeros(batch.d, dtype=bool)
         present[block.indices] = True
-        present[0] = True  # there must be one
+        present[0] = True  # a matrix needs a column
         features = np.flatnonzero(present)
         self._place[features] = np.arange(len(features), dtype=np.int32)
         shape = (batch.n, len(features))
@@ -115,14 +116,14 @@ class SparseSgd(Sgd):
         return features, batch.alone(rows, np.arange(batch.n))
 
     def _inverses(self) -> Double:
-        """What makes centres of the sums."""
+        """Factors that turn sums into centres."""
         if not self._directed:
             return 1 / self._weight
         lengths = np.sqrt(self._norms2)
         return np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1.0), 0.0)
 
     def _means(self, sums: Double, features: Any) -> Double:
-        """Centres, feature by feature, of which these are the sums."""
+        """The centres of these sums, feature by feature."""
         means = sums * self._inverses()
         for j, direction in self._lost.items():
             means[:, j] = direction[features]

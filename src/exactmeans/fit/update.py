@@ -102,7 +102,7 @@ class KarcherMeans:
         tolerance = 1e-7 if engine.dtype == np.float32 else 1e-13
         labels, followers, leader = whole_clusters(self.problem, centres)
         steps = 1000 if converged else 2
-        if labels is not rows.labels():  # rows were relocated, which must not count
+        if labels is not rows.labels():  # the inertia is that before the relocation
             self.inertia, _ = engine.scatter(centres, 0, labelled=True)
             rows.karcher(labels, centres, steps=steps, tolerance=tolerance)
         else:

@@ -39,7 +39,7 @@ _RECORDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Frame, Choice, Iteration, Limits, LimitedResult, BorderRows)
 }
 # Estimators that `load` can make, by the name in the file. They register with `loadable`, because
-# this room comes before theirs.
+# this module may not import them.
 _ESTIMATORS: dict[str, type[Any]] = {}
 # These belong to the process, not to the model.
 _NOT_KEPT = (
@@ -103,7 +103,7 @@ def load(path: str | os.PathLike[str]) -> KMeans:
 
 
 def model_of(content: Any, tensors: Tensors, where: str) -> KMeans:
-    """The model that `content_of` took apart; `where` it was found."""
+    """The model from the result of `content_of`; `where`: its file or table, for errors."""
     try:
         kind = _ESTIMATORS[content["class"]]
         params = {name: decode(value, tensors) for name, value in content["params"].items()}

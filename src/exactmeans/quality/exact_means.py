@@ -9,8 +9,8 @@ import numpy as np
 from exactmeans import _core
 from exactmeans.data.arrays import Double, Labels
 
-# Coefficients are quotients of doubles: at most 1, and at least 2**-53 unless they are 0. These two
-# need as many bins as any of them.
+# Coefficients are quotients of doubles: at most 1, and at least 2**-53 unless they are 0. No
+# coefficient needs more bins than these two values.
 _EXTREMES = np.array([[1.0], [2.0**-53 * (1 + 2.0**-52)]])
 
 

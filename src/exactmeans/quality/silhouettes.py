@@ -127,7 +127,7 @@ def silhouette(
         samples, labels = simplified(X, model, distinct)
     else:
         samples, labels = _exact(X, model, k)
-    samples[labels < 0] = np.nan  # the only ones
+    samples[labels < 0] = np.nan  # no other coefficient is NaN
     sums = CoefficientSums(k, len(labels))
     sums.add(samples, labels)
     return Silhouette(
@@ -161,8 +161,8 @@ def _lazily(
 
     if kind != "simplified" or sample_size is not None:
         raise ValueError(
-            "kind must be 'simplified' and sample_size None for Dask collections: compute some of "
-            "the rows for the others."
+            "kind must be 'simplified' and sample_size None for Dask collections: pass computed "
+            "rows for anything else."
         )
     sums, samples, labels, rows = lazy_silhouettes(X, model, distinct, k)
     return Silhouette(sums.mean(), samples, sums.clusters(), labels, rows, kind)

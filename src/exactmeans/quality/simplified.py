@@ -19,7 +19,7 @@ def simplified(X: Any, model: FittedKMeans, distinct: NDArray[np.intp]) -> tuple
         model = copy.copy(model)
         model.__dict__.pop("_centroids_cache", None)
         model.cluster_centers_ = model._centres()[distinct]
-        model.__dict__.pop("prices_", None)  # equal centres share their rows
+        model.__dict__.pop("prices_", None)  # rows of equal centres form one cluster
     labels, distances = model._own_and_next(X)
     own, next_nearest = distances.T.astype(np.float64)
     first = labels[:, 0]

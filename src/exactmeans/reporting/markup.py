@@ -1,4 +1,4 @@
-"""What a report is filled in with: templates, and data as JSON that can stand in HTML."""
+"""Templates of a report, and data as JSON that is safe inside HTML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def template(name: str) -> str:
 
 
 def filled(template: str, parts: dict[str, str]) -> str:
-    """The template with its {{names}} replaced, in one pass: what is put in is not looked at."""
+    """The template with its {{names}} replaced, in one pass: inserted text is not replaced."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 

@@ -24,10 +24,10 @@ from exactmeans.reporting.summary import Reals, Summary, summarise
 from exactmeans.select import KSelection
 
 _SCRIPTS = ("dom.js", "charts.js", "map.js", "clusters.js", "page.js")
-_TEXT = 400  # characters shown of an example
+_TEXT = 400  # characters of a text or name that are shown
 _VALUES = 6  # values shown of a row
 _PROFILE = (60, 40)  # clusters and features, at most, of the heat map
-_QUANTILES = 48  # points of such a curve
+_QUANTILES = 48  # points of the silhouette curve of a cluster
 
 
 def report(
@@ -292,7 +292,7 @@ class _Page:
         return self._place[i]
 
     def _values(self, i: int, j: int) -> tuple[list[int], list[float | None]]:
-        """The features that tell most about a row, and its values of them."""
+        """The features of a row that are shown, and their values."""
         row: Any = self._summary.picked.row(i)
         if self._dense:
             if row.shape[1] <= _VALUES:

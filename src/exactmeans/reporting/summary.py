@@ -91,7 +91,7 @@ def summarise(
     features: int = 10,
     seed: int = 0,
 ) -> Summary:
-    """Label X once and choose the rows and features that tell most about each cluster."""
+    """Label X once, and choose the typical and odd rows and the features of each cluster."""
     k = model.cluster_centers_.shape[0]
     labels2, distance2 = two_nearest(model, X)
     labels, distance = labels2[:, 0], distance2[:, 0].astype(np.float64)

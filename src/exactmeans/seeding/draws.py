@@ -1,4 +1,4 @@
-"""The seeding methods: they draw and decide; whatever is O(n) is done by the engine."""
+"""The seeding methods: draws and decisions. The engine does all O(n) work."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def farthest_rows(engine: Engine, k: int, exponent: int, mean: Double) -> NDArra
 
 
 def filled_up(engine: Engine, chosen: list[int], k: int) -> NDArray[np.intp]:
-    """The chosen rows, extended to k: used when every row equals a seed, so others repeat one.
+    """The chosen rows, extended to k by others; for data in which every row equals a seed.
 
     Rows of weight 0 come last. Where only directions count, rows without weight or direction are
     not used; chosen rows are repeated instead.

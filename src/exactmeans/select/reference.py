@@ -16,7 +16,7 @@ _REFERENCE_ROWS = 2000  # at least, and 20 a cluster
 
 
 class Reference:
-    """Rows without clusters but otherwise like a sample of X, and how well they separate anyway."""
+    """Rows without clusters but otherwise like a sample of X, and the silhouettes of their fits."""
 
     def __init__(self, X: Any, most_k: int, params: dict[str, Any], seed: int) -> None:
         self._X, self._params, self._seed = X, params, seed
@@ -24,7 +24,7 @@ class Reference:
         self._rows: Matrix | None = None
 
     def silhouette(self, k: int, model: KMeans) -> float:
-        """The simplified silhouette of k clusters of them."""
+        """The simplified silhouette of k clusters of the reference rows."""
         if self._rows is None:
             self._rows = self._made(model)
         if k >= self._rows.shape[0]:

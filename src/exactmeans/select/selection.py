@@ -199,7 +199,7 @@ def select_k(
     if not choice.clear and ks[0] == 1:
         choice = choice._replace(k=1)
     if keep_models == "best":
-        # A fit again costs less memory than all labels and centres until here, and has their bits.
+        # Another fit takes less memory than keeping all models, and gives the same bits.
         seed = next(row.random_state for row in table if row.k == choice.k)
         models[choice.k] = _fit(X, choice.k, seed, sample_weight, kmeans_params)
     return KSelection(choice.k, choice.reason, choice.clear, criterion, table, models)

@@ -51,8 +51,8 @@ def centers_to_sql(
     connection, table, if_exists, schema
         As for `labels_to_sql`; 'append' is not possible.
     source : BlockSource, array-like or None, default=None
-        Rows whose number and inertia per cluster to write. None means the rows of the fit, whose
-        inertia per cluster the model does not know: it is NULL.
+        Rows whose number and inertia per cluster to write. None means the rows of the fit; the
+        model does not keep their inertia per cluster, so it is NULL.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def register(connection: Any, model: Any, name: str) -> None:
     Parameters
     ----------
     connection : DuckDB connection
-        The function lives as long as it does, with the centres that the model has now.
+        The function exists as long as the connection, and keeps the model's present centres.
     model : KMeans or MiniBatchKMeans
         A fitted model.
     name : str
@@ -49,7 +49,7 @@ def register(connection: Any, model: Any, name: str) -> None:
     check_is_fitted(model)
     check_name(name, "name")
     if isinstance(connection, str) or not isinstance(connect(connection), DuckdbDatabase):
-        raise TypeError("connection must be a connection of DuckDB, where the function can live.")
+        raise TypeError("connection must be a DuckDB connection: register makes a DuckDB function.")
     own = copy.copy(model)
     own.n_jobs = 1  # DuckDB has its own threads
     own.cluster_centers_ = copy.copy(model.cluster_centers_)

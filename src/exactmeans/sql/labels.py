@@ -134,7 +134,7 @@ def predict_table(
     into : str
         The table to write: the key, `cluster` and `distance`.
     key : str
-        The column that the table has beside them. It need not be unique, but it must not be NULL.
+        The column that identifies rows. It need not be unique, but it must not be NULL.
     features, nulls, parameters
         As for `open_sql`.
     layout : {'columns', 'array'}, default='columns'
@@ -195,7 +195,7 @@ def _labelled_batch(model: Any, layout: Layout, batch: Any, *, drop: bool) -> li
 
 
 def named_block(model: Any, rows: Any, names: list[str] | None) -> ArrayBlocks:
-    """Rows with the names that their columns have, if the model knows names and arrays had any."""
+    """Rows with the column names of the query if the model has names; arrays get the model's."""
     known = getattr(model, "feature_names_in_", None)
     block = ArrayBlocks([rows])
     if known is not None:

@@ -127,7 +127,7 @@ class DuplicateRows:
     def assign(
         self, assigner: _core.Assigner, centroids: _core.Centroids, labels: Labels, n_jobs: int
     ) -> AssignStats:
-        """Label all rows by their first duplicates, which skips the others."""
+        """Compare the first of equal rows, and give its label to the others, which are skipped."""
         stats = AssignStats(*assigner.assign(self.rows, centroids, self.labels, n_jobs))
         changed = stats.changed
         if changed:

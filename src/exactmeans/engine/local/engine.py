@@ -83,7 +83,7 @@ class LocalEngine(SurveyedRows):
         )
 
     def batch(self, rows: Matrix, ids: NDArray[np.intp], *, weighted: bool = True) -> LocalEngine:
-        """The same with the survey of all rows, whose bounds hold for every subset."""
+        """An engine over some rows with the survey of all, whose bounds hold for every subset."""
         all_ = self._first_pass
         surveys = all_ if weighted else all_._replace(weighted=all_.plain)
         return self.alone(rows, ids, weighted=weighted, surveys=surveys)
@@ -125,16 +125,16 @@ class LocalEngine(SurveyedRows):
     def start(
         self, algorithm: str, k: int, frame: Frame | None = None, grids: Grids | None = None
     ) -> None:
-        """Forget labels and bounds.
+        """Reset labels and bounds.
 
-        A fit passes its frame. Its passes repeat, so 8-bit codes of the rows are kept if there is
-        room. The grids are for engines with workers.
+        Only a fit passes a frame. Its passes repeat, so it keeps 8-bit codes of the rows if memory
+        allows. Only engines with workers use the grids.
         """
         single = self.dtype == np.float32
         needed = 0 if self.sparse else _core.code_bytes(single, self.n, k, self.d)
-        room = self.scratch_limit is None or needed <= self.scratch_limit
+        fits = self.scratch_limit is None or needed <= self.scratch_limit
         # Streamed rows may be more than memory holds.
-        codes = frame is not None and room and not self.streamed
+        codes = frame is not None and fits and not self.streamed
         self.limited = None if self._limits is None else LocalLimitedAssign(self, self._limits, k)
         for block in self._blocks:
             block.start(algorithm, k, single=single, codes=codes)
@@ -206,11 +206,11 @@ class LocalEngine(SurveyedRows):
         total, distances = _core.ExactSum(), 0
         own_points = for_core(like_rows(points, sparse=self.sparse))
 
-        def price(block: Block, n_jobs: int) -> tuple[int, _core.ExactSum]:
+        def assign_and_cost(block: Block, n_jobs: int) -> tuple[int, _core.ExactSum]:
             own = block.assign(centroids, n_jobs).distances
             return own, block.rows.scatter(own_points, block.labels, exponent, n_jobs)[0]
 
-        for own, cost in self.each(price):
+        for own, cost in self.each(assign_and_cost):
             distances += own
             total.add(cost)
         return distances, total.value
@@ -351,7 +351,7 @@ class LocalEngine(SurveyedRows):
         return out
 
     def refuse_unscored(self) -> None:
-        """The same for dense rows in memory, after `lloyd` has labelled them.
+        """Refuse NaN and infinity in dense rows in memory that `lloyd` has labelled.
 
         A row with a finite score is finite, so only a row without one leads to a survey.
         """

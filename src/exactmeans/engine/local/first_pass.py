@@ -31,7 +31,7 @@ def values_in(matrix: Matrix) -> int:
 def first_pass(rows: RowBlocks, digest: Digest | None) -> FirstPass:
     """Survey all rows and note the size of each block; `digest` gets every row."""
     counts = np.zeros(rows.d, dtype=np.int64) if rows.streamed and rows.sparse else None
-    columns = 1 if rows.sparse else rows.d  # that surveys have bounds of
+    columns = 1 if rows.sparse else rows.d  # CSR rows have one bound for all columns
     plain, weighted = _core.Survey(columns), _core.Survey(columns)
     nonzeros = 0
     for block in rows.walk():

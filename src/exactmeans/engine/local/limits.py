@@ -16,22 +16,22 @@ from exactmeans.engine.protocol import AssignStats
 if TYPE_CHECKING:
     from exactmeans.engine.local.engine import LocalEngine
 
-# With fewer pairs of a row and a cluster at a time, prices would be guesses.
+# With fewer pairs of a row and a cluster per pass, prices would be inaccurate.
 _LEAST_OPTIONS_PER_CLUSTER = 64
 
 
 class LocalLimitedAssign:
-    """The assignment step within limits; the core gathers rows near borders and solves for them."""
+    """The assignment step within limits; the core solves a transport problem of the open rows."""
 
     def __init__(self, engine: LocalEngine, limits: Limits, k: int) -> None:
         self._engine, self._limits, self._k = engine, limits, k
         self._changed = 0  # rows, by the last assignment
-        core, room = _core.LimitedAssignment, engine.scratch_limit
-        most_options = core.most_options if room is None else room // core.option_bytes
+        core, limit = _core.LimitedAssignment, engine.scratch_limit
+        most_options = core.most_options if limit is None else limit // core.option_bytes
         if most_options < (least := _LEAST_OPTIONS_PER_CLUSTER * k):
             raise ValueError(
                 f"memory_limit must be at least {4 * core.option_bytes * least:,} bytes for {k} "
-                f"clusters with size limits, but it is {4 * (room or 0):,}."
+                f"clusters with size limits, but it is {4 * (limit or 0):,}."
             )
         # Limits on weights bound what a unit of weight costs, so weights cancel out of the costs.
         self._core = core(
@@ -59,7 +59,7 @@ class LocalLimitedAssign:
 
     def assign(self, centroids: _core.Centroids) -> AssignStats:
         """Passes over all blocks, until the labels are certain to be optimal."""
-        # Prices of an assignment that changed a tenth of the labels say little about the next.
+        # After more than a tenth of the labels changed, the prices predict the next ones poorly.
         engine, core = self._engine, self._core
         before = engine.labels().copy()
         scored = core.rows_scored

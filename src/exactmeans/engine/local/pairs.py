@@ -11,7 +11,7 @@ from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
 
 _MEMBERS = 512  # rows that others are compared with at a time: their panels stay in cache
-_MEMBER_BYTES = 2**25  # of those that are spread out, as CSR rows are for manhattan
+_MEMBER_BYTES = 2**25  # of members that are made dense, as CSR rows are for manhattan
 
 
 def distance_sums(

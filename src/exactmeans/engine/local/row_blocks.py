@@ -32,8 +32,8 @@ T = TypeVar("T")
 class RowBlocks:
     """The rows, block by block, with their weights and, where only directions count, lengths."""
 
-    passes = 0.0  # over the blocks that are not in memory; parts of one count as such
-    _spare: Block | None = None  # read by block_of
+    passes = 0.0  # over blocks that are not in memory; a part of a pass counts as its share
+    _spare: Block | None = None  # the block that block_of read last
 
     def __init__(
         self,
@@ -135,8 +135,8 @@ class RowBlocks:
     ) -> list[T]:
         """The results of `work(block, threads)` for all blocks, in any order.
 
-        If blocks must be read and there are threads, two Python threads each read a block (one at a
-        time) and process it, so that a block is processed where it was read, and neither thread
+        If blocks must be read and n_jobs is above 1, two Python threads share the blocks. A thread
+        reads a block while the other processes one, and then processes what it read. So neither
         waits for the other at the end of each block.
         """
         threads = self.n_jobs - 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from exactmeans.engine.local.blocks import Block
     from exactmeans.engine.local.engine import LocalEngine
 
-#: Rows to make seeds of: by number, if they are rows of this process, or themselves.
+#: Seeds: numbers of rows of this process, or a matrix of rows.
 Seeds: TypeAlias = "Sequence[int] | Matrix"
 # Seeds whose distances are computed together where all of them are accepted.
 _BATCH = 8
@@ -121,7 +121,7 @@ class SeedBlocks:
         return self.totals()
 
     def _add_in_one_pass(self, rows: Sequence[int]) -> None:
-        """The same batches, all of them for one block after the other."""
+        """Add batches as `add` does, but all batches to one block before the next is read."""
         ids, places = np.unique(np.array(rows, dtype=np.intp), return_inverse=True)
         few = self._engine.alone(self._engine.pick(ids), ids).block_of(0).rows
         known = self._points.seeds
@@ -213,7 +213,7 @@ class SeedBlocks:
         return blank, sums.export()
 
     def seed_weights(self, seeds: int) -> Double:
-        """The same in float64, if these are all blocks."""
+        """The same in float64, for a process that has all blocks."""
         blank, exported = self.exported_weights(seeds, self._engine.weight_grid())
         sums = _core.Sums(*blank)
         sums.absorb(exported)

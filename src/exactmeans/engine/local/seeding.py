@@ -36,8 +36,8 @@ class LocalSeedBlocks(SeedBlocks):
             engine.scratch_limit is not None
             and engine.n * bytes_per_row(engine.d) > engine.scratch_limit
         )
-        no = engine.sparse or few or tight or engine.streamed or engine.metric.l1
-        self.probes = [] if no else list(_PROBES)
+        unsuited = engine.sparse or few or tight or engine.streamed or engine.metric.l1
+        self.probes = [] if unsuited else list(_PROBES)
         self._survey: Survey | None = None
         self._distances_before = 0
 

@@ -24,7 +24,7 @@ from exactmeans.metrics import EUCLIDEAN, Metric
 
 
 class SurveyedRows(RowBlocks):
-    """Rows, and what is known of them before they have labels."""
+    """Rows and their statistics before the first iteration."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SurveyedRows(RowBlocks):
         """Let blocks stay in memory up to this many bytes; returns the bytes of those that do."""
         if not self.streamed:
             return 0
-        _ = self._first_pass  # which learns the size of each block
+        _ = self._first_pass  # sets the size of each block
         kept = 0
         for block in self._blocks:
             block.resident = kept + block.size <= budget
@@ -72,11 +72,11 @@ class SurveyedRows(RowBlocks):
         """
         if not self.streamed:
             return 0
-        _ = self._first_pass  # which learns the size of each block
+        _ = self._first_pass  # sets the size of each block
         return 4 * max(block.size for block in self._blocks) + self._stream.held_bytes * 3 // 2
 
     def refuse_nonfinite(self) -> None:
-        """Refuse NaN and infinity: now, or, of streamed blocks, when they are first read."""
+        """Refuse NaN and infinity; streamed blocks are checked when they are first read."""
         if self.streamed:
             self.check_when_read()
         else:
@@ -130,7 +130,7 @@ class SurveyedRows(RowBlocks):
 
     def bytes_of_rows(self) -> int:
         """Bytes that all rows would take in memory."""
-        _ = self._first_pass  # which learns the size of each block
+        _ = self._first_pass  # sets the size of each block
         return sum(block.size for block in self._blocks)
 
     @property
@@ -180,7 +180,7 @@ class SurveyedRows(RowBlocks):
         """A hash of all rows and weights in order, independent of block boundaries."""
         if self._digest is None:
             raise RuntimeError("fingerprint needs an engine that was made with a digest.")
-        _ = self._first_pass  # which fills it
+        _ = self._first_pass  # fills the digest
         return self._digest.word(f"{self.n} {self.d} {self.dtype} {self.sparse}", self.weights)
 
     # -- exact totals --------------------------------------------------------------------------
