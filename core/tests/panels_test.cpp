@@ -228,7 +228,8 @@ TEST(bounds_of_units) {
     for (Size n = 8; n <= 72; n += 8) {
         const Exact<float> lower(n, [&] { return random.unit(); }),
             drift(n, [&] { return 0.1 * random.unit(); }), gap(n, [&] { return random.unit(); });
-        const GroupLowerBounds lowers{lower.values.get(), drift.values.get(), gap.values.get(), 0.2f};
+        const GroupLowerBounds lowers{lower.values.get(), drift.values.get(), gap.values.get(),
+                                      0.2f};
         std::vector<std::int32_t> wanted(static_cast<std::size_t>(n));
         float least = 0;
         const Size some = isa_baseline.bounds.within(lowers, n, 0.5f, wanted.data(), least);
