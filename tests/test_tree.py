@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from exactmeans import KMeans, KMeansTree, open_blocks
+from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.tree import split
 from exactmeans.tree.export import rows_by_node
 from exactmeans.tree.stops import Stops
@@ -133,6 +134,34 @@ def test_blocks_change_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> No
         assert (tree.predict(parts, beam=3) == whole.predict(X, beam=3)).all()
 
 
+def test_blocks_are_gathered_within_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gathered rows exist twice while they are put together, beside those that are being read."""
+    X = dense_rows(3000, 20)
+    row = 20 * X.itemsize
+    monkeypatch.setattr(split, "LARGE_ROWS", 100)
+    gathered: list[int] = []
+    pick = LocalEngine.pick
+
+    def counting(self: LocalEngine, ids: NDArray[np.intp]) -> Any:
+        gathered.append(len(ids))
+        return pick(self, ids)
+
+    monkeypatch.setattr(LocalEngine, "pick", counting)
+    parts = Parts(X, list(range(0, 3001, 100)))
+    tree = KMeansTree(5, max_leaf_size=20, random_state=0, memory_limit=450_000).fit(parts)
+    assert len(gathered) > 3
+    reading = 4 * 100 * row
+    assert 3 * max(gathered) * row <= 450_000 * 3 // 4 - reading - 28 * 3000
+    assert_same_tree(tree, KMeansTree(5, max_leaf_size=20, random_state=0).fit(X))
+
+
+def test_blocks_that_cannot_be_gathered_are_refused() -> None:
+    """Nodes of few rows are split in memory, whatever the blocks."""
+    parts = Parts(dense_rows(1500, 100), list(range(0, 1501, 100)))
+    with pytest.raises(ValueError, match=r"memory_limit must be at least 2,.* bytes for a tree"):
+        KMeansTree(5, max_leaf_size=50, memory_limit="1MB").fit(parts)
+
+
 def test_files(tmp_path: Path) -> None:
     X = dense_rows(600)
     np.save(tmp_path / "X.npy", X)
@@ -233,6 +262,26 @@ def test_only_stops_that_no_tree_meets_are_refused(balanced: bool) -> None:
         assert bound >= possible if balanced else bound == possible, (n, branching, size)
 
 
+def test_huge_depth_with_n_leaves() -> None:
+    """2**max_depth would not fit in memory."""
+    tree = KMeansTree(2, max_depth=10**15, n_leaves=20, random_state=0).fit(dense_rows(300))
+    assert len(tree.leaves_) == 20
+
+
+def test_several_stops_need_no_more_memory_than_their_fewest_leaves() -> None:
+    """With max_leaf_size, two leaves may be enough, so 100 must not be demanded."""
+    X = dense_rows(300, 50)
+    tree = KMeansTree(2, n_leaves=100, max_leaf_size=200, random_state=0, memory_limit=20_000)
+    assert len(tree.fit(X).leaves_) < 100
+    for n, size, depth, leaves in itertools.product((7, 30), (1, 3, 8), (None, 1, 2), (None, 2, 6)):
+        found = Stops(3, size, depth, leaves).fewest_leaves(n)
+        stops: dict[str, Any] = {"max_leaf_size": size, "max_depth": depth}
+        if leaves is not None and (leaves * size < n or leaves > 3 ** (depth or 9) or n <= size):
+            continue
+        tree = KMeansTree(3, n_leaves=leaves, random_state=0, **stops).fit(dense_rows(n))
+        assert len(tree.leaves_) >= found, (n, size, depth, leaves)
+
+
 def test_the_first_of_several_stops_holds() -> None:
     X = dense_rows(300)
     tree = KMeansTree(n_leaves=100, max_leaf_size=200, random_state=0).fit(X)
@@ -240,6 +289,9 @@ def test_the_first_of_several_stops_holds() -> None:
     tree = KMeansTree(2, n_leaves=100, max_leaf_size=200, random_state=0).fit(X)
     assert len(tree.leaves_) < 100
     assert tree.size_[tree.leaves_].max() <= 200
+    tree = KMeansTree(2, max_depth=3, max_leaf_size=2, random_state=0).fit(X)
+    assert len(tree.leaves_) == 8
+    assert tree.size_[tree.leaves_].max() > 2
     tree = KMeansTree(2, n_leaves=20, max_leaf_size=15, random_state=0).fit(X)
     assert len(tree.leaves_) == 20
     assert tree.size_[tree.leaves_].max() > 15
@@ -332,6 +384,8 @@ def test_labels_are_what_predict_gives(kind: str, metric: Any) -> None:
     assert (hot.indices == tree.labels_).all()
     assert (hot.data == 1).all()
     assert abs(hot - tree.fit_transform(X)).max() == 0
+    names = tree.get_feature_names_out()
+    assert names.tolist() == [f"kmeanstree{leaf}" for leaf in range(len(tree.leaves_))]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -387,6 +441,21 @@ def test_nearest_leaves(kind: str, metric: Any) -> None:
         tree.nearest(X, 3, beam=2)
 
 
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_beams_wider_than_the_tree_take_no_more_memory(kind: str) -> None:
+    """Arrays of 10**15 entries per row would fit nowhere."""
+    X = data(kind)[:200]
+    tree = KMeansTree(4, max_leaf_size=20, random_state=9).fit(X)
+    all_leaves = tree.predict(X, beam=len(tree.leaves_))
+    assert np.array_equal(tree.predict(X, beam=10**15), all_leaves)
+    labels, distances = tree.nearest(X, 3, beam=10**15)
+    expected = tree.nearest(X, 3, beam=len(tree.leaves_))
+    assert np.array_equal(labels, expected[0])
+    assert np.array_equal(distances, expected[1])
+    single = KMeansTree(300, random_state=9).fit(X)
+    assert (single.predict(X, beam=5) == 0).all()
+
+
 def test_beam_search_by_hand() -> None:
     """Three levels in plain Python."""
     X = dense_rows(300, 3)
@@ -431,15 +500,21 @@ def test_any_small_tree(branching: int, size: int, seed: int, balanced: bool, cs
         ({"n_leaves": 1}, "n_leaves must be an int of at least 2"),
         ({"branching": 2, "max_depth": 3, "n_leaves": 9}, "n_leaves must be at most 8, which"),
         ({"n_leaves": 51}, "n_leaves must be at most 50, the number of rows"),
-        ({"n_leaves": 5, "max_leaf_size": 9}, "contradict each other: that many leaves hold 45"),
-        ({"n_leaves": 2, "max_leaf_size": 50}, "contradict each other: smaller .* at most 1 leaf."),
+        (
+            {"n_leaves": 5, "max_leaf_size": 9},
+            "n_leaves must be at least 6, as many leaves as 50 rows need with max_leaf_size=9, but",
+        ),
+        (
+            {"n_leaves": 2, "max_leaf_size": 50},
+            "max_leaf_size must be less than 50, the number of rows, if n_leaves=2, but it is 50",
+        ),
         (
             {"branching": 3, "n_leaves": 13, "max_leaf_size": 40},
-            "a tree of 50 rows with branching=3 has at most 12 leaves",
+            "at most 12, which a tree of 50 rows with branching=3 and max_leaf_size=40 can have",
         ),
         (
             {"n_leaves": 6, "max_leaf_size": 20, "balanced": True},
-            "a balanced tree of 50 different rows with branching=100 has at most 5 leaves",
+            "n_leaves must be at most 5, which a balanced tree of 50 distinct rows with branching",
         ),
         ({"metric": "hamming"}, "metric must be one of 'euclidean', 'cosine', 'angular', 'manh"),
         ({"metric": "angular", "balanced": True}, "metric must be 'euclidean' or 'cosine' if bal"),
@@ -471,6 +546,9 @@ def test_bad_rows() -> None:
         KMeansTree(3, metric="manhattan").fit(open_blocks([dense_rows(50), dense_rows(50)]))
     with pytest.warns(ConvergenceWarning, match="X has only one distinct row, so the tree is a"):
         assert len(KMeansTree(3).fit(np.ones((20, 3))).leaves_) == 1
+    rays = np.outer(np.arange(1.0, 21), [1.0, 2.0])
+    with pytest.warns(ConvergenceWarning, match="X has rows of only one direction, so the tree is"):
+        assert len(KMeansTree(3, metric="cosine").fit(rays).leaves_) == 1
     alone = np.arange(50) == 7
     with pytest.warns(ConvergenceWarning, match="one distinct row with a positive weight, so the"):
         assert len(KMeansTree(3, n_leaves=4).fit(dense_rows(50), sample_weight=alone).leaves_) == 1
@@ -481,6 +559,8 @@ def test_bad_rows() -> None:
     bad[3, 1] = np.nan
     with pytest.raises(ValueError, match="X must be finite"):
         KMeansTree(3).fit(bad)
+    with pytest.raises(NotFittedError, match="KMeansTree instance is not fitted yet"):
+        KMeansTree(3).decision_path(bad)
     tree = KMeansTree(3).fit(dense_rows(50))
     with pytest.raises(ValueError, match="X must be finite"):
         tree.predict(bad)

@@ -95,6 +95,10 @@ def test_newick() -> None:
     assert "'it''s'" in tree.to_newick(names)
     with pytest.raises(ValueError, match="names must have one entry for each"):
         tree.to_newick(["x"])
+    for wrong in (5, {"a", "b"}):
+        given: Any = wrong
+        with pytest.raises(ValueError, match="names must be None or a sequence of the names"):
+            tree.to_newick(given)
 
 
 def test_networkx() -> None:
@@ -136,6 +140,20 @@ def test_vectors() -> None:
     assert np.array_equal(table["parent"], tree.parent_)
     for level, centres in enumerate(tree.cluster_centers_):
         assert np.allclose(table["vector"][table["depth"] == level], as_array(centres))
+
+
+@pytest.mark.parametrize(
+    ("depth", "said"),
+    [(None, "1 leaf with all 60 rows: the root was not split."), (1, "3 leaves in 1 level below")],
+)
+def test_the_command_line_counts_leaves_and_levels(
+    depth: int | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = pytest.importorskip("exactmeans.cli.tree")
+    size = 60 if depth is None else 1
+    tree = KMeansTree(3, max_leaf_size=size, max_depth=depth, random_state=0).fit(dense_rows(60))
+    command._show(tree)
+    assert said in capsys.readouterr().out
 
 
 class Node:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,7 +31,7 @@ from exactmeans.seeding.init import InitName, check_init
 from exactmeans.tree.fitted import FittedTree, refuse_over_limit
 from exactmeans.tree.growth import Growth
 from exactmeans.tree.route import distances_of
-from exactmeans.tree.split import CORE_INITS, SplitParameters, Splitter
+from exactmeans.tree.split import CORE_INITS, SplitParameters, Splitter, least_gathered
 from exactmeans.tree.stops import Stops
 
 __all__ = ["KMeansTree"]
@@ -39,6 +39,7 @@ __all__ = ["KMeansTree"]
 
 @model_file.loadable
 class KMeansTree(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc, unused-ignore]
     TransformerMixin,  # type: ignore[misc, unused-ignore]
     FittedTree,
 ):
@@ -55,14 +56,15 @@ class KMeansTree(
         The most children of a node. A node with fewer distinct rows has fewer; no child is empty.
     max_leaf_size : int or None, default=None
         Nodes with at most this many rows are leaves. None means `branching` if `max_depth` and
-        `n_leaves` are None as well, else 1. Each stop holds by itself: the first that applies
-        makes a node a leaf. So with `max_depth` or `n_leaves` a leaf may have more rows.
+        `n_leaves` are None as well, else 1. The stops complement each other: the first that
+        applies makes a node a leaf. So with `max_depth` or `n_leaves` a leaf may have more rows.
     max_depth : int or None, default=None
         Nodes at this depth are leaves; the root has depth 0.
     n_leaves : int or None, default=None
         Always split the leaf with the largest inertia, until there are this many leaves. The last
         split may have fewer than `branching` children. There are fewer leaves if other stops or
-        equal rows leave none to split; stops that no tree can meet together are refused.
+        equal rows leave none to split. Refused if it contradicts another stop: fewer leaves than
+        the rows need with `max_leaf_size`, or more than any tree has under the other stops.
     balanced : bool, default=False
         Give the children of a node equal sizes, up to one row, at the least cost; with
         `branching=2` this is the median split. A node of n rows gets at most
@@ -243,6 +245,9 @@ class KMeansTree(
         needed = 8 * 3 * engine.n
         if not engine.sparse:
             needed += leaves * engine.d * engine.dtype.itemsize
+        if engine.streamed and not parameters.balanced:
+            # Gathered rows exist twice while they are put together.
+            needed += engine.reading_bytes + 2 * least_gathered(engine)
         if parameters.balanced:
             # A balanced node is split in one piece: a copy of its rows and balance.hpp.
             k = int(stops.most_children(engine.n, balanced=True))
@@ -254,11 +259,18 @@ class KMeansTree(
     def _warn_of_equal_rows(self, stops: Stops, *, weighted: bool) -> None:
         found, n = len(self.leaves_), len(self.labels_)
         counted = " with a positive weight" if weighted else ""
+        directed = METRICS[self._metric].directed
         if found == 1 and n > stops.max_leaf_size:
-            said = f"X has only one distinct row{counted}, so the tree is a single leaf."
+            distinct = (
+                f"rows of only one direction{counted}"
+                if directed
+                else f"only one distinct row{counted}"
+            )
+            said = f"X has {distinct}, so the tree is a single leaf."
             warn(said, ConvergenceWarning)
         elif found < (stops.n_leaves or 0) and stops.max_depth is None and stops.max_leaf_size == 1:
-            said = f"X has fewer distinct rows{counted} than n_leaves={stops.n_leaves}, so the tree"
+            distinct = "directions of rows" if directed else "distinct rows"
+            said = f"X has fewer {distinct}{counted} than n_leaves={stops.n_leaves}, so the tree"
             warn(f"{said} has {found} leaves.", ConvergenceWarning)
 
     # -- the fitted tree -----------------------------------------------------------------------
@@ -293,7 +305,8 @@ class KMeansTree(
         X : array-like, sparse matrix, BlockSource or path of shape (n_samples, n_features)
         beam : int, default=1
             How many nodes to keep at each level. 1 follows the nearest child at each node, as fit
-            does; more find nearer leaves. The leaf is the nearest one of those that are reached.
+            does; more find nearer leaves. The leaf is the nearest one of those that are reached,
+            which are all leaves if `beam` is at least their number.
 
         Returns
         -------

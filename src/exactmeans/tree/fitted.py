@@ -19,7 +19,7 @@ from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.io import model_file
 from exactmeans.memory import check_memory_limit
 from exactmeans.metrics import METRICS
-from exactmeans.parameters import check_int, check_n_jobs
+from exactmeans.parameters import check_int, check_n_jobs, refuse
 from exactmeans.tree import export
 from exactmeans.tree.growth import Grown
 from exactmeans.tree.nodes import Frames, Ids, Nodes
@@ -217,7 +217,8 @@ class FittedTree(
         >>> tree.decision_path([[29.0]]).toarray()
         array([[1., 0., 1., 0., 0.]])
         """
-        return self._nodes().paths(self._leaves_of(X))
+        leaves = self._leaves_of(X)
+        return self._nodes().paths(leaves)
 
     # -- other forms ---------------------------------------------------------------------------
 
@@ -243,6 +244,8 @@ class FittedTree(
         '((0,1),2);'
         """
         check_is_fitted(self)
+        if names is not None and not (hasattr(names, "__len__") and hasattr(names, "__getitem__")):
+            refuse("names", names, "None or a sequence of the names of the leaves")
         if names is not None and len(names) != len(self.leaves_):
             raise ValueError(
                 f"names must have one entry for each of the {len(self.leaves_)} leaves, but it has "

@@ -24,7 +24,7 @@ from exactmeans.tree.stops import Stops
 
 
 class SplitsNodes(Protocol):
-    """A Splitter, or what bisects."""
+    """A Splitter or a Bisector."""
 
     balanced: bool
 
@@ -55,8 +55,8 @@ class Growth:
         self._keys = root_key(seed)
         self._seed = np.array([seed], dtype=np.uint32)
         self._centres: list[Matrix] = [centre]
-        # Of nodes that were tried: children (1: they cannot be split), where they begin, their
-        # frame.
+        # Of nodes whose split was computed: the number of children (1: they cannot be split), the
+        # first child, iterations, and the frame.
         self._tried = np.zeros(1, dtype=bool)
         self._children = self._int(0)
         self._first = self._int(0)
@@ -127,7 +127,7 @@ class Growth:
 
     def _splittable(self, nodes: Ids) -> NDArray[np.bool_]:
         stops = self._stops
-        wanted = self._size[nodes] > max(1, stops.max_leaf_size)
+        wanted = self._size[nodes] > stops.max_leaf_size
         if stops.max_depth is not None:
             wanted &= self._depth[nodes] < stops.max_depth
         wanted[wanted] = self._k(nodes[wanted]) > 1
@@ -169,33 +169,34 @@ class Growth:
     def _add_children(self, nodes: Ids, rows: Ids, splits: Splits) -> None:
         """Append the children of nodes that have several."""
         count, size = splits.children, self._size[nodes]
-        whole = count > 1
-        ends = np.cumsum(np.where(whole, count, 0))
-        first = ends - np.where(whole, count, 0)
+        divided = count > 1
+        new = np.where(divided, count, 0)
+        ends = np.cumsum(new)
+        first = ends - new
         total = int(ends[-1])
         self._first[nodes] = len(self._parent) + first
         child = np.repeat(first, size) + splits.labels
-        if not whole.all():
-            kept = np.repeat(whole, size)
+        if not divided.all():
+            kept = np.repeat(divided, size)
             child, rows = child[kept], rows[kept]
-        self._rows[self._places_of(nodes[whole])] = rows[by_label(child, total)]
+        self._rows[self._places_of(nodes[divided])] = rows[by_label(child, total)]
         sizes = np.bincount(child, minlength=total)
-        parents = np.repeat(nodes, np.where(whole, count, 0))
-        numbers = np.arange(total) - np.repeat(first, np.where(whole, count, 0))
-        of_whole = np.repeat(whole, count)
+        parents = np.repeat(nodes, new)
+        numbers = np.arange(total) - np.repeat(first, new)
+        of_divided = np.repeat(divided, count)
         begin = np.cumsum(sizes) - sizes
-        begin += self._begin[parents] - begin[np.repeat(first[whole], count[whole])]
+        begin += self._begin[parents] - begin[np.repeat(first, new)]
         keys = child_keys(self._keys[parents], numbers)
         self._begin = np.concatenate([self._begin, begin])
         self._size = np.concatenate([self._size, sizes])
         self._parent = np.concatenate([self._parent, parents])
         self._depth = np.concatenate([self._depth, self._depth[parents] + 1])
-        self._inertia = np.concatenate([self._inertia, splits.inertia[of_whole]])
-        self._price = np.concatenate([self._price, splits.price[of_whole]])
+        self._inertia = np.concatenate([self._inertia, splits.inertia[of_divided]])
+        self._price = np.concatenate([self._price, splits.price[of_divided]])
         self._keys = np.concatenate([self._keys, keys])
         self._seed = np.concatenate([self._seed, seeds_of(keys)])
-        whole_all = bool(of_whole.all())
-        self._centres.append(splits.centres if whole_all else splits.centres[of_whole])
+        every = bool(divided.all())
+        self._centres.append(splits.centres if every else splits.centres[of_divided])
         for name, value in (("_tried", False), ("_children", 0), ("_first", 0), ("_n_iter", 0)):
             self._extend(name, total, value)
         self._extend("_exponent", total, 0)

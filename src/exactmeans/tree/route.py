@@ -36,6 +36,10 @@ class Router:
         """A copy of CSR centres, which a fit alone does not need."""
         return for_core(self.nodes.centres)
 
+    @cached_property
+    def _most_children(self) -> int:
+        return max(1, int(np.diff(self.nodes.children).max()))
+
     def leaves(self, engine: LocalEngine) -> Ids:
         """The leaf that each row reaches by the nearest child at each node, as a node."""
         out = np.empty(engine.n, dtype=np.int64)
@@ -56,9 +60,11 @@ class Router:
         still to be expanded, by the distances to their centres. Ties: the lowest node. The tree
         must have m leaves, and m is at most `width`. Distances are as `distances_of` takes them.
         """
+        # A wider beam finds the same leaves, and its arrays might not fit in memory.
+        width = min(width, len(self.nodes.leaves))
         node = np.empty((engine.n, m), dtype=np.int64)
         distance = np.empty((engine.n, m))
-        step = max(1, _BEAM_PAIRS // (width * width))
+        step = max(1, _BEAM_PAIRS // (width * min(width, self._most_children)))
         for block in engine.walk():
             for begin in range(0, block.n, step):
                 rows = np.arange(begin, min(begin + step, block.n))
@@ -76,7 +82,8 @@ class Router:
         while not (leaf := self.nodes.is_leaf[node]).all():
             order = np.flatnonzero(~leaf)
             order = order[np.argsort(node[order], kind="stable")]
-            child, apart = self._route(rows, row[order], node[order], width, n_jobs, True)
+            m = min(width, self._most_children)
+            child, apart = self._route(rows, row[order], node[order], m, n_jobs, True)
             assert apart is not None
             has = child >= 0
             below = self.nodes.children[node[order]][:, np.newaxis] + child

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +101,31 @@ class Nodeset:
         offsets = np.concatenate([[0], np.cumsum(size[mask])])
         return Nodeset(self.rows[own], offsets, self.k[mask], self.seeds[mask]), own
 
+    def in_groups(self, most: int) -> Iterator[Nodeset]:
+        """The nodes in their order, in groups of at most so many rows, or of one larger node."""
+        begin = 0
+        while begin < len(self):
+            fitting = np.searchsorted(self.offsets, self.offsets[begin] + most, side="right") - 1
+            end = max(begin + 1, int(fitting))
+            offsets = self.offsets[begin : end + 1]
+            rows = self.rows[offsets[0] : offsets[-1]]
+            yield Nodeset(rows, offsets - offsets[0], self.k[begin:end], self.seeds[begin:end])
+            begin = end
+
+
+def gather_budget(engine: LocalEngine, limit: int | None) -> float:
+    """Bytes of rows that may be gathered at a time, beside blocks that are read.
+
+    A third of what is left: gathered rows exist twice while they are put together, and the split
+    has copies and arrays of its own. Growth keeps 28 bytes per row.
+    """
+    return max(0.0, block_budget(limit) - engine.reading_bytes - 28 * engine.n) / 3
+
+
+def least_gathered(engine: LocalEngine) -> int:
+    """Bytes of rows that are gathered at a time whatever the budget: those of a small node."""
+    return int(engine.bytes_of_rows() * min(1.0, LARGE_ROWS / engine.n))
+
 
 class Splitter:
     """Splits nodes. Rows that come in blocks are gathered for a few nodes at a time."""
@@ -108,7 +134,7 @@ class Splitter:
         self._engine, self._parameters = engine, parameters
         self.balanced = parameters.balanced
         limit = parameters.memory_limit
-        self._budget = block_budget(limit) / 2  # bytes of rows that may be gathered
+        self._budget = gather_budget(engine, limit)
         self._whole = len(engine.spans) == 1 and not engine.streamed
 
     def split(self, nodes: Nodeset) -> Splits:
@@ -133,10 +159,8 @@ class Splitter:
             return self._split_in_core(self._engine, nodes)
         row_bytes = max(1.0, self._engine.bytes_of_rows() / self._engine.n)
         most = max(LARGE_ROWS, int(self._budget / row_bytes))
-        group = (nodes.offsets[1:] - 1) // most
         done = []
-        for number in np.unique(group):
-            few, _ = nodes.where(group == number)
+        for few in nodes.in_groups(most):
             rows, local = np.unique(few.rows, return_inverse=True)
             gathered = self._engine.alone(self._engine.pick(rows), rows)
             here = Nodeset(local.astype(np.int64), few.offsets, few.k, few.seeds)

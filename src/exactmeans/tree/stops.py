@@ -31,17 +31,23 @@ class Stops:
                 ("n_leaves", estimator.n_leaves, 2),
             )
         )
-        if leaves is not None and depth is not None and leaves > branching**depth:
-            raise ValueError(
-                f"n_leaves must be at most {branching**depth}, which a tree with "
-                f"branching={branching} and max_depth={depth} can have, but it is {leaves}."
-            )
+        if leaves is not None and depth is not None:
+            # 2**bit_length() is more than `leaves`, so huge depths need no huge power.
+            most = branching ** min(depth, leaves.bit_length())
+            if leaves > most:
+                raise ValueError(
+                    f"n_leaves must be at most {most}, which a tree with "
+                    f"branching={branching} and max_depth={depth} can have, but it is {leaves}."
+                )
         if size is None:
             size = branching if leaves is None and depth is None else 1
         return cls(branching, size, depth, leaves)
 
     def refuse_rows(self, n: int, *, balanced: bool) -> None:
-        """Refuse stops that n rows cannot meet together."""
+        """Refuse n_leaves that contradicts max_leaf_size or the number of rows.
+
+        max_depth with max_leaf_size is never refused: both only keep nodes from being split.
+        """
         if self.n_leaves is None:
             return
         if self.n_leaves > n:
@@ -50,18 +56,22 @@ class Stops:
             )
         if self.max_leaf_size > 1 and self.n_leaves * self.max_leaf_size < n:
             raise ValueError(
-                f"n_leaves={self.n_leaves} and max_leaf_size={self.max_leaf_size} contradict each "
-                f"other: that many leaves hold {self.n_leaves * self.max_leaf_size} rows, but X "
-                f"has {n}."
+                f"n_leaves must be at least {math.ceil(n / self.max_leaf_size)}, as many leaves as "
+                f"{n} rows need with max_leaf_size={self.max_leaf_size}, but it is {self.n_leaves}."
+            )
+        if n <= self.max_leaf_size:
+            raise ValueError(
+                f"max_leaf_size must be less than {n}, the number of rows, if "
+                f"n_leaves={self.n_leaves}, but it is {self.max_leaf_size}."
             )
         most = self._most_leaves(n, balanced=balanced)
         if self.n_leaves > most:
-            rows = f"{n} different rows" if balanced else f"{n} rows"
+            rows = f"{n} distinct rows" if balanced else f"{n} rows"
             kind = "balanced tree" if balanced else "tree"
             raise ValueError(
-                f"n_leaves={self.n_leaves} and max_leaf_size={self.max_leaf_size} contradict each "
-                f"other: smaller nodes are not split, so a {kind} of {rows} with "
-                f"branching={self.branching} has at most {most} lea{'f' if most == 1 else 'ves'}."
+                f"n_leaves must be at most {most}, which a {kind} of {rows} with "
+                f"branching={self.branching} and max_leaf_size={self.max_leaf_size} can have, but "
+                f"it is {self.n_leaves}."
             )
 
     def _most_leaves(self, n: int, *, balanced: bool) -> int:
@@ -88,7 +98,7 @@ class Stops:
 
     def fewest_leaves(self, n: int) -> int:
         """At least so many leaves come of n distinct rows."""
-        if self.n_leaves is not None:
-            return self.n_leaves
-        by_size = math.ceil(n / self.max_leaf_size)
-        return by_size if self.max_depth is None else min(by_size, self.branching)
+        fewest = math.ceil(n / self.max_leaf_size)
+        if self.max_depth is not None:
+            fewest = min(fewest, self.branching)
+        return fewest if self.n_leaves is None else min(fewest, self.n_leaves)
