@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import secrets
+import socket
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -53,6 +55,33 @@ def test_channels_need_the_token() -> None:
         channel.close()
         served.result(timeout=20)
     assert requests == [b"abc", bytes(10**6)]
+
+
+def test_messages_do_not_wait_for_ever() -> None:
+    """The other end stands still with an open connection, before or in the middle of a message."""
+    asked: list[int] = []
+
+    def check() -> None:
+        asked.append(len(asked))
+        if len(asked) == 3:
+            raise ConnectionResetError("The worker is gone.")
+
+    for call in (
+        lambda channel: channel.send(bytes(10**8)),  # more than sockets hold
+        lambda channel: channel.receive(),
+    ):
+        asked.clear()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            ours = socket.create_connection(server.getsockname())
+            theirs, _ = server.accept()
+        with ThreadPoolExecutor(1) as thread, theirs:
+            theirs.sendall(struct.pack("<Q", 1000) + b"a few of them")
+            channel = Channel(ours)
+            channel.watch(0.01, check)
+            with pytest.raises(ConnectionResetError, match="worker is gone"):
+                thread.submit(call, channel).result(30)
+            thread.submit(channel.close).result(30)
+        assert len(asked) == 3
 
 
 def test_both_seedings_offer_every_operation() -> None:

@@ -309,7 +309,7 @@ def test_nothing_grows_with_iterations(client: Any) -> None:
     assert max(held[2:]) <= held[1]
 
 
-def test_tasks_of_many_sites_do_not_pile_up(crowd: Any) -> None:
+def test_tasks_of_many_engines_do_not_pile_up(crowd: Any) -> None:
     X, held = rows(900), []
 
     def count(record: exactmeans.Iteration) -> None:
@@ -454,7 +454,7 @@ def test_lists_of_delayed_and_of_futures(client: Any) -> None:
     assert model.score(delayed, sample_weight=weights) == local.score(X)
 
 
-def test_local_data_is_welcome(client: Any) -> None:
+def test_local_data_needs_no_cluster(client: Any) -> None:
     X = rows()
     model = KMeans(K, init=X[:K]).fit(X)
     assert isinstance(model.labels_, np.ndarray)

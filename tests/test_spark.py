@@ -283,6 +283,8 @@ def test_parameters_and_attributes_are_those_of_mllib(spark: Any) -> None:
     assert public(model) - public(own) <= solving | accessors
     assert public(model.summary) <= public(own.summary)
     assert (own.numFeatures, own.summary.k) == (model.numFeatures, model.summary.k)
+    labels, labelled = (one.transform(df).schema["prediction"] for one in (own, model))
+    assert (labels.dataType, labels.metadata) == (labelled.dataType, labelled.metadata)
 
 
 # what goes wrong ----------------------------------------------------------------------------------
@@ -306,6 +308,8 @@ def test_parameters_and_attributes_are_those_of_mllib(spark: Any) -> None:
         ({"initialCenters": [[1.0, 2.0, 3.0, 4.0]]}, "initialCenters must have one row for each"),
         ({"initialCenters": np.ones((3, 2))}, r"initialCenters must have shape \(3, 4\).* 4\."),
         ({"idCol": "weight"}, "idCol must be different for every row"),
+        ({"idCol": "nan"}, "idCol must be different for every row"),
+        ({"featuresCol": "empty"}, "featuresCol must have at least one value per row"),
         ({"algorithm": "fast"}, "algorithm must be"),
         (
             {"initialCenters": [[0.0] * 4] * 2},
@@ -316,6 +320,11 @@ def test_parameters_and_attributes_are_those_of_mllib(spark: Any) -> None:
 )
 def test_errors(spark: Any, parameters: dict[str, Any], message: str) -> None:
     df = frame(spark, rows())
+    name = parameters.get("idCol", parameters.get("featuresCol"))
+    if name == "nan":
+        df = df.withColumn("nan", F.when(F.col("id") > 1, F.col("id")).otherwise(float("nan")))
+    if name == "empty":
+        df = df.withColumn("empty", F.array().cast("array<double>"))
     with pytest.raises(ValueError, match=message):
         KMeans(**{"k": 3, **parameters}).fit(df)
 
@@ -441,6 +450,7 @@ def test_a_python_without_the_package_is_refused_before_tasks_run(
         return str(path)
 
     df = frame(spark, rows(20))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.setattr(spark._sc, "pythonExec", python("bare", "-S"))
     message = rf"bare, which has no exactmeans: set .* PYSPARK_PYTHON to {sys.executable} before"
     with pytest.raises(RuntimeError, match=message):
@@ -477,6 +487,34 @@ def test_names_as_spark_resolves_them(spark: Any) -> None:
     for data, names in cases:
         model = KMeans(k=K, seed=7, tol=0.0, **names).fit(data)
         assert model.summary.trainingCost == local.inertia_
+
+
+def test_names_with_dots(spark: Any) -> None:
+    """Columns of other stages often have them, and Spark takes them for fields of structs."""
+    X, W = rows(300, 3), np.arange(300) % 3 + 1.0
+    data = [(i, *x, Vectors.dense(x), i % 3 + 1.0) for i, x in enumerate(X.tolist())]
+    names = ["my.id", "x.1", "x 2", "x`3", "my.features", "my.weight"]
+    df = spark.createDataFrame(data, names)
+    options: dict[str, Any] = {"k": K, "seed": 7, "tol": 0.0, "idCol": "my.id"}
+    local = local_model(X, W)
+    for features in ("my.features", ["x.1", "x 2", "x`3"]):
+        model = KMeans(**options, featuresCol=features, weightCol="my.weight").fit(df)
+        assert model.summary.trainingCost == local.inertia_
+        labelled = model.transform(df)
+        assert labelled.columns == [*names, "prediction"]
+        found = labelled.select("`my.id`", "prediction").collect()
+        assert [label for _, label in sorted(found)] == local.labels_.tolist()
+
+
+def test_other_columns_stay_as_they_are(spark: Any) -> None:
+    """Equal names and metadata too."""
+    df = frame(spark, rows())
+    model = KMeans(k=3, seed=7, idCol="id").fit(df)
+    twice = df.select(F.col("id").alias("id", metadata={"of": "rows"}), "features", "id")
+    labelled = model.transform(twice)
+    assert labelled.schema.fields[:-1] == twice.schema.fields
+    assert labelled.columns == ["id", "features", "id", "prediction"]
+    assert [row[:3] for row in labelled.collect()] == [tuple(row) for row in twice.collect()]
 
 
 def test_a_model_refuses_rows_without_its_column_at_once(spark: Any) -> None:

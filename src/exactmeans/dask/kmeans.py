@@ -104,9 +104,9 @@ class KMeans(LazyKMeans, kmeans.KMeans):
         client = client_of(X)
         engine: LocalEngine | ClusterEngine
         if client is None:
-            engine = self._engine_here(blocks, sample_weight, parameters)
+            engine = self._engine_in_process(blocks, sample_weight, parameters)
         else:
-            engine = self._engine_there(client, blocks, sample_weight, parameters)
+            engine = self._engine_on_cluster(client, blocks, sample_weight, parameters)
         with contextlib.ExitStack() as on_error:
             on_error.callback(engine.close)
             refuse_few_rows(engine.n, parameters.k)
@@ -114,9 +114,9 @@ class KMeans(LazyKMeans, kmeans.KMeans):
         self.n_features_in_ = engine.d
         return engine
 
-    def _engine_there(
+    def _engine_on_cluster(
         self, client: Any, blocks: DaskBlocks, sample_weight: Any, parameters: FitParameters
-    ) -> _EngineThere:
+    ) -> _EngineOnCluster:
         """Blocks stay on the workers of a cluster."""
         weights = blocks.weights(sample_weight)
         # Arrays are sent to the engines with their first request.
@@ -131,11 +131,11 @@ class KMeans(LazyKMeans, kmeans.KMeans):
             feature_names=getattr(self, "feature_names_in_", None),
         )
         transport = DaskTransport(client, placement, self.n_jobs)
-        return _EngineThere(client, transport, options, weights if sent else None)
+        return _EngineOnCluster(client, transport, options, weights if sent else None)
 
-    def _engine_here(
+    def _engine_in_process(
         self, blocks: DaskBlocks, sample_weight: Any, parameters: FitParameters
-    ) -> _EngineHere:
+    ) -> _EngineInProcess:
         """Without a cluster, blocks are computed when they are needed, and kept while they fit."""
         source = DaskSource(blocks)
         # Names were checked with the collection: its blocks are arrays, which have none.
@@ -144,7 +144,7 @@ class KMeans(LazyKMeans, kmeans.KMeans):
         weights = blocks.weights(sample_weight)
         if weights is not None and not isinstance(sample_weight, numbers.Real):
             sample_weight = np.concatenate(dask.compute(*weights))
-        return _EngineHere(
+        return _EngineInProcess(
             source.lengths,
             stream,
             check_weights(sample_weight, stream.n),
@@ -158,14 +158,14 @@ class KMeans(LazyKMeans, kmeans.KMeans):
     def _labels_for_users(self, labels: FinalLabels, engine: Engine) -> Any:
         """A Dask array with a chunk for each block of X."""
         if isinstance(labels, Labelling):
-            assert isinstance(engine, _EngineThere)
+            assert isinstance(engine, _EngineOnCluster)
             return engine.labels(self.bare())
-        if isinstance(engine, _EngineHere):
+        if isinstance(engine, _EngineInProcess):
             return da.from_array(labels, chunks=(tuple(engine.lengths),))
         return labels
 
 
-class _EngineHere(LocalEngine):
+class _EngineInProcess(LocalEngine):
     """Blocks of a Dask collection in this process; `lengths` are those of all its blocks."""
 
     def __init__(self, lengths: list[int], *arguments: Any, **options: Any) -> None:
@@ -173,7 +173,7 @@ class _EngineHere(LocalEngine):
         self.lengths = lengths
 
 
-class _EngineThere(ClusterEngine):
+class _EngineOnCluster(ClusterEngine):
     """Blocks of a Dask collection on the workers of a cluster."""
 
     def __init__(

@@ -161,7 +161,7 @@ def _cost(model: kmeans.KMeans, block: Any, weights: Any) -> _core.ExactSum:
 
 
 def joined(pieces: list[Any], lengths: Sequence[float], beside: tuple[int, ...], dtype: Any) -> Any:
-    """DaskBlocks as the chunks of one Dask array, those without rows too."""
+    """Blocks as the chunks of one Dask array, those without rows too."""
     lazy = [piece if isinstance(piece, Delayed) else dask.delayed(piece) for piece in pieces]
     name = f"exactmeans-{tokenize([piece.key for piece in lazy])}"
     zeros = (0,) * len(beside)

@@ -41,7 +41,7 @@ def width_of(dataset: Any, names: str | list[str]) -> int | None:
 def ids(dataset: Any, name: str) -> Any:
     """The column of ids."""
     _check_column("idCol", name, dataset)
-    return F.col(name)
+    return _column(dataset, name)
 
 
 def features(dataset: Any, names: str | list[str]) -> Any:
@@ -51,13 +51,13 @@ def features(dataset: Any, names: str | list[str]) -> Any:
         for name in names:
             if not isinstance(dataset.schema[name].dataType, NumericType):
                 raise ValueError(f"featuresCol must name numeric columns, but {name!r} is not one.")
-        return F.array(*(F.col(name).cast("double") for name in names))
+        return F.array(*(_column(dataset, name).cast("double") for name in names))
     kind = dataset.schema[names].dataType
     if isinstance(kind, VectorUDT):
-        return F.unwrap_udt(F.col(names))
+        return F.unwrap_udt(_column(dataset, names))
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
         single = kind.elementType.typeName() == "float"
-        return F.col(names).cast("array<float>" if single else "array<double>")
+        return _column(dataset, names).cast("array<float>" if single else "array<double>")
     raise ValueError(
         f"featuresCol must be a column of vectors or of arrays of numbers, or a list of numeric "
         f"columns, but {names!r} is {kind.simpleString()}."
@@ -67,16 +67,23 @@ def features(dataset: Any, names: str | list[str]) -> Any:
 def weights(dataset: Any, name: str) -> Any:
     """The column of weights as floats."""
     _check_column("weightCol", name, dataset)
-    kind = dataset.select(F.col(name)).schema[0].dataType
+    column = _column(dataset, name)
+    kind = dataset.select(column).schema[0].dataType
     if not isinstance(kind, NumericType):
         raise ValueError(
             f"weightCol must be a column of numbers, but {name!r} is {kind.simpleString()}."
         )
-    return F.col(name).cast("double")
+    return column.cast("double")
+
+
+def _column(dataset: Any, name: str) -> Any:
+    """Spark takes a name with dots for a field of a struct, unless backticks quote it."""
+    quoted = name.replace("`", "``")
+    return F.col(f"`{quoted}`" if name in dataset.columns else name)
 
 
 def _check_column(parameter: str, name: str, dataset: Any) -> None:
-    """Spark ignores case, and resolves names with dots or backticks as fields of structs."""
+    """Spark ignores case; names with dots or backticks may be fields of structs."""
     there = {column.lower() for column in dataset.columns}
     if name.lower() not in there and not set(name) & set(".`"):
         _refuse(parameter, name, dataset)

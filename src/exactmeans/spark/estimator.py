@@ -42,7 +42,7 @@ __all__ = ["KMeans"]
 
 # What Spark says where it refuses a barrier stage, and what would help.
 _REFUSALS = {
-    "SPARK-24819": "more tasks at once (numWorkers is more than the cluster has slots for)",
+    "SPARK-24819": "numWorkers at most the number of tasks that the cluster runs at once",
     "SPARK-24942": "spark.dynamicAllocation.enabled=false",
 }
 # What it says of rows that reach the stage without a shuffle from another number of partitions.

@@ -108,9 +108,22 @@ class KMeansModel(
         name = self.getPredictionCol()
         check_prediction(dataset, name)
         check_python(dataset.sparkSession)
-        schema = StructType([*dataset.schema.fields, StructField(name, IntegerType())])
-        task = _Predictor(_bare(self.local), self.getFeaturesCol(), name, self._sparse)
-        return dataset.mapInArrow(lambda batches: task(batches), schema)
+        names = [*dataset.columns, name]
+        # As MLlib's models do: encoders need no pass over the rows to count the clusters.
+        kinds = {"type": "nominal", "num_vals": self.local.cluster_centers_.shape[0]}
+        label = StructField(name, IntegerType(), metadata={"ml_attr": kinds})
+        fields = [*dataset.schema.fields, label]
+        # mapInArrow takes names with dots for fields of structs, and refuses names that are equal.
+        numbers = [str(at) for at in range(len(names))]
+        schema = StructType(
+            [
+                StructField(number, field.dataType, field.nullable, field.metadata)
+                for number, field in zip(numbers, fields, strict=True)
+            ]
+        )
+        task = _Predictor(_bare(self.local), names, self.getFeaturesCol(), self._sparse)
+        labelled = dataset.toDF(*numbers[:-1]).mapInArrow(lambda batches: task(batches), schema)
+        return labelled.toDF(*names)
 
     def write(self) -> Any:
         return _Writer(self)
@@ -177,12 +190,12 @@ def _bare(local: kmeans.KMeans) -> kmeans.KMeans:
 
 
 class _Predictor:
-    """Appends the clusters to record batches."""
+    """Appends the clusters to record batches; `names`: of the columns, which batches number."""
 
     def __init__(
-        self, model: kmeans.KMeans, features: str | list[str], prediction: str, sparse: bool
+        self, model: kmeans.KMeans, names: list[str], features: str | list[str], sparse: bool
     ) -> None:
-        self._model, self._features, self._prediction = model, features, prediction
+        self._model, self._names, self._features = model, names, features
         self._sparse = sparse
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -191,11 +204,11 @@ class _Predictor:
             if batch.num_rows:
                 labels = self._model.predict(self._rows(batch))
             columns = [*batch.columns, pa.array(labels, pa.int32())]
-            names = [*batch.schema.names, self._prediction]
+            names = [*batch.schema.names, str(len(batch.columns))]
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
     def _rows(self, batch: Any) -> Matrix:
-        at = batch.schema.names.index
+        at = self._names.index
         if isinstance(self._features, list):
             return columns_of([batch.column(at(name)) for name in self._features])
         rows = features_of(batch.column(at(self._features)))

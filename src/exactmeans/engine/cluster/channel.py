@@ -27,29 +27,62 @@ _KEEPALIVE = {
 
 
 class Channel:
-    """One end of a connected socket. Its methods raise OSError if the other end is gone."""
+    """One end of a connected socket. Its methods raise OSError if the other end is gone.
+
+    A process that stands still keeps its connections, so the socket does not block: whoever needs
+    to notice that gives `watch` a check.
+    """
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         _prepare(connected)
         self._selector = selectors.DefaultSelector()
         self._selector.register(connected, selectors.EVENT_READ)
+        self._interval: float | None = None
+        self._check: Callable[[], None] = _no_check
 
     @staticmethod
     def to(address: Address, token: bytes) -> Channel:
         """Connect to a `Listener`."""
         connected = socket.create_connection(address, timeout=_TIMEOUT)
-        channel = Channel(connected)
         connected.sendall(token)
-        return channel
+        return Channel(connected)
+
+    def watch(self, interval: float, check: Callable[[], None]) -> None:
+        """While a message waits, call `check` every so many seconds: it may raise OSError."""
+        self._interval, self._check = interval, check
 
     def send(self, message: bytes) -> None:
-        self._socket.sendall(_LENGTH.pack(len(message)))
-        self._socket.sendall(message)
+        for data in (_LENGTH.pack(len(message)), message):
+            left = memoryview(data)
+            while left:
+                try:
+                    left = left[self._socket.send(left) :]
+                except BlockingIOError:
+                    self._wait(selectors.EVENT_WRITE)
 
     def receive(self) -> bytearray:
-        (length,) = _LENGTH.unpack(_exactly(self._socket, _LENGTH.size))
-        return _exactly(self._socket, length)
+        (length,) = _LENGTH.unpack(self._received(_LENGTH.size))
+        return self._received(length)
+
+    def _received(self, count: int) -> bytearray:
+        data = bytearray(count)
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[_received_into(self._socket, left) :]
+            except BlockingIOError:
+                self._wait(selectors.EVENT_READ)
+        return data
+
+    def _wait(self, event: int) -> None:
+        """Wait until the socket can be read or written."""
+        self._selector.modify(self._socket, event)
+        try:
+            while not self._selector.select(self._interval):
+                self._check()
+        finally:
+            self._selector.modify(self._socket, selectors.EVENT_READ)
 
     def ready(self, seconds: float) -> bool:
         """Whether something can be received, or the other end is gone, within this time."""
@@ -59,6 +92,12 @@ class Channel:
         self, respond: Callable[[Any], bytes], wanted: Callable[[], bool] = lambda: True
     ) -> None:
         """Respond to messages until an empty one arrives, while they are wanted."""
+
+        def check() -> None:
+            if not wanted():
+                raise ConnectionAbortedError("No messages are wanted any more.")
+
+        self.watch(_POLL, check)
         while wanted():
             if not self.ready(_POLL):
                 continue
@@ -68,7 +107,8 @@ class Channel:
             self.send(respond(message))
 
     def close(self) -> None:
-        """End the conversation."""
+        """End the conversation, unless the other end has stopped reading."""
+        self.watch(_POLL, _give_up)
         with contextlib.suppress(OSError):
             self.send(b"")
         self.drop()
@@ -118,8 +158,15 @@ def _accepted(server: socket.socket, token: bytes) -> socket.socket:
             caller.close()
 
 
+def _no_check() -> None: ...
+
+
+def _give_up() -> None:
+    raise TimeoutError("The other end does not read.")
+
+
 def _prepare(end: socket.socket) -> None:
-    end.settimeout(None)
+    end.setblocking(False)
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():
@@ -128,11 +175,16 @@ def _prepare(end: socket.socket) -> None:
 
 
 def _exactly(end: socket.socket, count: int) -> bytearray:
+    """From a socket that blocks."""
     data = bytearray(count)
     left = memoryview(data)
     while left:
-        got = end.recv_into(left)
-        if not got:
-            raise ConnectionResetError("The other end closed the channel.")
-        left = left[got:]
+        left = left[_received_into(end, left) :]
     return data
+
+
+def _received_into(end: socket.socket, buffer: memoryview) -> int:
+    count = end.recv_into(buffer)
+    if not count:
+        raise ConnectionResetError("The other end closed the channel.")
+    return count

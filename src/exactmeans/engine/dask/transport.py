@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import distributed
@@ -101,8 +102,6 @@ class DaskTransport:
                 channel.send(bytes(messages[number]))
         for number, channel in self._open_channels(messages):
             with self._dropped_if_it_fails(number):
-                while not channel.ready(_CHECK_WORKER):
-                    self._client.sync(self._refuse_unknown, self._serving[number].worker)
                 replies[number] = channel.receive()
         return replies
 
@@ -154,11 +153,15 @@ class DaskTransport:
             if getattr(comm, "stream", None) is None:  # Dask has other backends for TCP
                 return None
             await comm.write({"op": HAND_OVER, "token": serving.token, "reply": False})
-            return taken(comm)
+            channel = taken(comm)
         except OSError:
             return None
         finally:
             pool.reuse(serving.worker, comm)
+        if channel is not None:
+            refuse = partial(self._client.sync, self._refuse_unknown, serving.worker)
+            channel.watch(_CHECK_WORKER, refuse)
+        return channel
 
     async def _query(self, number: int, message: bytes) -> Message | None:
         """The response of an engine, or None if it is gone."""

@@ -32,9 +32,9 @@ class JobTransport:
 
     def __init__(self, run_job: RunJob) -> None:
         self._run_job = run_job
-        self.layout = self._look()
+        self.layout = self._read_layout()
 
-    def _look(self) -> Layout:
+    def _read_layout(self) -> Layout:
         found = {
             number: wire.decode(reported) for number, reported in self._run_job(_describe).items()
         }

@@ -19,7 +19,7 @@ from typing import Any
 
 from exactmeans.engine.cluster.channel import TOKEN_BYTES, Channel, Listener
 
-_PAUSE = 0.01  # seconds between two looks into the folder
+_PAUSE = 0.01  # seconds between two reads of the folder
 
 
 class Meeting:
@@ -46,7 +46,7 @@ class Meeting:
         self._gathered = self._pool.submit(context.allGather, reported)
 
     def _leave(self, reported: str) -> None:
-        """Whatever prevents it, the barrier is enough."""
+        """Write the address into the folder. Errors do not matter: the barrier has it, too."""
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 self._folder.mkdir(mode=0o700, exist_ok=True)

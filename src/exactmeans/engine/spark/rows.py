@@ -28,7 +28,7 @@ class TaskRows:
 
     @staticmethod
     def read(batches: Iterable[Any]) -> TaskRows:
-        """Refuses nulls, vectors of several sizes, and equal ids one after the other."""
+        """Refuses nulls, empty vectors, vectors of several sizes, and equal neighbouring ids."""
         rows, last = TaskRows(), None
         for batch in batches:
             if not batch.num_rows:
@@ -42,6 +42,8 @@ class TaskRows:
         if len({part.shape[1] for part in rows.parts}) > 1:
             sizes = sorted({part.shape[1] for part in rows.parts})
             raise ValueError(f"featuresCol must have rows of one size, but they have {sizes}.")
+        if rows.parts and not rows.parts[0].shape[1]:
+            raise ValueError("featuresCol must have at least one value per row, but it has none.")
         return rows
 
     @property
@@ -59,7 +61,7 @@ class TaskRows:
         )
 
     def matrix(self, dtype: str, *, sparse: bool) -> Matrix:
-        """All rows as one matrix; the parts are let go."""
+        """All rows as one matrix; releases the parts, so that only one copy stays."""
         parts, self.parts = self.parts, []
         return stacked(parts, dtype, sparse=sparse)
 
@@ -157,6 +159,7 @@ def _check_ids(column: Any, last: Any) -> Any:
     if None in ids:
         raise ValueError("idCol must not have nulls: give every row an id.")
     before = [last, *ids[:-1]]
-    if any(a == b for a, b in zip(before, ids, strict=True)):
+    # For Spark's order, NaN equals NaN.
+    if any(a == b or (a != a and b != b) for a, b in zip(before, ids, strict=True)):
         raise ValueError("idCol must be different for every row, but some rows share an id.")
     return ids[-1]
