@@ -148,7 +148,7 @@ class ExactMeans(SklearnLike):
             )
             for back in (1, 0)
         ]
-        problem.start(self.options["algorithm"], work.k)
+        problem.start(self.options["algorithm"], work.k, passes=30)
 
         def run() -> Any:
             for centroids in last:

@@ -97,6 +97,28 @@ def test_auto_looks_at_max_iter_before_it_builds_a_tree() -> None:
     assert (short, long) == ("lloyd", "kdtree")
 
 
+def test_few_passes_over_text_are_plain() -> None:
+    text = Workload(100_000, 30_000, 1000, True, 4, 40.0)
+    first = {passes: auto(replace(text, passes=passes)).algorithm for passes in (1, 7, 8, 30)}
+    assert first == {1: "lloyd", 7: "lloyd", 8: "moving", 30: "moving"}
+
+
+@pytest.mark.parametrize("max_iter", [30, 300])
+@pytest.mark.parametrize(
+    ("share", "first"), [(0.01, "yinyang"), (0.03, "yinyang"), (0.08, "lloyd")]
+)
+def test_bounds_begin_at_once_only_if_they_are_expected_to_pay(
+    share: float, first: str, max_iter: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short rows: a distance with bounds costs six plain ones, and many passes may never come."""
+    monkeypatch.setattr(policies, "cost_with_filter", lambda *_: 1.0)
+    monkeypatch.setattr(policies, "share_near", lambda *_: share)
+    work = Workload(20_000, 16, 1000, False, 4, 16.0)
+    policy = Policy(auto(work), work, max_iter)
+    policy.begin(None, None)  # type: ignore[arg-type]
+    assert policy.algorithm == first
+
+
 def course(
     work: Workload, all_stats: list[AssignStats], max_iter: int = 300, *, filtered: bool = True
 ) -> list[str]:

@@ -15,7 +15,7 @@ K, N, D = 128, 4000, 160
 pytestmark = [
     pytest.mark.core,
     pytest.mark.skipif(
-        _core.code_bytes(True, N, K, D) == 0,
+        _core.code_bytes(True, N, K, D, 9) == 0,
         reason=f"{_core.active_isa()} has no integer dot products",
     ),
 ]
@@ -34,6 +34,22 @@ def fit(X: Any, algorithm: Any = "lloyd", **params: Any) -> KMeans:
     return KMeans(
         K, init=X[100 : 100 + K], n_init=1, max_iter=8, tol=0, algorithm=algorithm, **params
     ).fit(X)
+
+
+def test_codes_are_kept_only_if_enough_passes_follow() -> None:
+    """Quantising all rows costs more than one pass saves if the centres are few."""
+    for single in (True, False):
+        kept = [_core.code_bytes(single, N, 100, D, passes) > 0 for passes in (1, 2, 5, 30)]
+        assert kept == sorted(kept)
+        assert kept[-1]
+    assert _core.code_bytes(True, N, 100, 100, 1) == 0
+    X = rows(np.float32)
+    short, long = (
+        KMeans(40, init=X[100:140], n_init=1, max_iter=m, tol=0, algorithm="lloyd").fit(X)
+        for m in (1, 30)
+    )
+    assert not short.history_[0].filtered
+    assert long.history_[0].filtered == N
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

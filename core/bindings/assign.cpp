@@ -176,10 +176,11 @@ double filtered_cost(const Block& block, Size n, AnyCentres& any, int n_jobs) {
         block.rows);
 }
 
-// Bytes of the 8-bit codes of n dense rows; 0 if the filter is never used for them.
-Size code_bytes(bool single, Size n, Size k, Size d) {
-    const bool pays = single ? DenseFilterPass<float>::may_pay(n, d, k)
-                             : DenseFilterPass<double>::may_pay(n, d, k);
+// Bytes of the 8-bit codes of n dense rows; 0 if storing them does not pay in a fit of so many
+// passes.
+Size code_bytes(bool single, Size n, Size k, Size d, Size passes) {
+    const bool pays = single ? DenseFilterPass<float>::may_pay_in_fit(n, d, k, passes)
+                             : DenseFilterPass<double>::may_pay_in_fit(n, d, k, passes);
     return pays ? n * DenseCodes<float>::bytes_per_row(d) : 0;
 }
 
@@ -320,7 +321,8 @@ void bind_assign(nb::module_& m) {
     m.def("algorithms", &algorithms);
     m.def("filtered_cost", &filtered_cost, nb::arg("rows"), nb::arg("n"), nb::arg("centroids"),
           nb::arg("n_jobs"));
-    m.def("code_bytes", &code_bytes, nb::arg("single"), nb::arg("n"), nb::arg("k"), nb::arg("d"));
+    m.def("code_bytes", &code_bytes, nb::arg("single"), nb::arg("n"), nb::arg("k"), nb::arg("d"),
+          nb::arg("passes"));
     m.def("filtered_bounds_cost", &filtered_bounds_cost, nb::arg("single"), nb::arg("d"),
           nb::arg("k"));
     m.def("bytes_per_row", &bytes_per_row, nb::arg("algorithm"), nb::arg("single"),

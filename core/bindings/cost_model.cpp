@@ -54,6 +54,7 @@ void bind_cost_model(nb::module_& m) {
     set("kdtree_leaf_rows", cost::kdtree_leaf_rows);
     set("kdtree_least_leaves", cost::kdtree_least_leaves);
     set("expected_passes", cost::expected_passes);
+    set("moving_least_passes", cost::moving_least_passes);
     set("csr_bounds_row_bytes", cost::csr_bounds_row_bytes);
     set("csr_bounds_any_row", cost::csr_bounds_any_row);
     set("csr_bounds_distance_nonzero", cost::csr_bounds_distance_nonzero);

@@ -179,10 +179,11 @@ class Engine(Protocol):
 
     # an iteration
 
-    def start(self, algorithm: str, k: int, frame: Frame, grids: Grids) -> None:
+    def start(self, algorithm: str, k: int, frame: Frame, grids: Grids, passes: int) -> None:
         """Reset labels and bounds. The methods below raise RuntimeError before the first start.
 
-        Engines with workers send them the frame and the grids, which depend on all rows.
+        Engines with workers send them the frame and the grids, which depend on all rows. If the
+        expected number of passes wins back their cost, 8-bit codes of the rows are kept.
         """
 
     def use(self, algorithm: str) -> None:

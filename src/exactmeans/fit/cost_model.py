@@ -33,6 +33,7 @@ EXPECTED_SAVING = _COST.expected_saving
 MAX_LOSS = _COST.max_loss
 PCA_FIRST_PASS = _COST.pca_first_pass
 PCA_PROBE_SHARE = _COST.pca_probe_share
+EXPECTED_PASSES = _COST.expected_passes
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Workload:
     metric: str = "euclidean"
     overlap: float = math.inf  # entries of all rows in a row's features, on average; inf: unknown
     distinct_rows: int | None = None  # if duplicates are not compared
-    passes: int = _COST.expected_passes  # that the fit is expected to make
+    passes: int = EXPECTED_PASSES  # that the fit is expected to make
 
     @classmethod
     def of(cls, engine: Engine, k: int) -> Workload:
@@ -97,7 +98,7 @@ class Workload:
         """8-bit codes of dense rows, which are kept if memory allows (filter/dense_codes.hpp)."""
         if self.sparse or self.reading or METRICS[self.metric].l1:
             return 0
-        return _core.code_bytes(self.itemsize == 4, self.compared, self.k, self.d)
+        return _core.code_bytes(self.itemsize == 4, self.compared, self.k, self.d, self.passes)
 
     def bytes_of_batches(self, batch_size: int, sample: int) -> int:
         """Memory beside the data for gradient steps; `sample`: rows for initial centres."""

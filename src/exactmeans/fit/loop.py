@@ -115,7 +115,7 @@ def lloyd_loop(
         return from_core(centroids.centres, (k, d))
 
     policy.begin(engine, centroids)
-    problem.start(policy.algorithm, k)
+    problem.start(policy.algorithm, k, policy.passes)
     if engine.limited is not None and resumed.limited is not None:
         engine.limited.resume(resumed.limited)
     update = update_of(problem, k)

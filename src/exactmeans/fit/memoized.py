@@ -10,6 +10,7 @@ from exactmeans.callbacks import Iteration, Reports
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.fit.cost_model import EXPECTED_PASSES
 from exactmeans.fit.loop import (
     CALLBACK_STOPPED,
     MAX_ITER_REACHED,
@@ -38,7 +39,7 @@ def memoized(
     assert isinstance(engine, LocalEngine)
     k, d = centres.shape
     centroids = first_centroids(problem, centres)
-    problem.start("lloyd", k)
+    problem.start("lloyd", k, min(max_iter, EXPECTED_PASSES))
     sums, update = problem.sums(k), problem.centre_update(k)
     history: list[Iteration] = []
     stopped, steps = MAX_ITER_REACHED, 0

@@ -164,6 +164,8 @@ def _best(work: Workload) -> tuple[str, str]:
     if "yinyang" not in able_algorithms(work):
         return "lloyd", f"bounds do not hold for {work.metric} distances"
     if work.quantized_filter:
+        if work.passes < _COST.moving_least_passes:
+            return "lloyd", "too few passes for bounds to pay"
         return "moving", f"{k} clusters of sparse rows"
     return "yinyang", f"{k} clusters of {'sparse ' if work.sparse else ''}rows"
 
@@ -244,6 +246,11 @@ class Policy:
             self._choose_first(share_near(engine, centroids, work.k))
 
     @property
+    def passes(self) -> int:
+        """How many passes the fit is expected to make."""
+        return self._work.passes
+
+    @property
     def _plain_cost(self) -> float:
         """A plain pass, in multiply-adds."""
         return self._work.plain_cost() * self._filter_cost
@@ -267,11 +274,12 @@ class Policy:
     def _choose_first(self, share: float) -> None:
         """Begin with bounds, or with plain Lloyd if the first pass with bounds costs too much.
 
-        `share`: the share of all distances that the first pass would compute with known labels.
-        The pass costs too much if the passes that `max_iter` leaves are too few to win its cost
-        back. Even many passes may not win it back, and a fit must then not take much longer than
-        with plain Lloyd. So later passes may lose AVERAGE_LOSS each, less the loss of the first
-        pass; but at least half of MAX_LOSS together, because the second pass rarely gains.
+        `share`: the share of all distances that the first pass would compute with known labels, by
+        a probe; 1.0 without one. The pass costs too much if later passes are expected to save less
+        than it costs, or if it costs more than AVERAGE_LOSS for each pass that `max_iter` leaves.
+        Bounds may also never win it back, and a fit must not take much longer than with plain
+        Lloyd. So later passes may lose AVERAGE_LOSS each, less the loss of the first pass; but at
+        least half of MAX_LOSS together, because the second pass rarely gains.
         """
         choice = self._choice
         self.algorithm, why = choice.algorithm, choice.why
@@ -285,13 +293,28 @@ class Policy:
             first = self._first_cost(share * all_)
             if self._work.sparse:
                 self.algorithm, why = "lloyd", "auto: sparse rows start without bounds"
-            elif first > CHEAP_FIRST_PASS or loss > AVERAGE_LOSS * left:
+            elif first > CHEAP_FIRST_PASS or loss > min(
+                AVERAGE_LOSS * left, self._expected_gain(share)
+            ):
                 cost = max(first, loss + 1)
                 self.algorithm = "lloyd"
                 why = f"auto: a first pass of {choice.algorithm} would cost {cost:.1f} plain passes"
             else:
                 self._max_loss = min(MAX_LOSS, max(MAX_LOSS / 2, AVERAGE_LOSS * left - loss))
         self.stages = [(1, self.algorithm, why)]
+
+    def _expected_gain(self, share: float) -> float:
+        """What all passes with this share of the distances save, in plain passes.
+
+        Infinite for 1.0: without a probe, nothing is known.
+        """
+        work = self._work
+        if share == 1.0:
+            return math.inf
+        distances = round(share * work.compared * work.k)
+        stats = AssignStats(changed=0, distances=distances, skipped=0)
+        cost = work.cost(self._choice.algorithm, stats) / self._plain_cost
+        return max(0.0, 1 - cost) * work.passes
 
     def after(self, iteration: int, stats: AssignStats, *, filtered: bool = True) -> None:
         """Record the statistics of an iteration; sets `algorithm` for the next one.

@@ -37,9 +37,9 @@ class Problem:
     def sums(self, k: int) -> _core.Sums:
         return _core.Sums(k, self.engine.d, *self.grids, sparse=self.engine.sparse)
 
-    def start(self, algorithm: str, k: int) -> None:
-        """Begin a run with k centres."""
-        self.engine.start(algorithm, k, self.frame, self.grids)
+    def start(self, algorithm: str, k: int, passes: int = 1) -> None:
+        """Begin a run with k centres that is expected to make so many passes."""
+        self.engine.start(algorithm, k, self.frame, self.grids, passes)
 
     def unscaled(self, squared: float) -> float:
         """A squared quantity in the data's own units."""

@@ -71,9 +71,14 @@ public:
 
     // Would the filter be faster with half a candidate per row?
     static bool may_pay(Size n, Size d, Size k, bool stored = true) {
-        const DenseFilterCost cost = DenseFilterCost::of<R>(d, k, stored);
-        return integer_products().speed > 1 && n >= cost::dense_filter_rows &&
-               cost.filtered + 0.5 * cost.candidate < cost::dense_promised_share * cost.plain;
+        return may_pay(n, DenseFilterCost::of<R>(d, k, stored));
+    }
+    // The same for a fit of so many passes with stored codes.
+    static bool may_pay_in_fit(Size n, Size d, Size k, Size passes) {
+        DenseFilterCost cost = DenseFilterCost::of<R>(d, k, true);
+        cost.filtered += (cost::dense_first_row + cost::dense_first_feature * double(d)) /
+                         double(std::max<Size>(1, passes));
+        return may_pay(n, cost);
     }
 
     // The cost of a pass over n rows like these, as a share of a plain one; 1 if the filter is not
@@ -88,6 +93,11 @@ public:
     }
 
 private:
+    static bool may_pay(Size n, const DenseFilterCost& cost) {
+        return integer_products().speed > 1 && n >= cost::dense_filter_rows &&
+               cost.filtered + 0.5 * cost.candidate < cost::dense_promised_share * cost.plain;
+    }
+
     // Runs the filter on a few rows. Returns the cost of a pass with stored codes, as a share of a
     // plain one.
     double probe(const DenseRows<R>& x, const Centres<R>& centroids, const DenseCodes<R>& rows,

@@ -233,11 +233,11 @@ class ClusterEngine:
     def deduplicate(self) -> int | None:
         """Workers compare all their rows."""
 
-    def start(self, algorithm: str, k: int, frame: Frame, grids: Grids) -> None:
+    def start(self, algorithm: str, k: int, frame: Frame, grids: Grids, passes: int) -> None:
         self._begun, self._known = (k, frame), None
         self._forget()
         self._pool.blank = (k, self.d, *grids, self.sparse)
-        self.mutate(WorkerEngine.begin, algorithm, frame, self._pool.blank)
+        self.mutate(WorkerEngine.begin, algorithm, frame, self._pool.blank, passes)
 
     def _forget(self) -> None:
         """Truncate the log: what came before is not needed any more."""

@@ -29,7 +29,7 @@ from exactmeans.engine.protocol import AssignStats, FarRow
 from exactmeans.engine.seeding import BlockTotal, Found, Refreshed
 
 #: Raise it with every change of the format or of a record.
-VERSION = 2
+VERSION = 3
 _MAGIC = b"EXMW"
 _HEAD = struct.Struct("<4sIQ")  # magic, version, bytes of the header
 _ALIGNMENT = 8

@@ -227,12 +227,12 @@ class WorkerEngine:
 
     # -- an iteration --------------------------------------------------------------------------
 
-    def begin(self, algorithm: str, frame: Frame, blank: Blank) -> None:
+    def begin(self, algorithm: str, frame: Frame, blank: Blank, passes: int) -> None:
         self._seeding = None
         self._frame, self._blank = frame, blank
         self._sums = _core.Sums(*blank)
         self._centroids: _core.Centroids | None = None
-        self.engine.start(algorithm, blank[0], frame)
+        self.engine.start(algorithm, blank[0], passes=passes)
 
     def assign(self, centres: Centres) -> tuple[AssignStats, _core.Exported]:
         """Label all rows; returns the statistics and the change of the sums."""

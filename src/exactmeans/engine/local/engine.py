@@ -123,18 +123,20 @@ class LocalEngine(SurveyedRows):
     # -- an iteration --------------------------------------------------------------------------
 
     def start(
-        self, algorithm: str, k: int, frame: Frame | None = None, grids: Grids | None = None
+        self,
+        algorithm: str,
+        k: int,
+        frame: Frame | None = None,
+        grids: Grids | None = None,
+        passes: int = 1,
     ) -> None:
-        """Reset labels and bounds.
-
-        Only a fit passes a frame. Its passes repeat, so it keeps 8-bit codes of the rows if memory
-        allows. Only engines with workers use the grids.
-        """
-        single = self.dtype == np.float32
-        needed = 0 if self.sparse else _core.code_bytes(single, self.n, k, self.d)
-        fits = self.scratch_limit is None or needed <= self.scratch_limit
+        """Reset labels and bounds. Only engines with workers use the frame and the grids."""
+        single, codes = self.dtype == np.float32, False
         # Streamed rows may be more than memory holds.
-        codes = frame is not None and fits and not self.streamed
+        if passes > 1 and not (self.sparse or self.streamed):
+            needed = _core.code_bytes(single, self.n, k, self.d, passes)
+            fits = self.scratch_limit is None or needed <= self.scratch_limit
+            codes = needed > 0 and fits
         self.limited = None if self._limits is None else LocalLimitedAssign(self, self._limits, k)
         for block in self._blocks:
             block.start(algorithm, k, single=single, codes=codes)
