@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -90,6 +91,18 @@ def test_bisecting_leaves_equal_rows_together() -> None:
     with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\) found smaller"):
         ours = BisectingKMeans(5, random_state=0).fit(X)
     assert sorted(np.bincount(ours.labels_)) == [4, 4, 4]
+
+
+def test_a_warning_as_error_leaves_a_bisecting_model_as_it_was() -> None:
+    X = np.repeat([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]], 4, axis=0)
+    model = BisectingKMeans(2, random_state=0).fit(X)
+    before = dict(vars(model))
+    model.n_clusters = 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        with pytest.raises(ConvergenceWarning):
+            model.fit(X)
+    assert vars(model) == {**before, "n_clusters": 5}
 
 
 def test_bisecting_saves(tmp_path: Path) -> None:

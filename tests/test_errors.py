@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 import exactmeans
-from exactmeans import KMeans, MiniBatchKMeans, kmeans_plusplus, open_blocks
+from exactmeans import (
+    KMeans,
+    MiniBatchKMeans,
+    kmeans_plusplus,
+    labels,
+    open_blocks,
+    plot,
+    sql,
+    text,
+)
 from exactmeans.text import tfidf
 
 PACKAGE = Path(exactmeans.__file__).parent
@@ -435,6 +444,114 @@ add(
 )
 value = None
 add("source", "no documents", partial(tfidf, value), "must be strings.* it is of type 'NoneType'")
+
+# functions that take a model ----------------------------------------------------------------------
+tree = exactmeans.KMeansTree(3, random_state=0).fit(X)
+takes_model: dict[str, Callable[[Any], Any]] = {
+    "silhouette": lambda m: exactmeans.silhouette(X, m),
+    "report": lambda m: exactmeans.report(m, X, "no.html"),
+    "representatives": lambda m: text.representatives(X, m),
+    "misfits": lambda m: text.misfits(X, m),
+    "convergence": plot.convergence,
+    "distances_avoided": plot.distances_avoided,
+    "sizes": plot.sizes,
+    "map2d": lambda m: plot.map2d(m, X),
+    "centers_to_sql": lambda m: sql.centers_to_sql(m, "sqlite:///no", "t"),
+    "predict_table": lambda m: sql.predict_table("sqlite:///no", "", m, into="t", key="id"),
+    "predict_function": lambda m: sql.predict_function(m, "f"),
+    "register": lambda m: sql.register("", m, "f"),
+}
+for title, function in takes_model.items():
+    for value in (tree, X):
+        kind = type(value).__name__
+        says = f"must be a fitted KMeans or MiniBatchKMeans, but it is of type '{kind}'"
+        add("model", f"{kind} for {title}", partial(function, value), says)
+    add(
+        "fit",
+        f"must come before {title}",
+        partial(function, KMeans()),
+        "not fitted yet",
+        NotFittedError,
+        theirs=True,
+    )
+says = r"must be a fitted KMeansTree or BisectingKMeans, but it is of type 'KMeans'"
+add("model", "KMeans for a plot of a tree", lambda: plot.tree(model), says)
+
+# reports, plots and the choice of k ---------------------------------------------------------------
+report = partial(exactmeans.report, model, X)
+for value in (None, 3, b"page.html"):
+    add("path", f"{value!r} for a report", partial(report, value), "must be the path of a file")
+    add("path", f"save to {value!r}", partial(model.save, value), "must be the path of a file")
+    add("path", f"load of {value!r}", partial(exactmeans.load, value), "must be the path of a file")
+for argument, value, says in [
+    (
+        "selection",
+        3,
+        r"must be None or what exactmeans\.select_k returned, but it is of type 'int'",
+    ),
+    ("title", 3, "must be a string"),
+    ("texts", 3, "must be None or a sequence with an entry for each row"),
+    ("ids", iter([]), "must be None or a sequence with an entry for each row"),
+    ("units", 3, r"must be None or \(offsets, factors\), two arrays of numbers"),
+    (
+        "units",
+        ([0, 0, 0], None),
+        r"must be offsets and factors of 3 features each, but one has .*\(\)",
+    ),
+]:
+    add(
+        argument,
+        f"{type(value).__name__}, report",
+        partial(report, "a.html", **{argument: value}),
+        says,
+    )
+add("selection", "a model", lambda: plot.k_selection(model), "must be what exactmeans.select_k")
+says = "must be None or matplotlib Axes, but it is of type"
+add("ax", "units", partial(plot.sizes, model, X, value), says)
+value = "seed"
+add("random_state", "seed, map", partial(plot.map2d, model, X, random_state=value), "an int of at")
+add(
+    "progress",
+    "a number",
+    lambda: exactmeans.select_k(X, [2], progress=3),  # type: ignore[arg-type]
+    "must be None or a callable",
+)
+
+# MiniBatchKMeans, texts and labels ----------------------------------------------------------------
+add(
+    "compute_labels",
+    "'no'",
+    lambda: MiniBatchKMeans(3, compute_labels="no").fit(X),  # type: ignore[arg-type]
+    "must be True or False",
+)
+add(
+    "compute_labels",
+    "False for labels",
+    lambda: MiniBatchKMeans(3, compute_labels=False).fit_predict(X),
+    "must be True for fit_predict, which returns labels_",
+)
+add("source", "an empty list of documents", partial(tfidf, []), "must hold documents, but it holds")
+add("X", "one document", lambda: text.without_terms(X[0]), "must be a matrix with a row for each")
+for argument, arguments in {"Y": (3, X), "Z": (X, [["a"]] * 40)}.items():
+    add(
+        argument,
+        "no matrix, representations",
+        partial(labels.representations, *arguments),
+        "must be a two-dimensional matrix of numbers",
+    )
+for argument, value in {"path": 3, "n_features": "x", "n_labels": 0}.items():
+    add(
+        argument,
+        f"{value!r}, svmlight",
+        partial(labels.load_svmlight, **{"path": __file__, argument: value}),
+        "must be (the path of a file|an int of at least 1), but it is",
+    )
+value = X  # its repr has many lines
+says = r"but it is array\(.*\.\.\.\.$"
+add("init", "an array, for a tree", partial(exactmeans.KMeansTree(init=value).fit, X), says)
+value = "mysql"
+says = "must be 'postgresql', but it is 'mysql'"
+add("dialect", value, partial(sql.predict_function, model, "f", dialect=value), says)
 
 # kmeans_plusplus ----------------------------------------------------------------------------------
 add("n_clusters", "++ more than rows", lambda: kmeans_plusplus(X, 41), "n_samples=40")

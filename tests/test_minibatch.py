@@ -418,6 +418,12 @@ def test_labels_on_demand(method: str) -> None:
     assert weighted.inertia_ == pytest.approx(-3 * weighted.score(blobs()), rel=0.05)
 
 
+def test_partial_fit_drops_labels_that_are_out_of_date() -> None:
+    model = MiniBatchKMeans(6, random_state=0).fit(blobs())
+    model.compute_labels = False
+    assert not hasattr(model.partial_fit(blobs(spread=8.0)), "labels_")
+
+
 @pytest.mark.parametrize(
     ("params", "says"),
     [

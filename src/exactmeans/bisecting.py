@@ -173,16 +173,16 @@ class BisectingKMeans(
                 growth = BisectingGrowth(bisector, k, by_inertia=strategy == "biggest_inertia")
                 self._keep(growth.grow(), "euclidean")
                 self._frame = bisector.whole.frame
-        found = len(self.leaves_)
-        if found < k:
-            warn(
-                f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). "
-                "Possibly due to duplicate points in X.",
-                ConvergenceWarning,
-            )
-        self.cluster_centers_ = for_users(self._node_centres[self.leaves_], "auto")
-        self.inertia_ = math.fsum(self.node_inertia_[self.leaves_])
-        self._n_features_out = found
+            found = len(self.leaves_)
+            if found < k:
+                warn(
+                    f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). "
+                    "Possibly due to duplicate points in X.",
+                    ConvergenceWarning,
+                )
+            self.cluster_centers_ = for_users(self._node_centres[self.leaves_], "auto")
+            self.inertia_ = math.fsum(self.node_inertia_[self.leaves_])
+            self._n_features_out = found
         return self
 
     @staticmethod

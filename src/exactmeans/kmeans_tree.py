@@ -216,7 +216,7 @@ class KMeansTree(
                 grown = growth.grow()
                 self._keep(grown, metric)
                 weighted = engine.counted() is not None
-        self._warn_of_equal_rows(stops, weighted=weighted)
+            self._warn_of_equal_rows(stops, weighted=weighted)
         return self
 
     def _check_parameters(self) -> SplitParameters:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import importlib
 import os
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from exactmeans.data.arrays import as_csr, stacked
+from exactmeans.data.arrays import as_csr, reals_of, stacked
 from exactmeans.data.centres import normalise
 from exactmeans.data.svmlight import SvmlightFile, base_of
 from exactmeans.kmeans_tree import KMeansTree
-from exactmeans.parameters import check_dtype, check_n_jobs
+from exactmeans.parameters import check_dtype, check_int, check_n_jobs, check_path
 from exactmeans.tree.export import rows_by_node
 
 __all__ = ["Representations", "build_tree", "load_svmlight", "representations"]
@@ -105,8 +104,11 @@ def _checked(given: Any, what: str) -> Any:
     """A CSR array of its own, whose indices are in range: SciPy's products trust them."""
     if sp.issparse(given):
         anything: Any = given  # SciPy's stubs need the dtype
-        given = as_csr(anything, anything.dtype, what)
-    return sp.csr_array(given)
+        return sp.csr_array(as_csr(anything, anything.dtype, what))
+    array = reals_of(given, None, copy=False)
+    if array is None or array.ndim != 2 or array.dtype.kind not in "biuf":
+        raise ValueError(f"{what} must be a two-dimensional matrix of numbers.")
+    return sp.csr_array(array)
 
 
 def _product(a: Any, b: Any, n_jobs: int) -> Any:
@@ -215,11 +217,15 @@ def load_svmlight(
     ([[1, 0, 1], [0, 1, 0]], (2, 4))
     """
     real = check_dtype(dtype) or np.dtype(np.float64)
-    if not Path(path).is_file():
-        raise ValueError(f"path must name a file, but {os.fspath(path)!r} is none.")
+    file_path = check_path("path", path)
+    if not file_path.is_file():
+        raise ValueError(f"path must name a file, but {str(file_path)!r} is none.")
+    for name, width in (("n_features", n_features), ("n_labels", n_labels)):
+        if width is not None:
+            check_int(name, width, 1)
     if zero_based not in (True, False, "auto"):
         raise ValueError(f"zero_based must be True, False or 'auto', not {zero_based!r}.")
-    file = SvmlightFile(Path(path), None)
+    file = SvmlightFile(file_path, None)
     parts = [file.parse(b) for b in range(len(file.spans))]
     labels = np.concatenate([part.targets for part in parts])
     if len(labels) and not (labels.min() >= 0 and (labels == np.floor(labels)).all()):

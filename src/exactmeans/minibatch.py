@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans.callbacks import Callback, Progress, Reports, Tasks
@@ -31,7 +32,14 @@ from exactmeans.fit.sgd import State
 from exactmeans.fit.sparse_sgd import sgd_for
 from exactmeans.io.model_file import loadable
 from exactmeans.metrics import ZeroRows
-from exactmeans.parameters import check_choice, check_int, check_random_state, check_real, warn
+from exactmeans.parameters import (
+    check_choice,
+    check_int,
+    check_random_state,
+    check_real,
+    refuse,
+    warn,
+)
 from exactmeans.seeding.init import Init, InitName
 
 __all__ = ["MiniBatchKMeans"]
@@ -204,6 +212,19 @@ class MiniBatchKMeans(BaseKMeans):
             self._partial_fit(X, sample_weight)
         return self
 
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int32]:
+        """Fit and return `labels_`, which `compute_labels=False` would not keep.
+
+        Examples
+        --------
+        >>> from exactmeans import MiniBatchKMeans
+        >>> MiniBatchKMeans(2, init=[[0.0], [9.0]]).fit_predict([[0.0], [1.0], [9.0]])
+        array([0, 0, 1], dtype=int32)
+        """
+        if not self.compute_labels:
+            raise ValueError("compute_labels must be True for fit_predict, which returns labels_.")
+        return super().fit_predict(X, y, sample_weight)
+
     # -- parts of fit --------------------------------------------------------------------------
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
@@ -269,6 +290,8 @@ class MiniBatchKMeans(BaseKMeans):
     def _check_parameters(self, metrics: tuple[str, ...] = _METRICS) -> FitParameters:
         refuse_limits(self, "MiniBatchKMeans", "KMeans keeps limits")
         check_choice("method", self.method, _METHODS)
+        if not isinstance(self.compute_labels, (bool, np.bool_)):
+            refuse("compute_labels", self.compute_labels, "True or False")
         check_int("batch_size", self.batch_size, 1)
         check_real("reassignment_ratio", self.reassignment_ratio, 0)
         if self.max_no_improvement is not None:
@@ -348,7 +371,9 @@ class MiniBatchKMeans(BaseKMeans):
         self._lengths = state.lengths
         self._n_features_out = k
         self.n_steps_ += 1
-        if self.compute_labels:
+        if not self.compute_labels:
+            self.__dict__.pop("labels_", None)  # those of an earlier call
+        else:
             inertia = state.cost(engine)
             self.labels_ = engine.final_labels()
             self.inertia_ = unscaled(inertia, state.frame.cost_exponent)

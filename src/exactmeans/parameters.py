@@ -8,11 +8,13 @@ import numbers
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from joblib.parallel import get_active_backend
 from sklearn.utils import check_random_state as check_theirs
+from sklearn.utils.validation import check_is_fitted
 
 from exactmeans import _core
 
@@ -21,7 +23,9 @@ __all__ = [
     "check_choice",
     "check_dtype",
     "check_int",
+    "check_model",
     "check_n_jobs",
+    "check_path",
     "check_random_state",
     "check_real",
     "check_verbose",
@@ -56,7 +60,9 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...], other: str = "
     if not isinstance(value, str) or value not in choices:
         words = ", ".join(map(repr, choices))
         join = ", " if " or " in other else " or "
-        refuse(name, value, f"{words}{join}{other}" if other else f"one of {words}")
+        if other:
+            refuse(name, value, f"{words}{join}{other}")
+        refuse(name, value, words if len(choices) == 1 else f"one of {words}")
     return value
 
 
@@ -138,8 +144,25 @@ def check_dtype(dtype: Any) -> np.dtype[Any] | None:
     return real
 
 
+def check_model(model: object) -> None:
+    """A fitted KMeans or MiniBatchKMeans. Lower rooms use this too, so it asks for no class."""
+    if not hasattr(model, "_assigned"):
+        raise ValueError(
+            "model must be a fitted KMeans or MiniBatchKMeans, but it is of type "
+            f"{type(model).__name__!r}."
+        )
+    check_is_fitted(model)
+
+
+def check_path(name: str, path: Any) -> Path:
+    """The path of a file."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        refuse(name, path, "the path of a file")
+    return Path(path)
+
+
 def refuse(name: str, value: Any, allowed: str) -> NoReturn:
-    shown = repr(value)
+    shown = " ".join(repr(value).split())  # arrays have a line for each row
     if len(shown) > 80:
         shown = shown[:77] + "..."
     raise ValueError(f"{name} must be {allowed}, but it is {shown}.")

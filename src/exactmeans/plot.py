@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from exactmeans.callbacks import Iteration
 from exactmeans.estimators.base import BaseKMeans
 from exactmeans.metrics import METRICS
-from exactmeans.parameters import check_choice, check_int
+from exactmeans.parameters import check_choice, check_int, check_model
 from exactmeans.quality import Silhouette
 from exactmeans.reporting.projection import (
     between_axes,
@@ -134,7 +134,7 @@ def sizes(model: BaseKMeans, X: Any = None, ax: Axes | None = None) -> Axes:
     >>> plot.sizes(model).get_ylabel()
     'Rows'
     """
-    check_is_fitted(model)
+    check_model(model)
     if X is None and getattr(model, "labels_", None) is None:
         raise ValueError("X must be given for a model without labels_.")
     labels = model.labels_ if X is None else model.predict(X)
@@ -235,7 +235,8 @@ def map2d(
     """
     check_choice("axes", axes, ("auto", "rows", "centres"))
     most = check_int("max_points", max_points, 1)
-    check_is_fitted(model)
+    random_state = check_int("random_state", random_state, 0)
+    check_model(model)
     labels, centres = model.predict(X), model.cluster_centers_
     k = centres.shape[0]
     chosen = sample_rows(len(labels), most, random_state)
@@ -287,6 +288,11 @@ def k_selection(
     >>> plot.k_selection(found, criterion="inertia").get_ylabel()
     'Inertia'
     """
+    if not isinstance(selection, KSelection):
+        raise ValueError(
+            "selection must be what exactmeans.select_k returned, but it is of type "
+            f"{type(selection).__name__!r}."
+        )
     if criterion is None:
         criterion = {"elbow": "inertia"}.get(selection.criterion, selection.criterion)
         criterion = criterion if criterion in _CRITERIA else "silhouette"
@@ -323,7 +329,12 @@ def tree(model: FittedTree, ax: Axes | None = None, *, max_depth: int | None = N
     >>> plot.tree(model).get_xlabel()
     'Rows'
     """
-    check_is_fitted(model, "children_", msg="model must be a fitted tree: call fit first.")
+    if not isinstance(model, FittedTree):
+        raise ValueError(
+            "model must be a fitted KMeansTree or BisectingKMeans, but it is of type "
+            f"{type(model).__name__!r}."
+        )
+    check_is_fitted(model)
     depth = int(model.depth_.max())
     if max_depth is not None:
         depth = min(depth, check_int("max_depth", max_depth, 0))
@@ -356,6 +367,10 @@ def tree(model: FittedTree, ax: Axes | None = None, *, max_depth: int | None = N
 
 def _axes(ax: Axes | None) -> Axes:
     if ax is not None:
+        if not hasattr(ax, "set_xlabel"):
+            raise ValueError(
+                f"ax must be None or matplotlib Axes, but it is of type {type(ax).__name__!r}."
+            )
         return ax
     try:
         from matplotlib import pyplot
@@ -368,7 +383,8 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def _history(model: BaseKMeans) -> list[Iteration]:
-    check_is_fitted(model, "history_", msg="model must be fitted: call fit first.")
+    check_model(model)
+    check_is_fitted(model, "history_", msg="model must have a history_: call fit first.")
     return list(model.history_)
 
 

@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline
 
 from exactmeans.data.arrays import as_csr
 from exactmeans.estimators.fitted import FittedKMeans
-from exactmeans.parameters import check_choice, check_dtype, check_int
+from exactmeans.parameters import check_choice, check_dtype, check_int, check_model
 from exactmeans.quality.odd_rows import odd_rows
 
 __all__ = [
@@ -194,8 +194,12 @@ def tfidf(
         if terms is not None:
             raise ValueError("terms must be None with documents, whose terms are counted.")
         counter = CountVectorizer(dtype=np.float64, **vectorizer)
+        found = documents(source)
+        first = next(found, None)
+        if first is None:
+            raise ValueError("source must hold documents, but it holds none.")
         # Sorted, as those of further documents are: lengths are rounded in the order of terms.
-        counts = _counts(counter.fit_transform(documents(source)))
+        counts = _counts(counter.fit_transform(itertools.chain([first], found)))
         names = counter.get_feature_names_out()
         steps = [("counts", counter)]
     weigh.fit(counts)
@@ -261,6 +265,11 @@ def without_terms(X: Any) -> NDArray[np.intp]:
     >>> without_terms(np.array([[1.0, 0.0], [0.0, 0.0]])).tolist()
     [1]
     """
+    if getattr(X, "ndim", None) != 2:
+        raise ValueError(
+            "X must be a matrix with a row for each document, but it is of type "
+            f"{type(X).__name__!r}."
+        )
     return np.flatnonzero(np.asarray((X != 0).sum(axis=1)).ravel() == 0)
 
 
@@ -345,6 +354,7 @@ def representatives(X: Any, model: FittedKMeans, count: int = 5) -> list[NDArray
     >>> [rows.tolist() for rows in representatives(X, model, 2)]
     [[1, 0], [3]]
     """
+    check_model(model)
     most = check_int("count", count, 1)
     labels, distances = (found[:, 0] for found in model._own_and_next(X, 1))
     order = np.lexsort((distances, labels))  # stable: of equal distances, the first row
@@ -379,6 +389,7 @@ def misfits(X: Any, model: FittedKMeans, count: int | None = None) -> NDArray[np
     >>> misfits(X, model).tolist()
     [20]
     """
+    check_model(model)
     most = None if count is None else check_int("count", count, 0)
     labels, distances = (found[:, 0] for found in model.nearest(X, 1))
     none = np.flatnonzero(labels < 0)

@@ -83,6 +83,11 @@ _OPTIONS = {
 }
 _PHRASES = (
     ("header must be True or False for", "say --header or --no-header for"),
+    ("zero_based must be 'auto', not False", "--one-based must not be given"),
+    ("zero_based must be 'auto', not True", "--zero-based must not be given"),
+    ("header must be 'auto', not True", "--header must not be given"),
+    ("header must be 'auto', not False", "--no-header must not be given"),
+    ("'furthest', ('d', alpha), a callable or an array of centres", "or 'furthest'"),
     ("zero_based must be True or False", "say --zero-based or --one-based"),
     (
         "pass open_blocks(path, zero_based=True) if it counts from 0",
@@ -102,6 +107,7 @@ _PHRASES = (
     ("layout=", "--layout "),
     (", or a DB-API connection", ""),
 )
+_OR_NONE = re.compile(r"^(--\S+ must be) None(?:,| or) ")
 _IS_EMPTY = re.compile(r"(row \d+, column .+ is empty)\.$")
 _NOT_A_NUMBER = re.compile(r"(is not a number)\.$")
 
@@ -111,6 +117,7 @@ def with_option_names(text: str) -> str:
     for theirs, ours in _PHRASES:
         text = text.replace(theirs, ours)
     text = re.sub(r"^(\w+) must ", lambda m: f"{_OPTIONS.get(m[1], m[1])} must ", text)
+    text = _OR_NONE.sub(r"\1 ", text)
     text = _IS_EMPTY.sub(r"\1: --na drop leaves such rows out.", text)
     text = _NOT_A_NUMBER.sub(r"\1: leave the column out with --exclude.", text)
     return text

@@ -23,6 +23,7 @@ from exactmeans.engine.frame import Frame
 from exactmeans.engine.limits import BorderRows, LimitedResult, Limits
 from exactmeans.fit.policy import Choice
 from exactmeans.io.files import replace_file
+from exactmeans.parameters import check_path
 
 if TYPE_CHECKING:
     from exactmeans.kmeans import KMeans
@@ -258,7 +259,7 @@ def write(path: str | os.PathLike[str], kind: str, content: Any, tensors: Tensor
 def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, Tensors]:
     """What `write` put there; one sentence for anything else."""
     library = _safetensors()
-    shown = os.fspath(path)
+    shown = str(check_path("path", path))
     if os.path.isdir(shown):
         raise ValueError(f"path must name a file, but {shown!r} is a folder: name the file in it.")
     try:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.estimators.fitted import FittedKMeans
 from exactmeans.fit.problem import means_of, sums_of
+from exactmeans.parameters import check_model
 
 CHUNK_BYTES = 2**26  # of rows by clusters, or of clusters by clusters
 
@@ -83,15 +83,6 @@ def means_by_label(engine: LocalEngine, k: int) -> tuple[Matrix, Double]:
     sums = sums_of(engine, k)
     engine.add_changes(sums)
     return means_of(sums, engine, k), sums.weights
-
-
-def check_model(model: Any) -> None:
-    if not isinstance(model, FittedKMeans):
-        raise ValueError(
-            "model must be a fitted KMeans or MiniBatchKMeans, but it is of type "
-            f"{type(model).__name__!r}."
-        )
-    check_is_fitted(model)
 
 
 def bare_copy(model: FittedKMeans) -> FittedKMeans:

@@ -13,10 +13,10 @@ from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.engine.local.pairs import distance_sums
 from exactmeans.estimators.fitted import FittedKMeans
-from exactmeans.parameters import check_choice, check_int, check_random_state
+from exactmeans.parameters import check_choice, check_int, check_model, check_random_state
 from exactmeans.quality import labelled as labelled_rows
 from exactmeans.quality.exact_means import CoefficientSums
-from exactmeans.quality.labelled import bare_copy, check_model, means_by_label
+from exactmeans.quality.labelled import bare_copy, means_by_label
 from exactmeans.quality.simplified import coefficients, simplified
 
 __all__ = ["Silhouette", "silhouette"]

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from exactmeans.estimators.base import BaseKMeans
 from exactmeans.fit.explanation import explanation
-from exactmeans.io.files import replace_file
-from exactmeans.parameters import check_int
-from exactmeans.quality.labelled import check_model
+from exactmeans.io.files import check_writable, replace_file
+from exactmeans.parameters import check_int, check_model, refuse
 from exactmeans.reporting import words
 from exactmeans.reporting.markup import filled, number, numbers, script_json, template
 from exactmeans.reporting.projection import is_sparse
@@ -90,6 +89,14 @@ def report(
     check_model(model)
     check_int("examples", examples, 0)
     check_int("max_points", max_points, 1)
+    check_writable(path)
+    if selection is not None and not isinstance(selection, KSelection):
+        raise ValueError(
+            "selection must be None or what exactmeans.select_k returned, but it is of type "
+            f"{type(selection).__name__!r}."
+        )
+    if not isinstance(title, str):
+        refuse("title", title, "a string")
     summary = summarise(model, X, points=max_points, examples=examples)
     about: dict[str, Any] = {"feature_names": feature_names, "texts": texts, "ids": ids}
     write_page(model, summary, path, selection=selection, title=title, units=units, **about)
@@ -111,7 +118,11 @@ def write_page(
     names = _Names(feature_names, model)
     n = len(summary.labels)
     for what, given in (("texts", texts), ("ids", ids)):
-        if given is not None and len(given) != n:
+        if given is None:
+            continue
+        if not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
+            refuse(what, given, "None or a sequence with an entry for each row")
+        if len(given) != n:
             raise ValueError(
                 f"{what} must have one entry for each of the {n} rows, but it has {len(given)}."
             )
@@ -150,8 +161,18 @@ class _Units:
     def __init__(self, given: tuple[Any, Any] | None, d: int) -> None:
         self.given = given is not None
         self._offsets, self._factors = np.zeros(d), np.ones(d)
-        if given is not None:
-            self._offsets[:], self._factors[:] = (np.asarray(part, dtype=float) for part in given)
+        if given is None:
+            return
+        try:
+            self._offsets, self._factors = (np.asarray(part, dtype=float) for part in given)
+        except (TypeError, ValueError):
+            refuse("units", given, "None or (offsets, factors), two arrays of numbers")
+        for part in (self._offsets, self._factors):
+            if part.shape != (d,):
+                raise ValueError(
+                    f"units must be offsets and factors of {d} features each, but one has shape "
+                    f"{part.shape}."
+                )
 
     def __call__(self, f: Any, value: Any) -> Any:
         return value * self._factors[f] + self._offsets[f]

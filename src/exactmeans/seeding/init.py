@@ -18,6 +18,7 @@ from exactmeans.parameters import (
     check_choice,
     check_int,
     check_real,
+    refuse,
     warn,
 )
 from exactmeans.seeding.draws import d_alpha, farthest_rows, parallel, plus_plus, random_rows
@@ -51,7 +52,7 @@ def check_options(
     if options is None:
         return {}
     if not isinstance(options, Mapping):
-        raise ValueError(f"{what} must be None or a dict, but it is {options!r}.")
+        refuse(what, options, "None or a dict")
     allowed = _OPTIONS.get(init, ()) if isinstance(init, str) else ()
     checked: dict[str, Any] = {}
     for name, value in options.items():

@@ -181,6 +181,8 @@ def select_k(
     least = 2 if criterion == "stability" else 1
     rng, n_seeds = check_random_state(random_state), check_int("n_seeds", n_seeds, least)
     _check_params(kmeans_params, ks, criterion)
+    if progress is not None and not callable(progress):
+        refuse("progress", progress, "None or a callable")
     if names_files(X):
         X = open_blocks(X)
     seeds: list[int] = rng.randint(2**31 - 1, size=n_seeds).tolist()

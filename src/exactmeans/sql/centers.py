@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from exactmeans.data.record_batches import cells, numbers
 from exactmeans.data.weights import check_weights, weights_of
@@ -18,10 +17,12 @@ from exactmeans.database.connect import connect
 from exactmeans.database.names import check_name, column_type
 from exactmeans.database.protocol import Database
 from exactmeans.io import model_file
+from exactmeans.parameters import check_model
 from exactmeans.sql.labels import labelled
 from exactmeans.sql.write import IfExists, check_target, write_table
 
 if TYPE_CHECKING:
+    from exactmeans.estimators.fitted import FittedKMeans
     from exactmeans.kmeans import KMeans
 
 _ENTRIES = "_entries"  # ends the name of the table of triples
@@ -29,7 +30,7 @@ _NOT_KEPT = ("cluster_centers_", "labels_")
 
 
 def centers_to_sql(
-    model: Any,
+    model: FittedKMeans,
     connection: Any,
     table: str,
     source: Any = None,
@@ -71,7 +72,7 @@ def centers_to_sql(
     check_target(table, if_exists, schema)
     if if_exists == "append":
         raise ValueError("if_exists must be 'fail' or 'replace' for centres, which are one model.")
-    check_is_fitted(model)
+    check_model(model)
     import pyarrow as pa
 
     centres = model._given_centres()
@@ -102,7 +103,7 @@ def _has_arrays(database: Database) -> bool:
     return column_type("float64[]", database.dialect) is not None
 
 
-def _statistics(model: Any, source: Any, k: int) -> tuple[Any, Any]:
+def _statistics(model: FittedKMeans, source: Any, k: int) -> tuple[Any, Any]:
     """Rows and inertia of each cluster, as Arrow arrays."""
     import pyarrow as pa
 
@@ -138,7 +139,7 @@ def _entries(centres: Any) -> Any:
     )
 
 
-def _json(model: Any, centres: Any) -> str:
+def _json(model: FittedKMeans, centres: Any) -> str:
     """All of a model but its centres and labels."""
     content, tensors = model_file.content_of(model, _NOT_KEPT)
     stored = {

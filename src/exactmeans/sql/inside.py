@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from exactmeans.data.record_batches import cells
 from exactmeans.database.connect import connect
 from exactmeans.database.duckdb import DuckdbDatabase
 from exactmeans.database.errors import DatabaseError, one_sentence
 from exactmeans.database.names import check_name, quote_table
-from exactmeans.parameters import check_choice
+from exactmeans.parameters import check_choice, check_model
 from exactmeans.sql.labels import named_block
+
+if TYPE_CHECKING:
+    from exactmeans.estimators.fitted import FittedKMeans
 
 _MOST_VALUES = 10_000_000  # of centres in the text of a function; some 200 MB of SQL
 
 
-def register(connection: Any, model: Any, name: str) -> None:
+def register(connection: Any, model: FittedKMeans, name: str) -> None:
     """Make a function of DuckDB that predicts: `name(list of numbers) -> INTEGER`.
 
     DuckDB calls it for some thousand rows at a time. It gives the labels of `predict`; NULL for a
@@ -46,7 +48,7 @@ def register(connection: Any, model: Any, name: str) -> None:
     >>> connection.sql("SELECT cluster_of([x, x]) FROM (VALUES (0), (8)) t(x)").fetchall()
     [(0,), (1,)]
     """
-    check_is_fitted(model)
+    check_model(model)
     check_name(name, "name")
     if isinstance(connection, str) or not isinstance(connect(connection), DuckdbDatabase):
         raise TypeError("connection must be a DuckDB connection: register makes a DuckDB function.")
@@ -86,7 +88,7 @@ _SCORES = {
 
 
 def predict_function(
-    model: Any,
+    model: FittedKMeans,
     name: str,
     *,
     dialect: Literal["postgresql"] = "postgresql",
@@ -123,7 +125,7 @@ def predict_function(
     >>> print(predict_function(model, "cluster_of").split(" LANGUAGE")[0])
     CREATE OR REPLACE FUNCTION "cluster_of"(x double precision[]) RETURNS integer
     """
-    check_is_fitted(model)
+    check_model(model)
     check_choice("dialect", dialect, ("postgresql",))
     check_name(name, "name")
     if schema is not None:

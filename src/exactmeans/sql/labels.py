@@ -6,25 +6,27 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from exactmeans.data.memory import ArrayBlocks
 from exactmeans.data.spool import refused_if_full
 from exactmeans.data.sql import Keys, SqlRows, checked_chunk
 from exactmeans.data.sql_layouts import Layout, layout_for
 from exactmeans.database.connect import connect
-from exactmeans.parameters import check_choice
+from exactmeans.parameters import check_choice, check_model
 from exactmeans.sql.write import IfExists, check_target, write_table
+
+if TYPE_CHECKING:
+    from exactmeans.estimators.fitted import FittedKMeans
 
 _ROWS = 2**16  # rows of a batch that is written
 
 
 def labels_to_sql(
-    model: Any,
+    model: FittedKMeans,
     connection: Any,
     table: str,
     source: Any,
@@ -75,7 +77,7 @@ def labels_to_sql(
         raise TypeError(
             f"source must be what open_sql returned, which has keys, not {type(source).__name__}."
         )
-    check_is_fitted(model)
+    check_model(model)
     keys = Keys(source.keys, source.key, source.key_type)
     check_key(keys.name)
     labels, distances = labelled(model, source)
@@ -105,7 +107,7 @@ def write_labels(
 def predict_table(
     connection: Any,
     query: str,
-    model: Any,
+    model: FittedKMeans,
     *,
     into: str,
     key: str,
@@ -166,7 +168,7 @@ def predict_table(
     check_target(into, if_exists, schema, "into")
     check_choice("layout", layout, ("columns", "array"))
     check_choice("nulls", nulls, ("error", "drop"))
-    check_is_fitted(model)
+    check_model(model)
     check_key(key)
     with connect(connection) as database, _LabelFile(spool) as file:
         made: Layout | None = None
@@ -182,7 +184,7 @@ def predict_table(
         return file.n
 
 
-def _labelled_batch(model: Any, layout: Layout, batch: Any, *, drop: bool) -> list[Any]:
+def _labelled_batch(model: FittedKMeans, layout: Layout, batch: Any, *, drop: bool) -> list[Any]:
     """Keys, clusters and distances of a batch."""
     values, chunk, _ = checked_chunk(layout, batch, drop=drop)
     rows = chunk.rows
@@ -194,7 +196,7 @@ def _labelled_batch(model: Any, layout: Layout, batch: Any, *, drop: bool) -> li
     return _columns(keys, labels, distances)
 
 
-def named_block(model: Any, rows: Any, names: list[str] | None) -> ArrayBlocks:
+def named_block(model: FittedKMeans, rows: Any, names: list[str] | None) -> ArrayBlocks:
     """Rows with the column names of the query if the model has names; arrays get the model's."""
     known = getattr(model, "feature_names_in_", None)
     block = ArrayBlocks([rows])
@@ -203,7 +205,7 @@ def named_block(model: Any, rows: Any, names: list[str] | None) -> ArrayBlocks:
     return block
 
 
-def labelled(model: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def labelled(model: FittedKMeans, X: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The label of every row, and its distance to that centre; NaN for rows in no cluster."""
     engine = model._assigned(X)
     labels = engine.final_labels()
