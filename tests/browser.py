@@ -168,11 +168,6 @@ class Page:
         size = {"width": width, "height": height, "deviceScaleFactor": 1}
         self.call("Emulation.setDeviceMetricsOverride", **size, mobile=width < 600)
 
-    def screenshot(self, path: Path) -> None:
-        """The whole page."""
-        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(answer["data"]))
-
     def pdf(self) -> bytes:
         """The page as it is printed."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])

@@ -282,4 +282,3 @@ def _kdd() -> Any:
 
 
 SPARSE = frozenset({"sparse_random", "sparse_counts", "sparse_unit", "news", "titles", "w8a"})
-EXTREME = frozenset({"magnitude_1e200", "magnitude_1e_200"})  # squares overflow or vanish

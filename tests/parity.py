@@ -4,7 +4,8 @@ Both libraries are run in float64 from the same random_state. Equal seeds, label
 inertia need no proof. Otherwise both are replayed from one array of centres with max_iter = 1, 2, …
 until their labels part, and there every label that differs must be a tie of the same centres.
 
-Not for magnitudes whose squares overflow or vanish (datasets.EXTREME): scikit-learn has no answer.
+Not for magnitudes whose squares overflow or vanish (`magnitude_*` of datasets.py): scikit-learn
+has no answer.
 """
 
 from __future__ import annotations

@@ -377,8 +377,14 @@ def test_bad_input_is_one_sentence(table: Path, tmp_path: Path) -> None:
         ("fit", "people.csv", "-k", "91", *USED): "-k must be at most 90, the rows of people.csv",
         ("fit", "people.csv", "-k", "none", *USED): "-k must be a number of at least 1, or auto",
         ("fit", "people.csv", "-k", "3", *USED, "--metric", "odd"): "--metric must be one of",
-        ("fit", "people.csv", "-k", "3", *USED, "--jobs", "0"): "--jobs must",
-        ("fit", "people.csv", "-k", "3", *USED, "--memory-limit", "odd"): "--memory-limit must",
+        ("fit", "people.csv", "-k", "3", *USED, "--jobs", "0"): "--jobs must be an int other",
+        ("fit", "people.csv", "-k", "3", *USED, "--memory-limit", "odd"): (
+            "--memory-limit must be a number of bytes"
+        ),
+        ("fit", "people.csv", "-k", "3", *USED, "--init", "odd"): (
+            "--init must be 'k-means++', 'k-means||', 'random' or 'furthest', but it is 'odd'"
+        ),
+        ("fit", "people.csv", "-k", "3", *USED, "--one-based"): "--one-based must not be given",
         ("fit", "people.csv", "-k", "3", "--id", "nome"): "there is no column 'nome'",
         ("fit", "people.csv", "-k", "3", "-c", "age", "--weights", "city"): "--weights must be",
         ("fit", "people.csv", "-k", "3", *USED, "--labels", "l.txt"): "--labels must end in .csv",
@@ -542,6 +548,9 @@ def test_tree_gives_what_the_library_gives(table: Path, tmp_path: Path) -> None:
     written = list(csv.DictReader(files["leaves.csv"].open()))
     assert [int(row["cluster"]) for row in written] == tree.labels_.tolist()
     assert files["tree.nwk"].read_text() == tree.to_newick()
+    about = json.loads(good("info", files["tree.safetensors"], "--json").stdout)
+    sizes = {"leaves": len(tree.leaves_), "nodes": len(tree.parent_), "features": 2}
+    assert about.items() >= {**sizes, "metric": "euclidean", "inertia": tree.inertia_}.items()
     predicted = good("predict", files["tree.safetensors"], table, "--id", "name")
     rows = list(csv.DictReader(predicted.stdout.splitlines()))
     assert [int(row["cluster"]) for row in rows] == tree.labels_.tolist()

@@ -34,7 +34,6 @@ class Preparation:
 
     kind: str = "table"  # numbers; or "text", "counts" (of terms, weighted by TF-IDF)
     columns: list[str] | list[int] | None = None  # features, or where the text is
-    left_out: list[str] | list[int] = field(default_factory=list)  # ids and weights
     na: str = "error"
     offsets: NDArray[Any] | None = None  # of standardised columns
     factors: NDArray[Any] | None = None

@@ -229,7 +229,7 @@ def _counts(given: Any) -> Any:
     return sp.csr_matrix(counts)
 
 
-def _rows(weigh: Any, given: Any, dtype: Any) -> Any:
+def _rows(weigh: Any, given: Any, dtype: np.dtype[Any]) -> Any:
     """CSR rows of documents or counts; warns of those without terms."""
     X: Any = sp.csr_matrix(weigh.transform(given), dtype=np.float64)
     X.eliminate_zeros()  # terms that all documents have

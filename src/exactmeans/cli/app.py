@@ -87,7 +87,7 @@ _PHRASES = (
     ("zero_based must be 'auto', not True", "--zero-based must not be given"),
     ("header must be 'auto', not True", "--header must not be given"),
     ("header must be 'auto', not False", "--no-header must not be given"),
-    ("'furthest', ('d', alpha), a callable or an array of centres", "or 'furthest'"),
+    (", 'furthest', ('d', alpha), a callable or an array of centres", " or 'furthest'"),
     ("zero_based must be True or False", "say --zero-based or --one-based"),
     (
         "pass open_blocks(path, zero_based=True) if it counts from 0",

@@ -20,6 +20,7 @@ from exactmeans.cli.opening import existing, opened
 from exactmeans.cli.predict import load_model
 from exactmeans.data.svmlight import SvmlightRows
 from exactmeans.database.connect import is_uri
+from exactmeans.kmeans_tree import KMeansTree
 from exactmeans.memory import memory_of_machine
 from exactmeans.parameters import check_n_jobs
 from exactmeans.preparation import Preparation
@@ -93,9 +94,16 @@ def _model(path: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "model": path,
         "estimator": type(model).__name__,
-        "clusters": int(model.cluster_centers_.shape[0]),
+    }
+    if isinstance(model, KMeansTree):
+        metric = model._metric
+        found |= {"leaves": len(model.leaves_), "nodes": len(model.parent_)}
+    else:
+        metric = model._frame.metric
+        found["clusters"] = int(model.cluster_centers_.shape[0])
+    found |= {
         "features": int(model.n_features_in_),
-        "metric": model._frame.metric,
+        "metric": metric,
         "inertia": float(model.inertia_),
         "rows": preparation.kind,
     }

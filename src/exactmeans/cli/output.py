@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from exactmeans.cli import screen
 from exactmeans.cli.table import Table
 from exactmeans.io.files import replace_file
+from exactmeans.kmeans import KMeans
 
 TABLES = (".csv", ".parquet", ".npy")
 
@@ -83,7 +84,7 @@ def write_labels(
     _write_table(path, columns)
 
 
-def write_centers(path: Path, model: Any, table: Table) -> None:
+def write_centers(path: Path, model: KMeans, table: Table) -> None:
     """The centres, a row each, in the units of DATA."""
     centres = model.cluster_centers_
     centres = np.asarray(centres.toarray() if hasattr(centres, "toarray") else centres)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from exactmeans.bisecting import BisectingKMeans
 from exactmeans.cli import options, screen
 from exactmeans.cli.groups import Reading, grouped
 from exactmeans.cli.opening import opened
 from exactmeans.cli.output import TABLES, Outputs, labels_of_all, write_labels
 from exactmeans.cli.queries import Into
 from exactmeans.io.model_file import load
+from exactmeans.kmeans import KMeans
+from exactmeans.kmeans_tree import KMeansTree
+from exactmeans.minibatch import MiniBatchKMeans
+
+Model: TypeAlias = KMeans | MiniBatchKMeans | KMeansTree | BisectingKMeans
 
 
 @grouped
@@ -61,17 +67,17 @@ def predict(
         outputs.show()
 
 
-def _found(fitted: Any, X: Any) -> tuple[NDArray[np.int32], NDArray[Any]]:
+def _found(fitted: Model, X: Any) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """Labels, which size limits may have decided, and distances; of bisections, labels alone."""
-    if not hasattr(fitted, "nearest"):
+    if isinstance(fitted, BisectingKMeans):
         labels = fitted.predict(X)
         return labels, np.full(len(labels), np.nan)
-    nearest = getattr(fitted, "_own_and_next", fitted.nearest)
+    nearest = fitted.nearest if isinstance(fitted, KMeansTree) else fitted._own_and_next
     found, distances = nearest(X, 1)
     return found[:, 0], distances[:, 0]
 
 
-def load_model(path: str) -> Any:
+def load_model(path: str) -> Model:
     """The model of a file; one sentence for a file of data."""
     if not os.path.exists(path):
         raise ValueError(f"there is no file {path!r}.")

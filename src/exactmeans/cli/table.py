@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ class Table:
     id_name: str = "row"
     weights: NDArray[np.float64] | None = None  # of the rows that are kept
     texts: list[str] | None = None  # of the rows that are kept
-    feature_names: Any = None
+    feature_names: Sequence[str] | NDArray[Any] | None = None
     keys: Keys | None = None  # of the rows of a query
 
     @property

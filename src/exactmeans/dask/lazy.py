@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from dask.base import tokenize
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
+from numpy.typing import DTypeLike
 from sklearn.utils.validation import check_is_fitted
 
 from exactmeans import _core, kmeans
@@ -59,7 +60,7 @@ class LazyKMeans(FittedKMeans):
         blocks, model = DaskBlocks.of(self, X, reset=False), self._on_workers()
         each = dask.delayed(_nearest, pure=True, nout=2)
         found = [each(piece, model, m) for piece in blocks.pieces]
-        dtypes = (np.int32, self._given_centres().dtype)
+        dtypes: tuple[DTypeLike, ...] = (np.int32, self._given_centres().dtype)
         labels, distances = (
             joined([both[which] for both in found], blocks.lengths, (m,), dtype)
             for which, dtype in enumerate(dtypes)
@@ -116,7 +117,9 @@ class LazyKMeans(FittedKMeans):
             parts += (self.prices_, border.keys, border.past, border.labels)
         return dask.delayed(self.bare(), name=f"kmeans-{tokenize(self.cluster_centers_, *parts)}")
 
-    def _lazily(self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: Any) -> Any:
+    def _lazily(
+        self, X: Any, work: Callable[..., Any], beside: tuple[int, ...], dtype: DTypeLike
+    ) -> Any:
         check_is_fitted(self)
         blocks, model = DaskBlocks.of(self, X, reset=False), self._on_workers()
         # map_blocks would concatenate columns; Dask before 2025.3 cannot do that to sparse arrays.
@@ -160,7 +163,9 @@ def _cost(model: kmeans.KMeans, block: Any, weights: Any) -> _core.ExactSum:
     return engine.scattered(model._centres(), model._frame.cost_exponent, labelled=True)[0]
 
 
-def joined(pieces: list[Any], lengths: Sequence[float], beside: tuple[int, ...], dtype: Any) -> Any:
+def joined(
+    pieces: list[Any], lengths: Sequence[float], beside: tuple[int, ...], dtype: DTypeLike
+) -> Any:
     """Blocks as the chunks of one Dask array, those without rows too."""
     lazy = [piece if isinstance(piece, Delayed) else dask.delayed(piece) for piece in pieces]
     name = f"exactmeans-{tokenize([piece.key for piece in lazy])}"

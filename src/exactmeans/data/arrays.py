@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from exactmeans.data.source import refuse_masked
@@ -21,7 +21,7 @@ Double: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = NDArray[np.int32]
 
 
-def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matrix:
+def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: np.dtype[Any] | None = None) -> Matrix:
     """A float32 or float64 ndarray (any strides) or CSR matrix, not copied unless it must be.
 
     Finiteness is not checked here, but in the first pass over the data.
@@ -38,7 +38,7 @@ def as_matrix(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> Matr
     if sp.issparse(X):
         refuse_malformed(X)
     elif _refuse_non_matrix(X) == np.float32 and dtype is None:
-        dtype = np.float32  # of frames, scikit-learn keeps the dtype of pandas only
+        dtype = np.dtype(np.float32)  # of frames, scikit-learn keeps the dtype of pandas only
     checked: Matrix = validate_data(
         estimator,
         X,
@@ -113,7 +113,7 @@ def refuse_malformed(X: Any, what: str = "X") -> None:
         raise ValueError(f"{what} must be a well-formed {X.format} matrix: {error}.") from None
 
 
-def as_csr(X: Any, dtype: Any, what: str) -> Any:
+def as_csr(X: Any, dtype: DTypeLike, what: str) -> Any:
     """A CSR copy of a sparse matrix whose indices are in range, sorted and without duplicates."""
     refuse_malformed(X, what)
     csr = X.tocsr().astype(dtype, copy=True)  # a new matrix: flags that X caches may be stale
@@ -212,7 +212,7 @@ def _is_real(value: Any) -> bool:
     return True
 
 
-def reals_of(values: Any, dtype: Any, *, copy: bool = True) -> NDArray[Any] | None:
+def reals_of(values: Any, dtype: DTypeLike | None, *, copy: bool = True) -> NDArray[Any] | None:
     """A C-ordered array, always a new one if `copy`; None for what is not real numbers."""
     try:
         array = np.asarray(values)

@@ -124,7 +124,7 @@ def call_init(init: Any, X: Matrix, k: int, rng: np.random.RandomState) -> Any:
 
 
 def check_centres(
-    init: Any, k: int, d: int, dtype: Any, what: str = "init", *, sparse: bool = False
+    init: Any, k: int, d: int, dtype: np.dtype[Any], what: str = "init", *, sparse: bool = False
 ) -> Matrix:
     """Given centres as a finite array of their own: C-ordered, or canonical CSR."""
     refuse_masked(init, what)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from exactmeans import _core
 from exactmeans.data.arrays import Double, Matrix
@@ -34,7 +36,10 @@ def rows_of(block: Matrix, weights: Double | None) -> _core.Rows:
 
 
 def refuse_nonfinite(
-    survey: _core.Survey, first_row: int, block: Matrix, names: Any = None
+    survey: _core.Survey,
+    first_row: int,
+    block: Matrix,
+    names: Sequence[str] | NDArray[Any] | None = None,
 ) -> None:
     """Name the first row of this block that is not finite, and its column."""
     if survey.first_bad_row < 0:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Edges: TypeAlias = NDArray[np.int64]
 Columns: TypeAlias = NDArray[np.intp]
@@ -95,7 +95,7 @@ class CutRows(ABC):
     #: The most bytes that a reader held beside the block it was reading, as far as is known.
     held_bytes = 0
 
-    def __init__(self, name: str, edges: Edges, d: int, dtype: Any, *, sparse: bool) -> None:
+    def __init__(self, name: str, edges: Edges, d: int, dtype: DTypeLike, *, sparse: bool) -> None:
         self.name = name
         self.edges = edges
         self.dtype: np.dtype[Any] = np.dtype(dtype)

@@ -231,7 +231,9 @@ class SpooledRows(CutRows):
         edges = self._cut(n, d, dtype, sparse, block_rows)
         super().__init__(name, edges, d, dtype, sparse=sparse)
 
-    def _cut(self, n: int, d: int, dtype: Any, sparse: bool, block_rows: int | None) -> Edges:
+    def _cut(
+        self, n: int, d: int, dtype: np.dtype[Any], sparse: bool, block_rows: int | None
+    ) -> Edges:
         if self.in_memory and block_rows is None:
             return np.array([0, n], dtype=np.int64)
         size = computed_bytes(dtype)

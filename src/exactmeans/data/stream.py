@@ -25,7 +25,9 @@ def is_source(X: Any) -> bool:
     return isinstance(X, BlockSource) or names_files(X) or is_arrow_stream(X)
 
 
-def as_blocks(estimator: Any, X: Any, *, reset: bool, dtype: Any = None) -> list[Matrix] | Stream:
+def as_blocks(
+    estimator: Any, X: Any, *, reset: bool, dtype: np.dtype[Any] | None = None
+) -> list[Matrix] | Stream:
     """The blocks of a source; an array is one block."""
     if reset:
         vars(estimator).pop("_zero_based", None)  # of a fit before
@@ -121,7 +123,9 @@ def count_rows(blocks: list[Matrix] | Stream) -> int:
 class Stream:
     """Blocks that are not in memory: matrices of one kind and dtype, read when they are needed."""
 
-    def __init__(self, estimator: Any, source: Any, *, reset: bool, dtype: Any) -> None:
+    def __init__(
+        self, estimator: Any, source: Any, *, reset: bool, dtype: np.dtype[Any] | None
+    ) -> None:
         self._estimator, self._source = _without_names(estimator, reset=reset), source
         first = as_matrix(self._estimator, source.read(0), reset=reset, dtype=dtype)
         if reset:
@@ -133,7 +137,7 @@ class Stream:
         if edges is None or (dtype is None and known is None):
             edges, dtype = self._look(dtype)
         elif dtype is None:
-            dtype = known if known == np.float32 else np.float64
+            dtype = np.dtype(np.float32 if known == np.float32 else np.float64)
         self.edges: list[int] = [int(edge) for edge in edges]
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.n = self.edges[-1]
@@ -159,7 +163,7 @@ class Stream:
         """Bytes that the reader held beside the blocks so far."""
         return int(getattr(self._source, "held_bytes", 0))
 
-    def _look(self, dtype: Any) -> tuple[list[int], Any]:
+    def _look(self, dtype: np.dtype[Any] | None) -> tuple[list[int], np.dtype[Any]]:
         """Read every block once, for its length and dtype."""
         edges, dtypes = [0], []
         for b in range(len(self._source)):

@@ -135,6 +135,6 @@ class ModelCentres:
         engine.assign_by_prices(self._centroids(engine), own, self._limited.border)
 
 
-def _real(dtype: Any) -> Any:
+def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which centres of this dtype are compared."""
     return dtype if dtype in REALS else np.dtype(np.float64)

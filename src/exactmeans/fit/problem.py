@@ -192,7 +192,9 @@ def _variance_about(mean: Matrix, about_zero: float, engine: Engine, exponent: i
     return float(about_mean / engine.n)
 
 
-def _shift(mean: Double, exponent: int, variance: float, dtype: Any) -> NDArray[Any] | None:
+def _shift(
+    mean: Double, exponent: int, variance: float, dtype: np.dtype[Any]
+) -> NDArray[Any] | None:
     """The mean, for data far from the origin: without a shift, scores lose precision."""
     scaled = np.ldexp(mean, exponent) if exponent else mean
     if (scaled * scaled).sum() <= variance:

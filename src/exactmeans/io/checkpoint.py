@@ -41,7 +41,7 @@ class Resume:
     run: int  # which of the n_init runs
     centres: Matrix  # that the last recorded iteration began with, or the seeds
     history: list[Iteration]  # of this run
-    rng: Any  # state of the generator after seeding this run
+    rng: dict[str, Any]  # state of the generator after seeding this run
     best: dict[str, Any] | None  # the best run before this one, without its labels
     stop: bool = False  # a callback stopped this run after its last record
     limited: Double | None = (
@@ -56,7 +56,7 @@ class Completed:
     best: Run
     frame: Frame
     choice: Choice
-    rng: Any
+    rng: dict[str, Any]
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Checkpoint:
         self._refuse_other(params, data)
         return found
 
-    def check_centres(self, k: int, d: int, dtype: Any) -> None:
+    def check_centres(self, k: int, d: int, dtype: np.dtype[Any]) -> None:
         """Refuse centres that such a fit cannot have: the file may have been altered."""
         if isinstance(self.found, Completed):
             given = [self.found.best.centres]
@@ -131,7 +131,7 @@ class Checkpoint:
                 "file, or remove it."
             )
 
-    def seeded(self, run: int, centres: Matrix, rng: Any, best: Run | None) -> None:
+    def seeded(self, run: int, centres: Matrix, rng: dict[str, Any], best: Run | None) -> None:
         """A run has its initial centres."""
         known = None
         if best is not None:
@@ -166,7 +166,7 @@ class Checkpoint:
         self._resume.limited = limited
         self._write(finished=False, **vars(self._resume))
 
-    def finish(self, best: Run, frame: Frame, choice: Choice, rng: Any) -> None:
+    def finish(self, best: Run, frame: Frame, choice: Choice, rng: dict[str, Any]) -> None:
         """Write the result, unless labels are on a cluster: then a fit repeats its last steps."""
         if not isinstance(best.labels, np.ndarray):
             return

@@ -107,12 +107,12 @@ def write_page(
     summary: Summary,
     path: str | os.PathLike[str],
     *,
-    feature_names: Any,
+    feature_names: Sequence[str] | NDArray[Any] | None,
     texts: Any,
     ids: Any,
     selection: KSelection | None,
     title: str,
-    units: Any,
+    units: tuple[Any, Any] | None,
 ) -> None:
     """`report` for rows that are summarised already."""
     names = _Names(feature_names, model)
@@ -133,7 +133,7 @@ def write_page(
 class _Names:
     """Names of features, those that are shown in the order in which they are first needed."""
 
-    def __init__(self, given: Sequence[str] | None, model: BaseKMeans) -> None:
+    def __init__(self, given: Sequence[str] | NDArray[Any] | None, model: BaseKMeans) -> None:
         d = int(model.n_features_in_)
         own = getattr(model, "feature_names_in_", None) if given is None else given
         if own is not None and len(own) != d:

@@ -60,7 +60,9 @@ class FittedTree(
 
     # -- parts of fit --------------------------------------------------------------------------
 
-    def _open_rows(self, X: Any, sample_weight: Any, metric: str, dtype: Any) -> LocalEngine:
+    def _open_rows(
+        self, X: Any, sample_weight: Any, metric: str, dtype: np.dtype[Any] | None
+    ) -> LocalEngine:
         limit = check_memory_limit(self.memory_limit)
         blocks = as_blocks(self, X, reset=True, dtype=dtype)
         weights = check_weights(weights_of(X, sample_weight), count_rows(blocks))

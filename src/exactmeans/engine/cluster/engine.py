@@ -68,7 +68,7 @@ class RowOptions:
     zero_rows: str = "error"
     weighted: bool = False
     scratch_limit: int | None = None
-    feature_names: Any = None  # of all columns, for errors
+    feature_names: Sequence[str] | NDArray[Any] | None = None  # of all columns, for errors
 
 
 class ClusterEngine:

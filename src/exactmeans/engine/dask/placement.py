@@ -27,7 +27,7 @@ class _Checked(NamedTuple):
     usable: bool  # as it is, without a copy
 
 
-def _check(chunk: Any, dtype: str | None) -> _Checked:
+def _check(chunk: Any, dtype: np.dtype[Any] | None) -> _Checked:
     """Refuse what is no block of rows."""
     if getattr(chunk, "shape", (1,))[0] == 0:
         columns = chunk.shape[1] if len(chunk.shape) > 1 else 0
@@ -36,7 +36,7 @@ def _check(chunk: Any, dtype: str | None) -> _Checked:
     return _Checked(BlockInfo.of(block), block is chunk)
 
 
-def _convert(chunk: Any, dtype: str) -> Matrix:
+def _convert(chunk: Any, dtype: np.dtype[Any]) -> Matrix:
     return as_matrix(BaseEstimator(), chunk, reset=True, dtype=dtype)
 
 
@@ -47,10 +47,11 @@ def _same(chunk: Any) -> Any:
 class Placement:
     """The blocks of a fit as futures, and which worker holds which of them."""
 
-    def __init__(self, client: Any, pieces: list[Any], weights: list[Any] | None, dtype: Any):
+    def __init__(
+        self, client: Any, pieces: list[Any], weights: list[Any] | None, dtype: np.dtype[Any] | None
+    ):
         """`pieces`: delayed objects or futures of the blocks of rows; `weights`: the same."""
         self._client, self._pieces, self._weight_pieces = client, pieces, weights
-        dtype = None if dtype is None else str(np.dtype(dtype))
         self._had_workers = False
         self._made: list[Any] = []  # futures to release; not those of the user
         #: futures of the blocks as engines read them, and of their weights
@@ -62,7 +63,7 @@ class Placement:
             self.close()
             raise
 
-    def _place(self, dtype: str | None) -> None:
+    def _place(self, dtype: np.dtype[Any] | None) -> None:
         client = self._client
         self._chunks = self._futures(self._pieces)
         checks = client.map(_check, self._chunks, dtype=dtype, pure=False)
@@ -72,7 +73,7 @@ class Placement:
             checked: list[_Checked] = client.gather(checks)
         self.layout = Layout([one.info for one in checked])
         self.layout.check()
-        self._dtype = str(self.layout.dtype)
+        self._dtype = self.layout.dtype
         self._usable = [
             one.usable and (not one.info.rows or one.info.dtype == self._dtype) for one in checked
         ]
