@@ -12,9 +12,9 @@ from exactmeans.cli.opening import opened
 from exactmeans.cli.table import Table
 from exactmeans.select import KSelection
 from exactmeans.select import select_k as compare
+from exactmeans.select.criteria import CRITERIA
 
 _AUTO = (2, 12)  # the numbers of clusters that -k auto tries
-_CRITERIA = ("auto", "silhouette", "elbow", "davies_bouldin", "calinski_harabasz", "stability")
 
 
 @grouped
@@ -36,7 +36,7 @@ def select_k(
         str,
         typer.Option(
             "--criterion",
-            metavar="|".join(_CRITERIA),
+            metavar="|".join(CRITERIA),
             rich_help_panel="Clustering",
             help="What decides.",
         ),
@@ -110,8 +110,8 @@ def chosen_k(given: str, table: Table, params: dict[str, Any]) -> tuple[int, KSe
 
 def select(table: Table, ks: list[int], criterion: Any, params: dict[str, Any]) -> KSelection:
     """`exactmeans.select_k` with progress."""
-    if criterion not in _CRITERIA:
-        raise ValueError(f"--criterion must be one of {', '.join(_CRITERIA)}, not {criterion!r}.")
+    if criterion not in CRITERIA:
+        raise ValueError(f"--criterion must be one of {', '.join(CRITERIA)}, not {criterion!r}.")
     with screen.steps(f"comparing {len(ks)} numbers of clusters", len(ks)) as progress:
 
         def done(record: Any) -> None:

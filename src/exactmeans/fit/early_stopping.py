@@ -11,6 +11,9 @@ import numpy as np
 # could lower it by ever less for all of max_iter.
 LEAST_FALL = 1e-3
 
+# Why a run ended.
+CENTRES_STOPPED = "the centres moved less than tol"
+
 
 @dataclass
 class EarlyStopping:
@@ -37,7 +40,7 @@ class EarlyStopping:
         if self.steps == 1:
             return None
         if self.tolerance > 0 and shift2 <= self.tolerance:
-            return "the centres moved less than tol"
+            return CENTRES_STOPPED
         if self.inertia < self.least * (1 - self.least_fall):
             self.least, self.no_improvement = self.inertia, 0
         else:

@@ -15,6 +15,7 @@ from exactmeans.data.arrays import Double, Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.engine.labels import FinalLabels
 from exactmeans.engine.limits import LimitedResult
+from exactmeans.fit.early_stopping import CENTRES_STOPPED
 from exactmeans.fit.norms import einsum_norms2
 from exactmeans.fit.policy import Policy
 from exactmeans.fit.problem import Problem, unscaled
@@ -23,6 +24,7 @@ from exactmeans.fit.update import update_of
 # Why a run ended.
 CALLBACK_STOPPED = "a callback returned True"
 MAX_ITER_REACHED = "max_iter was reached"
+NO_LABEL_CHANGED = "no label changed"
 
 
 class CheckpointWriter(Protocol):
@@ -162,7 +164,7 @@ def lloyd_loop(
         if checkpoint is not None and begun_with is not None:
             checkpoint.keep(begun_with, history, stop=stop_requested, limited=state)
         if convergence.reached(changed, movement.shift2):
-            stopped = "no label changed" if changed == 0 else "the centres moved less than tol"
+            stopped = NO_LABEL_CHANGED if changed == 0 else CENTRES_STOPPED
             break
         if stop_requested:
             stopped = CALLBACK_STOPPED

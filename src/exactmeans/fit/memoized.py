@@ -11,9 +11,11 @@ from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.cost_model import EXPECTED_PASSES
+from exactmeans.fit.early_stopping import CENTRES_STOPPED
 from exactmeans.fit.loop import (
     CALLBACK_STOPPED,
     MAX_ITER_REACHED,
+    NO_LABEL_CHANGED,
     Run,
     finished_run,
     first_centroids,
@@ -77,10 +79,10 @@ def memoized(
         history.append(record)
         stop_requested = reports.end(record, problem.frame, now)
         if changed == 0 and not relocated:
-            stopped = "no label changed"
+            stopped = NO_LABEL_CHANGED
             break
         if shift2 <= problem.tolerance:
-            stopped = "the centres moved less than tol"
+            stopped = CENTRES_STOPPED
             break
         if stop_requested:
             stopped = CALLBACK_STOPPED
