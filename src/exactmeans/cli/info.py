@@ -16,8 +16,8 @@ from exactmeans import _core
 from exactmeans.cli import columns as cols
 from exactmeans.cli import options, screen
 from exactmeans.cli.groups import Features, Reading
+from exactmeans.cli.models import load_model
 from exactmeans.cli.opening import existing, opened
-from exactmeans.cli.predict import load_model
 from exactmeans.data.svmlight import SvmlightRows
 from exactmeans.database.connect import is_uri
 from exactmeans.kmeans_tree import KMeansTree

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from exactmeans.cli import columns as cols
 from exactmeans.cli import screen
 from exactmeans.cli.groups import Features, Reading
+from exactmeans.cli.models import Model
 from exactmeans.cli.table import Table, name_of
 from exactmeans.data.open import open_blocks
 from exactmeans.data.svmlight import SvmlightRows
@@ -23,7 +24,7 @@ _SCALES = 20.0  # how far standard deviations may be apart before a note says so
 
 
 def numbers(
-    path: str, reading: Reading, features: Features, preparation: Preparation, model: Any
+    path: str, reading: Reading, features: Features, preparation: Preparation, model: Model | None
 ) -> Table:
     """The rows of a file; as the model's own were made, if there is a model."""
     new = model is None

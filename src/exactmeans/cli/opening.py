@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
-from typing import Any
 
 from exactmeans.cli.groups import Features, Reading
+from exactmeans.cli.models import Model
 from exactmeans.cli.numbers import numbers
 from exactmeans.cli.queries import check_query, query_numbers
 from exactmeans.cli.table import Table
@@ -25,7 +25,9 @@ _PLAIN = Features()
 
 
 @contextmanager
-def opened(reading: Reading, features: Features = _PLAIN, model: Any = None) -> Iterator[Table]:
+def opened(
+    reading: Reading, features: Features = _PLAIN, model: Model | None = None
+) -> Iterator[Table]:
     """DATA as rows; as the model's own were made, if there is a model."""
     reading = _checked(reading, features)
     preparation = Preparation() if model is None else Preparation.of(model)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +10,11 @@ from numpy.typing import NDArray
 from exactmeans.bisecting import BisectingKMeans
 from exactmeans.cli import options, screen
 from exactmeans.cli.groups import Reading, grouped
+from exactmeans.cli.models import Model, load_model
 from exactmeans.cli.opening import opened
 from exactmeans.cli.output import TABLES, Outputs, labels_of_all, write_labels
 from exactmeans.cli.queries import Into
-from exactmeans.io.model_file import load
-from exactmeans.kmeans import KMeans
 from exactmeans.kmeans_tree import KMeansTree
-from exactmeans.minibatch import MiniBatchKMeans
-
-Model: TypeAlias = KMeans | MiniBatchKMeans | KMeansTree | BisectingKMeans
 
 
 @grouped
@@ -75,20 +70,3 @@ def _found(fitted: Model, X: Any) -> tuple[NDArray[np.int32], NDArray[Any]]:
     nearest = fitted.nearest if isinstance(fitted, KMeansTree) else fitted._own_and_next
     found, distances = nearest(X, 1)
     return found[:, 0], distances[:, 0]
-
-
-def load_model(path: str) -> Model:
-    """The model of a file; one sentence for a file of data."""
-    if not os.path.exists(path):
-        raise ValueError(f"there is no file {path!r}.")
-    if os.path.isdir(path):
-        raise ValueError(f"{path} is a folder, not a model.")
-    try:
-        return load(path)
-    except ValueError as error:
-        if path.endswith(".safetensors"):
-            raise
-        raise ValueError(
-            f"{path} is not a model: 'exactmeans fit DATA -k K --model M.safetensors' writes one, "
-            "and MODEL comes before DATA."
-        ) from error

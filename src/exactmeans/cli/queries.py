@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from exactmeans.cli import columns as cols
 from exactmeans.cli import screen
 from exactmeans.cli.groups import Features, Reading
+from exactmeans.cli.models import Model
 from exactmeans.cli.numbers import named, standardised
 from exactmeans.cli.table import Table, name_of
 from exactmeans.data.arrow import pyarrow_or_refuse
@@ -62,7 +63,7 @@ _WHY = {
 
 
 def query_numbers(
-    reading: Reading, features: Features, preparation: Preparation, model: Any
+    reading: Reading, features: Features, preparation: Preparation, model: Model | None
 ) -> Table:
     """The rows of a query, ordered by key; as the model's own were made, if there is a model."""
     if preparation.kind == "counts":
@@ -83,7 +84,7 @@ def query_numbers(
         layout=layout,
         weight=features.weights,
         nulls=na,
-        n_features=None if new or layout != "coo" else model.n_features_in_,
+        n_features=None if model is None or layout != "coo" else model.n_features_in_,
     )
     if source.n_dropped:
         screen.note(f"rows left out because they lack a value: {source.n_dropped:,}.")

@@ -9,9 +9,9 @@ import typer
 from exactmeans.cli import options, screen
 from exactmeans.cli.fit import for_report
 from exactmeans.cli.groups import Reading, grouped
+from exactmeans.cli.models import load_model
 from exactmeans.cli.opening import opened
 from exactmeans.cli.output import Outputs
-from exactmeans.cli.predict import load_model
 from exactmeans.reporting import report as write_report
 
 

@@ -14,6 +14,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
+from exactmeans.callbacks import Iteration
+
 _LINE_SECONDS = 2.0  # between lines about progress in a pipe
 
 _quiet = False
@@ -110,7 +112,7 @@ class Steps:
             sys.stderr.write(f"{self._task}: {state}\n")
             sys.stderr.flush()
 
-    def record(self, iteration: Any) -> None:
+    def record(self, iteration: Iteration) -> None:
         """A callback of a fit."""
         changed = f", {iteration.changed:,} rows changed" if iteration.changed else ""
         state = f"iteration {iteration.iteration}, inertia {iteration.inertia:.6g}{changed}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -10,9 +10,9 @@ from exactmeans.cli import options, screen
 from exactmeans.cli.groups import Clustering, Features, Reading, grouped
 from exactmeans.cli.opening import opened
 from exactmeans.cli.table import Table
-from exactmeans.select import KSelection
+from exactmeans.select import KSelection, Measures
 from exactmeans.select import select_k as compare
-from exactmeans.select.criteria import CRITERIA
+from exactmeans.select.criteria import CRITERIA, Criterion
 
 _AUTO = (2, 12)  # the numbers of clusters that -k auto tries
 
@@ -108,26 +108,26 @@ def chosen_k(given: str, table: Table, params: dict[str, Any]) -> tuple[int, KSe
     return int(found.best_k), found
 
 
-def select(table: Table, ks: list[int], criterion: Any, params: dict[str, Any]) -> KSelection:
+def select(table: Table, ks: list[int], criterion: str, params: dict[str, Any]) -> KSelection:
     """`exactmeans.select_k` with progress."""
     if criterion not in CRITERIA:
         raise ValueError(f"--criterion must be one of {', '.join(CRITERIA)}, not {criterion!r}.")
     with screen.steps(f"comparing {len(ks)} numbers of clusters", len(ks)) as progress:
 
-        def done(record: Any) -> None:
+        def done(record: Measures) -> None:
             progress.at(ks.index(record.k) + 1, f"k = {record.k}: {record.silhouette:.3f}")
 
         return compare(
             table.X,
             ks,
-            criterion=criterion,
+            criterion=cast(Criterion, criterion),
             sample_weight=table.weights,
             progress=done,
             **{name: value for name, value in params.items() if name != "n_init"},
         )
 
 
-def _record(record: Any) -> dict[str, Any]:
+def _record(record: Measures) -> dict[str, Any]:
     return {name: None if v != v else v for name, v in record._asdict().items()}
 
 

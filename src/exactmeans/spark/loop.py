@@ -99,7 +99,7 @@ class FitLoop:
         return file_of(model), model._sizes, engine.sparse
 
 
-def file_of(model: Any) -> bytes:
+def file_of(model: kmeans.KMeans) -> bytes:
     """A fitted model as the bytes of the file that `save` writes."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model")
