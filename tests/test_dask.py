@@ -44,6 +44,7 @@ from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.fit.policy import ALGORITHM_NAMES
 from exactmeans.metrics import METRICS
 from exactmeans.seeding.init import INIT_NAMES
+from exactmeans.text import misfits, representatives
 
 
 @pytest.fixture(scope="module")
@@ -578,6 +579,29 @@ def test_nearest_centres_and_silhouettes_are_lazy(client: Any, sparse: bool) -> 
         exactmeans.silhouette(chunks, model, kind="exact")
     with pytest.raises(ValueError, match="m must be at most"):
         model.nearest(chunks, K + 1)
+
+
+def test_what_takes_no_collections_says_so(client: Any, tmp_path: Path) -> None:
+    X = da.from_array(np.eye(40)[:, :3], chunks=(20, 3))
+    model = KMeans(3, random_state=0).fit(X)
+    for call in (
+        lambda: exactmeans.report(model, X, tmp_path / "page.html"),
+        lambda: representatives(X, model),
+        lambda: misfits(X, model),
+    ):
+        with pytest.raises(ValueError, match="X must not be a Dask collection here: compute"):
+            call()
+    said = pytest.raises(ValueError, match="blocks that are matrices, but one is of type 'str'")
+    with dask.config.set(scheduler="sync"), said:
+        KMeans(3).fit([dask.delayed(str)(3)])
+
+
+def test_sizes_of_lazy_labels_are_drawn(client: Any) -> None:
+    pytest.importorskip("matplotlib")
+    rows = np.repeat(np.eye(3), [5, 3, 2], axis=0)
+    model = KMeans(3, init=np.eye(3)).fit(da.from_array(rows, chunks=(5, 3)))
+    heights = [bar.get_height() for bar in exactmeans.plot.sizes(model).patches]
+    assert heights == [5, 3, 2]
 
 
 @pytest.mark.parametrize("cluster", [False, True])

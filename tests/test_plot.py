@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import datasets
-from exactmeans import KMeans, KMeansTree, plot, select_k, silhouette
+from exactmeans import KMeans, KMeansTree, MiniBatchKMeans, plot, select_k, silhouette
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra report")
 matplotlib.use("Agg")
@@ -195,8 +195,10 @@ def test_many_clusters_have_their_own_colours(axes: Any) -> None:
 
 
 def test_unfitted_models_and_a_missing_matplotlib(axes: Any) -> None:
-    with pytest.raises(ValueError, match="model must be fitted: call fit first"):
+    with pytest.raises(ValueError, match="not fitted yet"):
         plot.convergence(KMeans(2), axes)
+    with pytest.raises(ValueError, match="model must have a history_: call fit first"):
+        plot.convergence(MiniBatchKMeans(2).partial_fit(X), axes)
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from exactmeans import KMeans, plot\n"

@@ -137,7 +137,7 @@ def sizes(model: BaseKMeans, X: Any = None, ax: Axes | None = None) -> Axes:
     check_model(model)
     if X is None and getattr(model, "labels_", None) is None:
         raise ValueError("X must be given for a model without labels_.")
-    labels = model.labels_ if X is None else model.predict(X)
+    labels = np.asarray(model.labels_ if X is None else model.predict(X))  # lazy on Dask
     k = model.cluster_centers_.shape[0]
     size = np.bincount(labels[labels >= 0], minlength=k)
     order = np.argsort(-size, kind="stable")

@@ -23,6 +23,7 @@ from sklearn.pipeline import Pipeline
 from exactmeans.data.arrays import as_csr
 from exactmeans.estimators.fitted import FittedKMeans
 from exactmeans.parameters import check_choice, check_dtype, check_int, check_model
+from exactmeans.quality.labelled import refuse_lazy
 from exactmeans.quality.odd_rows import odd_rows
 
 __all__ = [
@@ -355,6 +356,7 @@ def representatives(X: Any, model: FittedKMeans, count: int = 5) -> list[NDArray
     [[1, 0], [3]]
     """
     check_model(model)
+    refuse_lazy(X)
     most = check_int("count", count, 1)
     labels, distances = (found[:, 0] for found in model._own_and_next(X, 1))
     order = np.lexsort((distances, labels))  # stable: of equal distances, the first row
@@ -390,6 +392,7 @@ def misfits(X: Any, model: FittedKMeans, count: int | None = None) -> NDArray[np
     [20]
     """
     check_model(model)
+    refuse_lazy(X)
     most = None if count is None else check_int("count", count, 0)
     labels, distances = (found[:, 0] for found in model.nearest(X, 1))
     none = np.flatnonzero(labels < 0)

@@ -124,6 +124,10 @@ def lengths_of(blocks: DaskBlocks) -> list[int]:
 
 
 def _rows(block: Any) -> int:
+    if not hasattr(block, "shape"):
+        raise ValueError(
+            f"X must have blocks that are matrices, but one is of type {type(block).__name__!r}."
+        )
     return int(block.shape[0])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -91,6 +92,20 @@ def bare_copy(model: FittedKMeans) -> FittedKMeans:
     for name in ("feature_names_in_", "_centroids_cache"):
         bare.__dict__.pop(name, None)
     return bare
+
+
+def is_lazy(X: Any) -> bool:
+    """Whether X is a Dask collection, of which there are none where Dask is not imported."""
+    if "dask" not in sys.modules or isinstance(X, np.ndarray):
+        return False
+    from exactmeans.data import dask_blocks
+
+    return dask_blocks.is_lazy(X)
+
+
+def refuse_lazy(X: Any) -> None:
+    if is_lazy(X):
+        raise ValueError("X must not be a Dask collection here: compute its rows first.")
 
 
 def by_label(values: Double, labels: Labels, k: int) -> Double:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +15,7 @@ from exactmeans.estimators.fitted import FittedKMeans
 from exactmeans.parameters import check_choice, check_int, check_model, check_random_state
 from exactmeans.quality import labelled as labelled_rows
 from exactmeans.quality.exact_means import CoefficientSums
-from exactmeans.quality.labelled import bare_copy, means_by_label
+from exactmeans.quality.labelled import bare_copy, is_lazy, means_by_label
 from exactmeans.quality.simplified import coefficients, simplified
 
 __all__ = ["Silhouette", "silhouette"]
@@ -116,7 +115,7 @@ def silhouette(
             "model must have at least 2 different centres: a silhouette compares two clusters."
         )
     k = model._given_centres().shape[0]
-    if _is_lazy(X):
+    if is_lazy(X):
         return _lazily(X, model, distinct, k, kind, sample_size)
     rows: NDArray[np.intp] | None = None
     if sample_size is not None:
@@ -138,15 +137,6 @@ def silhouette(
         rows=np.arange(len(labels)) if rows is None else rows,
         kind=kind,
     )
-
-
-def _is_lazy(X: Any) -> bool:
-    """Whether X is a Dask collection, of which there are none where Dask is not imported."""
-    if "dask" not in sys.modules or isinstance(X, np.ndarray):
-        return False
-    from exactmeans.data.dask_blocks import is_lazy
-
-    return is_lazy(X)
 
 
 def _lazily(

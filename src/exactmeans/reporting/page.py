@@ -16,6 +16,7 @@ from exactmeans.estimators.base import BaseKMeans
 from exactmeans.fit.explanation import explanation
 from exactmeans.io.files import check_writable, replace_file
 from exactmeans.parameters import check_int, check_model, refuse
+from exactmeans.quality.labelled import refuse_lazy
 from exactmeans.reporting import words
 from exactmeans.reporting.markup import filled, number, numbers, script_json, template
 from exactmeans.reporting.projection import is_sparse
@@ -87,6 +88,7 @@ def report(
     >>> report(model, iris.data, path, feature_names=iris.feature_names, title="Iris")
     """
     check_model(model)
+    refuse_lazy(X)
     check_int("examples", examples, 0)
     check_int("max_points", max_points, 1)
     check_writable(path)
