@@ -600,8 +600,8 @@ def test_sizes_of_lazy_labels_are_drawn(client: Any) -> None:
     pytest.importorskip("matplotlib")
     rows = np.repeat(np.eye(3), [5, 3, 2], axis=0)
     model = KMeans(3, init=np.eye(3)).fit(da.from_array(rows, chunks=(5, 3)))
-    heights = [bar.get_height() for bar in exactmeans.plot.sizes(model).patches]
-    assert heights == [5, 3, 2]
+    bars: Any = exactmeans.plot.sizes(model).patches
+    assert [bar.get_height() for bar in bars] == [5, 3, 2]
 
 
 @pytest.mark.parametrize("cluster", [False, True])
