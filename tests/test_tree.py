@@ -441,6 +441,35 @@ def test_nearest_leaves(kind: str, metric: Any) -> None:
         tree.nearest(X, 3, beam=2)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "angular", "manhattan"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_only_leaf_has_a_distance(kind: str, metric: Any) -> None:
+    X = data(kind)
+    tree = KMeansTree(2, max_leaf_size=X.shape[0], metric=metric).fit(X)
+    labels, distances = tree.nearest(X, beam=3)
+    assert labels.shape == distances.shape == (X.shape[0], 1)
+    assert not labels.any()
+    inertia = (distances**2 if metric in ("euclidean", "angular") else distances).sum()
+    assert inertia == pytest.approx(tree.inertia_, rel=1e-4)
+
+
+@pytest.mark.parametrize("scale", [2.0**-560, 2.0**530])
+def test_distances_whose_squares_are_out_of_range(scale: float) -> None:
+    rows = dense_rows(200)
+    leaves = []
+    for X, unit in ((rows, 1.0), (rows * scale, scale)):
+        tree = KMeansTree(4, max_leaf_size=20, random_state=9).fit(X)
+        labels, distances = tree.nearest(X, 3, beam=8)
+        leaves.append((labels, distances / unit))
+        single = KMeansTree(300).fit(X).nearest(X)[1] / unit
+        assert single == pytest.approx(np.linalg.norm(rows - rows.mean(axis=0), axis=1)[:, None])
+    assert np.array_equal(leaves[0][0], leaves[1][0])
+    assert leaves[0][1] == pytest.approx(leaves[1][1], rel=1e-12)
+    assert KMeansTree(4, metric="manhattan").fit(rows * scale).node_inertia_[0] == pytest.approx(
+        scale * np.abs(rows - np.median(rows, axis=0)).sum()
+    )
+
+
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_beams_wider_than_the_tree_take_no_more_memory(kind: str) -> None:
     """Arrays of 10**15 entries per row would fit nowhere."""
@@ -559,6 +588,8 @@ def test_bad_rows() -> None:
     bad[3, 1] = np.nan
     with pytest.raises(ValueError, match="X must be finite"):
         KMeansTree(3).fit(bad)
+    with pytest.raises(ValueError, match="sample_weight must leave sums within float64"):
+        KMeansTree(3).fit(dense_rows(50), sample_weight=np.full(50, 1e308))
     with pytest.raises(NotFittedError, match="KMeansTree instance is not fitted yet"):
         KMeansTree(3).decision_path(bad)
     tree = KMeansTree(3).fit(dense_rows(50))

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from exactmeans.data.arrays import Matrix
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.estimators.base import RestoredOnError
+from exactmeans.fit.problem import refuse_large_sums
 from exactmeans.io import model_file
 from exactmeans.memory import check_memory_limit
 from exactmeans.metrics import METRIC_NAMES, METRICS, MetricName
@@ -29,7 +30,7 @@ from exactmeans.parameters import (
 )
 from exactmeans.seeding.init import InitName, check_init
 from exactmeans.tree.fitted import FittedTree, refuse_over_limit
-from exactmeans.tree.growth import Growth
+from exactmeans.tree.growth import Growth, scale_of
 from exactmeans.tree.route import distances_of
 from exactmeans.tree.split import CORE_INITS, SplitParameters, Splitter, least_gathered
 from exactmeans.tree.stops import Stops
@@ -46,9 +47,9 @@ class KMeansTree(
     """A tree of clusters: k-means of all rows, then of the rows of each cluster, and so on.
 
     Every node is split by the k-means of its own rows, which `KMeans` gives for the same rows and
-    the node's seed. Seeds are derived from the path of the node, so the tree has the same bits for
-    any number of threads and any order of work. Small nodes are split inside the core, thousands
-    of them per call.
+    the node's seed, up to float64 rows at the same distance from two initial centres. Seeds are
+    derived from the path of the node, so the tree has the same bits for any number of threads and
+    any order of work. Small nodes are split inside the core, thousands of them per call.
 
     Parameters
     ----------
@@ -211,6 +212,8 @@ class KMeansTree(
                 if engine.streamed or len(engine.spans) > 1:
                     engine.metric.refuse_blocks()
                 engine.examine()
+                if engine.weighted:
+                    refuse_large_sums(engine)
                 self._refuse_over_limit(engine, stops, parameters)
                 growth = Growth(engine, Splitter(engine, parameters), stops, self._seed())
                 grown = growth.grow()
@@ -366,8 +369,19 @@ class KMeansTree(
         if beam < m:
             raise ValueError(f"beam must be at least m={m}, but it is {beam}.")
         engine = self._rows(X)
+        if leaves == 1:
+            return np.zeros((engine.n, 1), dtype=np.int32), self._to_root(engine)
         nodes, distances = self._router().beam(engine, beam, m)
         return self._nodes_to_labels(nodes), distances_of(engine.metric, distances)
+
+    def _to_root(self, engine: LocalEngine) -> NDArray[np.float64]:
+        """Distances to the centre of a tree of one leaf, which a beam search never compares."""
+        centre = self._node_centres
+        shift = None
+        if isinstance(centre, np.ndarray) and self._metric == "euclidean":
+            shift = centre[0]  # so that rows far from 0 lose no precision
+        distances = engine.transform(centre, shift, scale_of(engine))
+        return np.asarray(distances, dtype=np.float64)
 
     def transform(self, X: Any) -> sp.csr_array:
         """One column per leaf: 1 in that of the row's leaf.

@@ -82,12 +82,12 @@ private:
             task.distance[i * task.m + r] =
                 distance(x, i, norm2, task.frame, double(scores_.row(t)[child[r]]));
     }
-    // The squared distance, 1 - cos, or the L1 distance.
+    // The distance, not its square, which may leave the range of float64; 1 - cos of directions.
     static double distance(const Gathered& x, Size i, double norm2, const Frame<R>& frame,
                            double score) {
         if (frame.metric == Metric::manhattan) return std::max(0.0, score);
         if (x.norms) return x.norms[i] > 0 ? 1 + std::ldexp(score, -frame.packing) / x.norms[i] : 1;
-        return std::ldexp(std::max(0.0, norm2 + 2 * score), -2 * frame.exponent);
+        return std::ldexp(std::sqrt(std::max(0.0, norm2 + 2 * score)), -frame.exponent);
     }
 
     const Threads one_{1};

@@ -170,11 +170,16 @@ def _grids(engine: Engine, plain: _core.Survey) -> Grids:
     """The grids of exact sums; the number of bins of the row grid is not set yet."""
     survey = plain
     if engine.weighted:
-        survey = engine.survey(weighted=True)
-        largest = max(survey.bounds.max(), survey.largest_weight) * engine.n
-        if not largest < 2.0**1000:
-            raise ValueError("sample_weight must leave sums within float64, but it is too large.")
+        survey = refuse_large_sums(engine)
     return Grids(_core.Grid(survey.bounds, engine.n), engine.weight_grid())
+
+
+def refuse_large_sums(engine: Engine) -> _core.Survey:
+    """Refuse weights that take sums of rows out of range; returns the survey of weighted rows."""
+    survey = engine.survey(weighted=True)
+    if not max(survey.bounds.max(), survey.largest_weight) * engine.n < 2.0**1000:
+        raise ValueError("sample_weight must leave sums within float64, but it is too large.")
+    return survey
 
 
 def _mean(engine: Engine, plain: _core.Survey, grid: _core.Grid) -> Matrix:

@@ -259,8 +259,13 @@ def root_of(engine: LocalEngine) -> tuple[Matrix, float]:
     row: Matrix = centre[np.newaxis].astype(engine.dtype)
     if engine.sparse:
         row = sp.csr_array(row)
-    exponent = 0
-    if not engine.metric.directed:
-        largest = engine.survey(weighted=False).largest
-        exponent = _core.safe_exponent(largest, engine.dtype == np.float32)
+    exponent = scale_of(engine)
     return row, unscaled(engine.scatter(row, exponent, labelled=False)[0], exponent)
+
+
+def scale_of(engine: LocalEngine) -> int:
+    """The exponent of a scale on which squares of these rows are in range; 0 if none are summed."""
+    if engine.metric.name != "euclidean":
+        return 0
+    largest = engine.survey(weighted=False).largest
+    return _core.safe_exponent(largest, engine.dtype == np.float32)

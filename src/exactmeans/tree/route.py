@@ -19,10 +19,10 @@ _BEAM_PAIRS = 2**21  # pairs of a row and a child that beam search keeps at once
 
 
 def distances_of(metric: Metric, found: Double) -> Double:
-    """Distances from what a beam search compares: squares, 1 - cos, or L1 distances."""
+    """Distances from what a beam search compares, which is 1 - cos if the metric is the angle."""
     if metric.name == "angular":
         return 2 * np.arcsin(np.sqrt(np.clip(found / 2, 0, 1)))
-    return found if metric.directed or metric.l1 else np.sqrt(found)
+    return found
 
 
 class Router:

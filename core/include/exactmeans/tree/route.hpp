@@ -30,7 +30,7 @@ struct RouteTask {
     const double* price;  // of each child, added to its cost; null: none
     Size m;               // children to find for each row, at most k
     std::int32_t* child;  // n x m: nearest first, counted from `first`
-    double* distance;     // n x m, or null: squared distances, or 1 - cos, from the scores
+    double* distance;     // n x m, or null: distances, or 1 - cos, from the scores
 };
 
 template <class R>
