@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,24 @@ def test_libmultilabel() -> None:
     few = np.repeat(np.eye(4), 5, axis=0)  # four distinct rows for six clusters
     flat = build_tree(few, np.arange(20), 0, 6, 3, node=Node)
     assert [len(child.children) for child in flat.children] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"K": 1}, "K must be an int of at least 2"),
+        ({"dmax": None}, "dmax must be an int of at least 0"),
+        ({"d": -1}, "d must be an int of at least 0"),
+        ({"label_map": np.arange(3)}, "label_map must have one entry for each of the 20 rows"),
+    ],
+)
+def test_bad_arguments_of_libmultilabel(given: dict[str, Any], message: str) -> None:
+    arguments = {"label_map": np.arange(20), "d": 0, "K": 4, "dmax": 3, **given}
+    with pytest.raises(ValueError, match=message):
+        build_tree(np.eye(20), **arguments, node=Node)
+
+
+def test_nodes_without_libmultilabel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "libmultilabel", None)
+    with pytest.raises(ImportError, match="node must be given if libmultilabel"):
+        build_tree(np.eye(20), np.arange(20), 0, 4, 3)

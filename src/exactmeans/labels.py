@@ -160,9 +160,20 @@ def build_tree(
     >>> sorted(child["label_map"].tolist() for child in root["children"])
     [[7, 8], [9]]
     """
+    K, dmax, d = check_int("K", K, 2), check_int("dmax", dmax, 0), check_int("d", d, 0)
     if node is None:
-        node = importlib.import_module("libmultilabel.linear.tree").Node
+        try:
+            node = importlib.import_module("libmultilabel.linear.tree").Node
+        except ImportError as error:
+            raise ImportError(
+                f"node must be given if libmultilabel.linear cannot be imported: {error}."
+            ) from error
     label_map = np.asarray(label_map)
+    if label_map.shape != (label_representation.shape[0],):
+        raise ValueError(
+            f"label_map must have one entry for each of the {label_representation.shape[0]} rows, "
+            f"but it has shape {label_map.shape}."
+        )
     if d >= dmax or label_representation.shape[0] <= K:
         return node(label_map=label_map, children=[])
     tree = KMeansTree(
