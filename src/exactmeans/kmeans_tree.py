@@ -30,8 +30,7 @@ from exactmeans.parameters import (
 )
 from exactmeans.seeding.init import InitName, check_init
 from exactmeans.tree.fitted import FittedTree, refuse_over_limit
-from exactmeans.tree.growth import Growth, scale_of
-from exactmeans.tree.route import distances_of
+from exactmeans.tree.growth import Growth
 from exactmeans.tree.split import CORE_INITS, SplitParameters, Splitter, least_gathered
 from exactmeans.tree.stops import Stops
 
@@ -350,7 +349,8 @@ class KMeansTree(
             Numbers of leaves, nearest first; the first column is what `predict` gives for the same
             `beam`.
         distances : ndarray of shape (n_samples, m)
-            To the centres of the leaves; 1 - cos for 'cosine', the angle for 'angular'.
+            To the centres of the leaves, in float64; 1 - cos for 'cosine', the angle for
+            'angular'.
 
         Examples
         --------
@@ -368,20 +368,8 @@ class KMeansTree(
         beam = m if beam is None else check_int("beam", beam, 1)
         if beam < m:
             raise ValueError(f"beam must be at least m={m}, but it is {beam}.")
-        engine = self._rows(X)
-        if leaves == 1:
-            return np.zeros((engine.n, 1), dtype=np.int32), self._to_root(engine)
-        nodes, distances = self._router().beam(engine, beam, m)
-        return self._nodes_to_labels(nodes), distances_of(engine.metric, distances)
-
-    def _to_root(self, engine: LocalEngine) -> NDArray[np.float64]:
-        """Distances to the centre of a tree of one leaf, which a beam search never compares."""
-        centre = self._node_centres
-        shift = None
-        if isinstance(centre, np.ndarray) and self._metric == "euclidean":
-            shift = centre[0]  # so that rows far from 0 lose no precision
-        distances = engine.transform(centre, shift, scale_of(engine))
-        return np.asarray(distances, dtype=np.float64)
+        nodes, distances = self._router().beam_distances(self._rows(X), beam, m)
+        return self._nodes_to_labels(nodes), distances
 
     def transform(self, X: Any) -> sp.csr_array:
         """One column per leaf: 1 in that of the row's leaf.

@@ -197,7 +197,7 @@ class FittedTree(
         beam = check_int("beam", beam, 1)
         engine = self._rows(X)
         router = self._router()
-        return router.leaves(engine) if beam == 1 else router.beam(engine, beam, 1)[0][:, 0]
+        return router.leaves(engine) if beam == 1 else router.beam(engine, beam, 1)[:, 0]
 
     def decision_path(self, X: Any) -> sp.csr_array:
         """The nodes that each row visits on its way from the root to its leaf.

@@ -263,9 +263,9 @@ def root_of(engine: LocalEngine) -> tuple[Matrix, float]:
     return row, unscaled(engine.scatter(row, exponent, labelled=False)[0], exponent)
 
 
-def scale_of(engine: LocalEngine) -> int:
-    """The exponent of a scale on which squares of these rows are in range; 0 if none are summed."""
+def scale_of(engine: LocalEngine, largest_centre: float = 0.0) -> int:
+    """The exponent of a scale on which squared distances are in range; 0 if none are summed."""
     if engine.metric.name != "euclidean":
         return 0
-    largest = engine.survey(weighted=False).largest
+    largest = max(engine.survey(weighted=False).largest, largest_centre)
     return _core.safe_exponent(largest, engine.dtype == np.float32)

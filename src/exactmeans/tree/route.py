@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -11,18 +12,12 @@ from numpy.typing import NDArray
 from exactmeans import _core
 from exactmeans.data.arrays import Double
 from exactmeans.data.centres import for_core
+from exactmeans.engine.local.blocks import Block
 from exactmeans.engine.local.engine import LocalEngine
-from exactmeans.metrics import Metric
+from exactmeans.tree.growth import scale_of
 from exactmeans.tree.nodes import Ids, Nodes
 
 _BEAM_PAIRS = 2**21  # pairs of a row and a child that beam search keeps at once
-
-
-def distances_of(metric: Metric, found: Double) -> Double:
-    """Distances from what a beam search compares, which is 1 - cos if the metric is the angle."""
-    if metric.name == "angular":
-        return 2 * np.arcsin(np.sqrt(np.clip(found / 2, 0, 1)))
-    return found
 
 
 class Router:
@@ -35,6 +30,12 @@ class Router:
     def _centres(self) -> NDArray[Any] | _core.SparseCentres:
         """A copy of CSR centres, which a fit alone does not need."""
         return for_core(self.nodes.centres)
+
+    @cached_property
+    def _largest_centre(self) -> float:
+        centres = self.nodes.centres
+        values = centres if isinstance(centres, np.ndarray) else centres.data
+        return float(np.abs(values).max(initial=0.0))
 
     @cached_property
     def _most_children(self) -> int:
@@ -53,30 +54,50 @@ class Router:
             out[block.begin : block.end] = at
         return out
 
-    def beam(self, engine: LocalEngine, width: int, m: int) -> tuple[Ids, Double]:
-        """The m nearest of the leaves that a beam search of this width reaches, as nodes.
+    def beam(self, engine: LocalEngine, width: int, m: int) -> Ids:
+        """The m nearest of the leaves that a beam search of this width reaches, as nodes."""
+        node = np.empty((engine.n, m), dtype=np.int64)
+        for block, found in self._beams(engine, width, m):
+            node[block.begin : block.end] = found
+        return node
+
+    def beam_distances(self, engine: LocalEngine, width: int, m: int) -> tuple[Ids, Double]:
+        """What `beam` returns, and the distances of the rows to the centres of these leaves."""
+        node, distance = np.empty((engine.n, m), dtype=np.int64), np.empty((engine.n, m))
+        exponent = scale_of(engine, self._largest_centre)
+        for block, found in self._beams(engine, width, m):
+            node[block.begin : block.end] = found
+            cost = np.empty(block.n)
+            for r in range(m):
+                at = found[:, r].astype(np.int32)
+                block.rows.own_distances(self._centres, at, exponent, cost, engine.n_jobs)
+                distance[block.begin : block.end, r] = cost
+        if engine.metric.name in ("euclidean", "angular"):
+            distance = np.ldexp(np.sqrt(distance), -exponent)
+        return node, distance
+
+    def _beams(self, engine: LocalEngine, width: int, m: int) -> Iterator[tuple[Block, Ids]]:
+        """For each block, the m nearest leaves of its rows.
 
         At each level the nearest `width` nodes are kept; leaves compete with the nodes that are
         still to be expanded, by the distances to their centres. Ties: the lowest node. The tree
-        must have m leaves, and m is at most `width`. Distances are as `distances_of` takes them.
+        must have m leaves, and m is at most `width`.
         """
         # A wider beam finds the same leaves, and its arrays might not fit in memory.
         width = min(width, len(self.nodes.leaves))
-        node = np.empty((engine.n, m), dtype=np.int64)
-        distance = np.empty((engine.n, m))
         step = max(1, _BEAM_PAIRS // (width * min(width, self._most_children)))
         for block in engine.walk():
+            node = np.empty((block.n, m), dtype=np.int64)
             for begin in range(0, block.n, step):
                 rows = np.arange(begin, min(begin + step, block.n))
-                row, found, apart = self._beam(block.rows, rows, width, engine.n_jobs)
+                row, found = self._beam(block.rows, rows, width, engine.n_jobs)
                 rank = np.arange(len(row)) - np.searchsorted(row, rows)[row - begin]
                 kept = rank < m
-                at = block.begin + row[kept], rank[kept]
-                node[at], distance[at] = found[kept], apart[kept]
-        return node, distance
+                node[row[kept], rank[kept]] = found[kept]
+            yield block, node
 
-    def _beam(self, rows: _core.Rows, ids: Ids, width: int, n_jobs: int) -> tuple[Ids, Ids, Double]:
-        """Pairs of a row and a leaf with their distances, by row and distance."""
+    def _beam(self, rows: _core.Rows, ids: Ids, width: int, n_jobs: int) -> tuple[Ids, Ids]:
+        """Pairs of a row and a leaf, by row and distance."""
         row, node = ids, np.zeros(len(ids), dtype=np.int64)
         distance: Double = np.zeros(len(ids))
         while not (leaf := self.nodes.is_leaf[node]).all():
@@ -95,7 +116,7 @@ class Router:
             row, node, distance = row[order], node[order], distance[order]
             kept = np.arange(len(row)) - np.searchsorted(row, ids)[row - ids[0]] < width
             row, node, distance = row[kept], node[kept], distance[kept]
-        return row, node, distance
+        return row, node
 
     def _route(
         self, rows: _core.Rows, ids: Ids, at: Ids, m: int, n_jobs: int, distances: bool
