@@ -153,6 +153,15 @@ def test_the_map_of_sparse_rows_shows_the_axes_of_the_centres(axes: Any) -> None
     np.testing.assert_allclose(drawn, (dense - middle) @ turn[:2].T * signs, atol=1e-6)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_the_map_shows_the_means_of_unit_rows(form: Any, axes: Any) -> None:
+    model = KMeans(4, metric="cosine", random_state=0).fit(form(X))
+    plot.map2d(model, form(X), axes)
+    rows, centres = (np.asarray(found.get_offsets()) for found in axes.collections)
+    means = np.stack([rows[model.labels_ == j].mean(axis=0) for j in range(4)])
+    np.testing.assert_allclose(centres, means, atol=1e-6)
+
+
 def test_a_map_of_many_rows_is_a_sample(model: KMeans, axes: Any) -> None:
     plot.map2d(model, X, axes, max_points=50, axes="rows")
     drawn = np.asarray(axes.collections[0].get_offsets())

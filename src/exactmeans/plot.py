@@ -14,10 +14,11 @@ from exactmeans.callbacks import Iteration
 from exactmeans.estimators.base import BaseKMeans
 from exactmeans.metrics import METRICS
 from exactmeans.parameters import check_choice, check_int, check_model
-from exactmeans.quality import Silhouette
+from exactmeans.quality import Silhouette, cluster_stats
 from exactmeans.reporting.projection import (
     between_axes,
     is_sparse,
+    means_of_unit_rows,
     principal_axes,
     sample_rows,
     unit_rows,
@@ -242,6 +243,9 @@ def map2d(
     chosen = sample_rows(len(labels), most, random_state)
     rows = model._engine(X, labelled=True).pick(chosen)
     rows = unit_rows(rows) if METRICS[model._frame.metric].directed else rows
+    if model._frame.metric == "cosine":  # centres have length 1, far outside of their rows
+        apart = np.nan_to_num(cluster_stats(X, model)["mean_distance"])
+        centres = means_of_unit_rows(centres, apart)
     if axes == "centres" or (axes == "auto" and is_sparse(rows) and k > 2):
         size = np.maximum(np.bincount(labels[labels >= 0], minlength=k), 0.5)
         projection = between_axes(rows, centres, size, random_state)

@@ -107,6 +107,13 @@ def unit_rows(X: Any) -> Any:
     return X / np.where(lengths > 0, lengths, 1.0)[:, None]
 
 
+def means_of_unit_rows(centres: Any, mean_distance: NDArray[np.float64]) -> Any:
+    """The means of the unit rows of clusters, from centres of cosine, which are directions."""
+    if is_sparse(centres):
+        return sp.csr_matrix(sp.diags(1 - mean_distance) @ centres)
+    return centres * (1 - mean_distance)[:, None].astype(centres.dtype)
+
+
 def sample_rows(n: int, most: int, seed: int) -> NDArray[np.intp]:
     """Numbers of at most `most` of n rows, drawn without replacement, ascending."""
     if n <= most:

@@ -18,6 +18,7 @@ from exactmeans.reporting.projection import (
     Projection,
     between_axes,
     is_sparse,
+    means_of_unit_rows,
     principal_axes,
     sample_rows,
     unit_rows,
@@ -116,7 +117,8 @@ def summarise(
     if is_sparse(rows):  # centres of sparse rows are mostly zeros, too
         centres = sp.csr_matrix(centres)
     near, near_distance = _neighbours(model, centres)
-    means = _times(centres, 1 - mean_distance) if model._frame.metric == "cosine" else centres
+    cosine = model._frame.metric == "cosine"
+    means = means_of_unit_rows(centres, mean_distance) if cosine else centres
     projection = (
         between_axes(rows, means, np.maximum(size, 0.5), seed)
         if is_sparse(rows) and k > 2
@@ -223,13 +225,6 @@ def _as_rows(model: BaseKMeans, centres: Any) -> Any:
     blocks = ArrayBlocks([centres])
     blocks.names = [str(name) for name in names]
     return blocks
-
-
-def _times(centres: Any, factors: Reals) -> Any:
-    """Centres of cosine, which are directions, as the means of their rows of length 1."""
-    if is_sparse(centres):
-        return sp.csr_matrix(sp.diags(factors) @ centres)
-    return centres * factors[:, None].astype(centres.dtype)
 
 
 def _contrasts(
