@@ -330,6 +330,13 @@ def test_contrast_ranks_what_sets_a_centre_apart(form: Any) -> None:
         top_terms(centres, terms, by="tfidf")
 
 
+def test_misfits_of_size_limits_are_far_from_the_centre_of_their_label() -> None:
+    X = np.concatenate([np.linspace(0, 1, 22), np.linspace(9, 10, 19)])[:, np.newaxis]
+    model = KMeans(2, init=[[0.5], [9.5]], size_max=21).fit(X)
+    assert np.bincount(model.labels_).tolist() == [21, 20]
+    assert misfits(X, model).tolist() == [21]  # near the centre of the other cluster
+
+
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_misfits_are_far_from_their_centre(metric: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)

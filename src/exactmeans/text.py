@@ -394,7 +394,7 @@ def misfits(X: Any, model: FittedKMeans, count: int | None = None) -> NDArray[np
     check_model(model)
     refuse_lazy(X)
     most = None if count is None else check_int("count", count, 0)
-    labels, distances = (found[:, 0] for found in model.nearest(X, 1))
+    labels, distances = (found[:, 0] for found in model._own_and_next(X, 1))
     none = np.flatnonzero(labels < 0)
     k = model._given_centres().shape[0]
     odd = odd_rows(labels, distances.astype(np.float64), k, model._frame.metric)
