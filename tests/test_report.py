@@ -197,6 +197,7 @@ def test_zero_rows_are_in_no_cluster(tmp_path: Path) -> None:
     report(model, X, tmp_path / "r.html")
     data = data_of(tmp_path / "r.html")
     assert sum(data["clusters"]["size"]) == 8
+    assert data["clusters"]["total"] == 10  # shares are of all rows, as in the first sentence
     assert data["map"]["label"].count(-1) == 2
     assert "2 rows of zeros are in none" in (tmp_path / "r.html").read_text()
 

@@ -41,7 +41,7 @@ def show(summary: Summary, table: Table, explained: dict[str, Any] | None, max_i
         screen.say(sentence)
     screen.say()
     names = names_of(summary, table)
-    n = max(1, int(summary.size.sum()))
+    n = len(summary.labels)
     order = np.argsort(-summary.size, kind="stable")[:_SHOWN].tolist()
     own = summary.cluster_silhouette
     screen.table(

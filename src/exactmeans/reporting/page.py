@@ -273,6 +273,7 @@ class _Page:
         s, own = self._summary, self._names
         return {
             "size": s.size.tolist(),
+            "total": len(s.labels),
             "mean": numbers(s.mean_distance),
             "radius": numbers(s.radius),
             "silhouette": None if s.cluster_silhouette is None else numbers(s.cluster_silhouette),

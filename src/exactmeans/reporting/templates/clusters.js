@@ -11,7 +11,7 @@ const COLUMNS = [
 let rowsOf = [], detailOf = [], haystack = [], body, order = [];
 
 function table() {
-  const most = Math.max(1, ...C.size), total = C.size.reduce((a, b) => a + b, 0) || 1;
+  const most = Math.max(1, ...C.size), total = C.total;
   const heads = COLUMNS.map(([name, , kind], c) => el("th", { class: kind, scope: "col", "aria-sort": "none" },
     el("button", { type: "button", onclick: () => sortBy(c) }, name)));
   rowsOf = C.size.map((size, j) => el("tr", { class: "row", id: `cluster-${j}`, onclick: (event) => { if (!event.target.closest("a,button")) toggle(j); } },
