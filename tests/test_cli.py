@@ -19,6 +19,9 @@ import scipy.sparse as sp
 import datasets
 import exactmeans
 from exactmeans import KMeans, KMeansTree, open_blocks
+from exactmeans.data.binary import NpyRows
+from exactmeans.data.open import _FILES
+from exactmeans.data.source import choose_columns
 from exactmeans.preparation import Preparation, rows_for
 from program import WIDE, good, process, refused
 
@@ -160,6 +163,30 @@ def test_other_files(tmp_path: Path) -> None:
         done = good("fit", tmp_path / f"x.{name}", "-k", 3, "--json", *options)
         sizes = [cluster["rows"] for cluster in json.loads(done.stdout)["clusters"]]
         assert sorted(sizes) == wanted, name
+
+
+def test_columns_of_any_source_have_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Named(NpyRows):
+        def __init__(self, path: Path, columns: Any, block_rows: int | None) -> None:
+            super().__init__(path, None, block_rows)
+            self.names = ["a", "b", "c"]
+            self.select(choose_columns(columns, self.names, 3, str(path)))
+
+    monkeypatch.setitem(_FILES, ".named", Named)
+    with (tmp_path / "x.named").open("wb") as file:
+        np.save(file, datasets.blobs(60, 3, 3))
+    good("fit", tmp_path / "x.named", "-k", 3, "-c", "c,a", "--centers", tmp_path / "c.csv")
+    assert (tmp_path / "c.csv").read_text().startswith("c,a\n")
+
+
+def test_shares_are_of_all_rows(tmp_path: Path) -> None:
+    X = np.repeat([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [30, 20, 50], axis=0)
+    np.save(tmp_path / "x.npy", X)
+    shown = good("fit", tmp_path / "x.npy", "-k", 2, "--metric", "cosine").stdout
+    assert "the largest has 30% of all rows" in shown
+    assert "\t30\t30%\t" in shown
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -362,6 +389,8 @@ def test_bad_input_is_one_sentence(table: Path, tmp_path: Path) -> None:
     (tmp_path / "mixed.csv").write_text("a,b\n1,2\n3,x\n4,5\n")
     (tmp_path / "torn.npy").write_bytes(b"\x93NUMPY\x01")
     (tmp_path / "odd.bin").write_bytes(b"1")
+    (tmp_path / "short.csv").write_text("a,b\n1,2\n3\n4,5\n")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     (tmp_path / "folder").mkdir()
     before = sorted(tmp_path.iterdir())
     cases = {
@@ -393,17 +422,43 @@ def test_bad_input_is_one_sentence(table: Path, tmp_path: Path) -> None:
         ("predict", "people.csv", "m.safetensors"): "people.csv is not a model",
         ("predict", "nothing.safetensors", "people.csv"): "there is no file",
         ("predict", "folder", "people.csv"): "folder is a folder, not a model",
+        ("fit", "short.csv", "-k", "2"): "row 1 has 1 columns, not 2.",
+        ("predict", "m.safetensors", "other.csv"): "the columns of the fit must be in other.csv, "
+        "but 'age' is not: it has 'a', 'b'.",
         ("info", "nothing.csv"): "there is no file",
         ("report", "m.safetensors", "nothing.csv"): "there is no file",
     }
     for arguments, words in cases.items():
         assert words in refused(*arguments, cwd=tmp_path), arguments
     for usage in (("fit",), ("fit", "people.csv"), ("fit", "people.csv", "--odd"), ("odd",)):
-        refused(*usage, code=2, cwd=tmp_path)
+        command = "exactmeans fit" if usage[0] == "fit" else "exactmeans"
+        assert f"(see {command} --help)." in refused(*usage, code=2, cwd=tmp_path)
     # Exit codes and standard error of a process, once for each code.
     assert refused("info", "nothing.csv", cwd=tmp_path, how=process).startswith("there is no file")
     refused("odd", code=2, cwd=tmp_path, how=process)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_standard_input_is_named_in_errors() -> None:
+    said = refused("fit", "-", "-k", 2, stdin="a,b\n1,2\n3\n4,5\n")
+    assert said == "standard input: row 1 has 1 columns, not 2."
+
+
+def test_memory_limits_are_sizes_bytes_or_fractions(table: Path) -> None:
+    for limit in ("0.5", "500000000", "500MB"):
+        good("fit", table, "-k", 3, *USED, "--memory-limit", limit)
+    said = refused("fit", table, "-k", 3, *USED, "--memory-limit", "2QB")
+    assert said.startswith("--memory-limit must be a number of bytes, a string like '2GB' or ")
+    assert "must be at least" in refused("fit", table, "-k", 3, *USED, "--memory-limit", "1")
+
+
+def test_an_interrupt_is_said(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KMeans, "fit", interrupted)
+    said = refused("fit", table, "-k", 3, *USED, code=130)
+    assert said == "interrupted; no output was written."
 
 
 def test_force_replaces(table: Path, tmp_path: Path) -> None:

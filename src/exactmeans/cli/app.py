@@ -36,10 +36,11 @@ app = typer.Typer(
     exactmeans predict m.safetensors new.csv --labels labels.csv
     exactmeans tree data.csv --branching 10 --labels leaves.csv
 
-    DATA is a .csv, .tsv, .npy, .npz (CSR), .svm, .mtx, .parquet, .arrow or .feather file, a folder
-    of Parquet files, a pattern such as 'part-*.csv', or - for CSV on standard input. With --text it
-    is a file with a document per line, a column of a table, or a folder of documents. With --query
-    and --key it is a database: postgresql://…, duckdb:///file or sqlite:///file.
+    DATA is a .csv, .tsv, .npy, .npz (CSR), .svm, .mtx, .parquet, .arrow or .feather
+    file, a folder of Parquet files, a pattern such as 'part-*.csv', or - for CSV on
+    standard input. With --text it is a file with a document per line, a column of a
+    table, or a folder of documents. With --query and --key it is a database:
+    postgresql://…, duckdb:///file or sqlite:///file.
     """,
 )
 app.command()(fit)
@@ -106,6 +107,7 @@ _PHRASES = (
     ("pass layout='array'", "say --layout array"),
     ("layout=", "--layout "),
     (", or a DB-API connection", ""),
+    ("memory_limit must be None, a number", "memory_limit must be a number"),
 )
 _OR_NONE = re.compile(r"^(--\S+ must be) None(?:,| or) ")
 _IS_EMPTY = re.compile(r"(row \d+, column .+ is empty)\.$")
@@ -131,6 +133,8 @@ def run(arguments: list[str]) -> int:
     try:
         command = typer.main.get_command(app)
         code = command(arguments, prog_name="exactmeans", standalone_mode=False)
+        if code == INTERRUPTED:  # what typer returns, without a word, after Ctrl-C
+            raise KeyboardInterrupt
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except KeyboardInterrupt:
@@ -151,7 +155,9 @@ def _report(error: Exception) -> int:
         said = str(error.format_message())
         if not said:  # no arguments: the help was shown
             return USAGE
-        return _failed(f"{said.rstrip('.')} (see exactmeans --help).", USAGE)
+        context = getattr(error, "ctx", None)
+        command = "exactmeans" if context is None else context.command_path
+        return _failed(f"{said.rstrip('.')} (see {command} --help).", USAGE)
     if os.environ.get("EXACTMEANS_DEBUG"):
         raise error
     if isinstance(error, MemoryError):

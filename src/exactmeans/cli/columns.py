@@ -90,13 +90,17 @@ class Csv(NamedTuple):
             if len(cells) == _DESCRIBED_ROWS:
                 whole = False
                 break
+            if len(row) != self.width:
+                raise ValueError(
+                    f"{self.path}: row {len(cells)} has {len(row)} columns, not {self.width}."
+                )
             cells.append(row)
         names = self.names or [str(f) for f in range(self.width)]
-        own = [[row[f] if f < len(row) else "" for row in cells] for f in range(self.width)]
+        own = list(zip(*cells, strict=True)) or [()] * self.width
         return [_column(name, values) for name, values in zip(names, own, strict=True)], whole
 
 
-def _column(name: str, cells: list[str]) -> Column:
+def _column(name: str, cells: Sequence[str]) -> Column:
     lacking = [row for row, cell in enumerate(cells) if cell.strip().lower() in MISSING]
     missing, first = len(lacking), lacking[0] if lacking else -1
     texts = (

@@ -105,7 +105,7 @@ def _model(path: str) -> dict[str, Any]:
         "features": int(model.n_features_in_),
         "metric": metric,
         "inertia": float(model.inertia_),
-        "rows": preparation.kind,
+        "kind of data": preparation.kind,
     }
     if preparation.columns is not None:
         found["uses columns"] = ", ".join(map(str, preparation.columns))

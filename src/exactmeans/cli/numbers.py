@@ -37,7 +37,7 @@ def numbers(
         X: Any = open_blocks(path, columns=chosen, na=na, **options)
         X, preparation = standardised(X, features, preparation)
     else:
-        X = open_for(model, preparation, path, **options)
+        X = _opened_for(model, preparation, path, reading, options)
     for guess in X.guesses:
         screen.note(f"{guess.replace(path, name_of(reading))}{_how_to_say(guess)}.")
     kept, total = _kept(X)
@@ -58,6 +58,18 @@ def numbers(
         weights=_weights(path, reading, features, kept),
         feature_names=X.feature_names if names is None else names,
     )
+
+
+def _opened_for(
+    model: Any, preparation: Preparation, path: str, reading: Reading, options: dict[str, Any]
+) -> Any:
+    try:
+        return open_for(model, preparation, path, **options)
+    except ValueError as error:
+        if reading.columns:
+            raise
+        whose = "the columns of the fit must be in"  # nobody said --columns
+        raise ValueError(str(error).replace("columns must be in", whose, 1)) from None
 
 
 def standardised(X: Any, features: Features, preparation: Preparation) -> tuple[Any, Preparation]:
@@ -146,8 +158,8 @@ def _chosen_columns(
 
 def _names_and_width(path: str) -> tuple[list[str] | None, int]:
     if not cols.is_arrow(path):
-        plain: Any = open_blocks(path)
-        return None, plain.shape[1]
+        source: Any = open_blocks(path)
+        return source.feature_names, source.shape[1]
     names = cols.arrow_dataset(_first_file(path)).schema.names
     return names, len(names)
 

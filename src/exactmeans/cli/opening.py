@@ -74,7 +74,10 @@ def _place(reading: Reading, *, is_text: bool) -> Iterator[str]:
             shutil.copyfileobj(sys.stdin.buffer, file)
         if not path.stat().st_size:
             raise ValueError("standard input is empty: pipe a CSV file into the command.")
-        yield str(path)
+        try:
+            yield str(path)
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), "standard input")) from None
 
 
 def existing(data: str) -> str:

@@ -19,6 +19,16 @@ def _option(*names: str, help: str, panel: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 
+def _size(text: str) -> int | float | str:
+    """A number of bytes or a fraction of the machine's memory; a size with a unit stays text."""
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return text
+
+
 def _words(words: tuple[str, ...]) -> Any:
     """Completes the words of a choice in a shell."""
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
@@ -280,8 +290,14 @@ Jobs = Annotated[
     _option("--jobs", "-j", metavar="N", panel=_FIT, help="Threads; all cores if not given."),
 ]
 MemoryLimit = Annotated[
-    str | None,
-    _option("--memory-limit", metavar="SIZE", panel=_FIT, help="Memory beside the data, as 2GB."),
+    Any,
+    _option(
+        "--memory-limit",
+        metavar="SIZE",
+        panel=_FIT,
+        parser=_size,
+        help="Memory beside the data: 2GB, bytes, or 0.5 for a share of the machine's.",
+    ),
 ]
 Tol = Annotated[
     float, _option("--tol", metavar="T", panel=_FIT, help="Stop when centres move less than this.")
