@@ -1,4 +1,26 @@
-"""exactmeans: k-means for Python, exact, reproducible and fast; sparse data first."""
+"""k-means: the labels and centres of Lloyd's algorithm to the last bit, for dense and sparse data.
+
+>>> import numpy as np
+>>> from exactmeans import KMeans
+>>> X = np.array([[1.0, 2.0], [1.0, 4.0], [10.0, 2.0], [10.0, 4.0]])
+>>> model = KMeans(n_clusters=2, random_state=0).fit(X)
+>>> model.labels_
+array([1, 1, 0, 0], dtype=int32)
+
+Estimators
+    KMeans, MiniBatchKMeans, BisectingKMeans, as in scikit-learn; KMeansTree, a hierarchy. On
+    clusters: exactmeans.dask.KMeans, exactmeans.dask.MiniBatchKMeans, exactmeans.spark.KMeans.
+Data
+    open_blocks for files larger than memory, open_sql for databases; exactmeans.text makes rows of
+    documents, exactmeans.labels of labels.
+Results
+    select_k suggests a number of clusters. silhouette, davies_bouldin, calinski_harabasz and
+    cluster_stats measure a clustering; report and plot show it. load and from_sql read saved
+    models.
+Other
+    kmeans_plusplus and exactmeans.seeding give initial centres. show_versions() says what is
+    installed.
+"""
 
 from importlib.metadata import version as _version
 
