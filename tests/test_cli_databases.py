@@ -147,7 +147,8 @@ def test_bad_input_is_one_sentence(duck: str, tmp_path: Path) -> None:
         (duck, *QUERY, "--exclude", "a"): "--exclude must not be given for a database",
         (duck, *QUERY, "--layout", "odd"): "--layout must be one of columns, array, coo",
         (duck, *QUERY, "--columns", "c"): "--columns must be a column of the query, but 'c' is not",
-        (duck, "--query", "SELECT * FROM notes", "--key", "name"): "--columns must hold numbers",
+        (duck, "--query", "SELECT * FROM notes", "--key", "name"): "holds text: leave it out "
+        "of the query, or name others with --columns.",
         (duck, "--query", "SELECT * FROM odd", "--key", "id"): "query failed in DuckDB",
         (duck, "--query", "SELECT [1] AS v, 1 AS id", "--key", "id"): "say --layout array.",
         (duck, "--query", "SELECT 1 AS x", "--key", "id"): "--key must be a column of the query",

@@ -36,11 +36,11 @@ app = typer.Typer(
     exactmeans predict m.safetensors new.csv --labels labels.csv
     exactmeans tree data.csv --branching 10 --labels leaves.csv
 
-    DATA is a .csv, .tsv, .npy, .npz (CSR), .svm, .mtx, .parquet, .arrow or .feather
-    file, a folder of Parquet files, a pattern such as 'part-*.csv', or - for CSV on
-    standard input. With --text it is a file with a document per line, a column of a
-    table, or a folder of documents. With --query and --key it is a database:
-    postgresql://…, duckdb:///file or sqlite:///file.
+    DATA is a .csv, .tsv, .npy, .npz (CSR), .svm, .mtx, .parquet, .arrow or
+    .feather file, a folder of Parquet files, a pattern such as 'part-*.csv',
+    or - for CSV on standard input. With --text it is a file with a document
+    per line, a column of a table, or a folder of documents. With --query and
+    --key it is a database: postgresql://…, duckdb:///file or sqlite:///file.
     """,
 )
 app.command()(fit)
@@ -111,6 +111,7 @@ _PHRASES = (
 )
 _OR_NONE = re.compile(r"^(--\S+ must be) None(?:,| or) ")
 _IS_EMPTY = re.compile(r"(row \d+, column .+ is empty)\.$")
+_HOLDS_TEXT = re.compile(r"(--columns must hold numbers, but column .+ holds text)\.$")
 _NOT_A_NUMBER = re.compile(r"(is not a number)\.$")
 
 
@@ -121,6 +122,7 @@ def with_option_names(text: str) -> str:
     text = re.sub(r"^(\w+) must ", lambda m: f"{_OPTIONS.get(m[1], m[1])} must ", text)
     text = _OR_NONE.sub(r"\1 ", text)
     text = _IS_EMPTY.sub(r"\1: --na drop leaves such rows out.", text)
+    text = _HOLDS_TEXT.sub(r"\1: leave it out of the query, or name others with --columns.", text)
     text = _NOT_A_NUMBER.sub(r"\1: leave the column out with --exclude.", text)
     return text
 

@@ -227,9 +227,9 @@ Init = Annotated[
     str,
     _option(
         "--init",
-        metavar="|".join(INIT_NAMES),
+        metavar="NAME",
         panel=_FIT,
-        help="How to choose initial centres.",
+        help=f"How to choose initial centres: {', '.join(INIT_NAMES)}.",  # one name has two bars
         autocompletion=_words(tuple(INIT_NAMES)),
     ),
 ]

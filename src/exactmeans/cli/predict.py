@@ -31,8 +31,8 @@ def predict(
 ) -> None:
     """Give each row of DATA the nearest cluster of MODEL, with its distance.
 
-    Columns, scales and terms are those of the fit. Without --labels or --into, the labels are
-    printed as CSV.
+    Columns, scales and terms are those of the fit. Without --labels or
+    --into, the labels are printed as CSV.
 
     \b
     exactmeans predict m.safetensors new.csv --labels labels.csv
