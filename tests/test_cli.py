@@ -452,6 +452,13 @@ def test_memory_limits_are_sizes_bytes_or_fractions(table: Path) -> None:
     assert "must be at least" in refused("fit", table, "-k", 3, *USED, "--memory-limit", "1")
 
 
+def test_progress_says_which_start_runs(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exactmeans.cli.screen._LINE_SECONDS", 0)
+    said = good("fit", table, "-k", 3, *USED, "--starts", 2).stderr
+    assert "people.csv: iteration 1, " in said
+    assert "people.csv: start 2, iteration 1, " in said
+
+
 def test_an_interrupt_is_said(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

@@ -278,7 +278,8 @@ Starts = Annotated[
         metavar="N",
         panel=_FIT,
         min=1,
-        help="Runs from different initial centres, of which the best is kept.",
+        help="Runs from different initial centres, of which the best is kept; "
+        "if not given, 10 for --init random, else 1.",
     ),
 ]
 Seed = Annotated[

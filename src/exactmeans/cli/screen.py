@@ -115,7 +115,8 @@ class Steps:
     def record(self, iteration: Iteration) -> None:
         """A callback of a fit."""
         changed = f", {iteration.changed:,} rows changed" if iteration.changed else ""
-        state = f"iteration {iteration.iteration}, inertia {iteration.inertia:.6g}{changed}"
+        start = f"start {iteration.run + 1}, " if iteration.run else ""
+        state = f"{start}iteration {iteration.iteration}, inertia {iteration.inertia:.6g}{changed}"
         self.at(iteration.iteration, state)
 
 
