@@ -423,6 +423,7 @@ def test_bad_input_is_one_sentence(table: Path, tmp_path: Path) -> None:
         ("predict", "nothing.safetensors", "people.csv"): "there is no file",
         ("predict", "folder", "people.csv"): "folder is a folder, not a model",
         ("fit", "short.csv", "-k", "2"): "row 1 has 1 columns, not 2.",
+        ("fit", "people.csv", "-k", "2", "--min-df", "2"): "--min-df must be given with --text",
         ("predict", "m.safetensors", "other.csv"): "the columns of the fit must be in other.csv, "
         "but 'age' is not: it has 'a', 'b'.",
         ("info", "nothing.csv"): "there is no file",

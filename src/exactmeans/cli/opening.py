@@ -48,6 +48,12 @@ def _checked(reading: Reading, features: Features) -> Reading:
         raise ValueError(f"--na must be error or drop, not {reading.na!r}.")
     if features.stop_words not in ("english", "none"):
         raise ValueError(f"--stop-words must be english or none, not {features.stop_words!r}.")
+    for option, given in (
+        ("--min-df", features.min_df is not None),
+        ("--stop-words", features.stop_words != "english"),
+    ):
+        if given and not features.text:
+            raise ValueError(f"{option} must be given with --text only.")
     if features.text and features.tfidf:
         raise ValueError("--tfidf must not be given with --text, whose terms are weighed anyway.")
     check_query(reading, features)
