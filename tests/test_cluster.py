@@ -84,6 +84,18 @@ def test_messages_do_not_wait_for_ever() -> None:
         assert len(asked) == 3
 
 
+def test_a_wrong_length_takes_no_memory() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    channel = Channel(ours)
+    with theirs:
+        theirs.sendall(struct.pack("<Q", 2**60) + b"a few of them")
+    with pytest.raises(ConnectionResetError):
+        channel.receive()
+    channel.drop()
+
+
 def test_both_seedings_offer_every_operation() -> None:
     """mypy checks that methods of seeding use no other."""
     assert Seeding.__abstractmethods__ >= {

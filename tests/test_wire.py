@@ -156,6 +156,75 @@ def test_other_messages_are_refused(given: bytes, error: Any, match: str) -> Non
         wire.decode(given)
 
 
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        ([], b""),
+        ({"a": 1}, b""),
+        (["bytes"], b""),
+        (["bytes", -5], bytes(16)),
+        (["array", ",i4", 0], b""),  # NumPy parses it as a Python literal: a SyntaxError
+        (["array", "f8,f8", 0], b""),
+        (["array", {"names": ["a"], "formats": ["f8"]}, 1], bytes(8)),
+        (["array", "<f8", 2**62, 2**62], b""),
+        (["array", "<f8", 0.5], b""),
+        (["dict", ["list"], 1], b""),
+        (["AssignStats", 1], b""),
+        (["ExactSum", ["list", 1]], b""),
+        (["Grid", ["tuple", ["list", 1.0], 7, 10**9]], b""),  # 8 GB of bins
+        (["csr", 10**12, 3, ["array", "<f8", 0], ["array", "<i4", 0], ["array", "<i4", 1]], b""),
+        (  # column 7 of 3
+            ["csr", 1, 3, ["array", "<f8", 1], ["array", "<i8", 1], ["array", "<i8", 2]],
+            np.array([0, 7, 0, 1]).tobytes(),
+        ),
+    ],
+    ids=range(15),
+)
+def test_damaged_messages_are_refused(header: Any, body: bytes) -> None:
+    with pytest.raises(ValueError, match="message of exactmeans is damaged"):
+        wire.decode(message(header, body))
+
+
+def test_deep_messages_are_refused() -> None:
+    text = b"[" * 100_000
+    with pytest.raises(ValueError, match="damaged"):
+        wire.decode(struct.pack("<4sIQ", b"EXMW", wire.VERSION, len(text)) + text)
+
+
+def test_random_damage_gives_one_kind_of_error() -> None:
+    random = np.random.default_rng(0)
+    rows: Any = sp.random(5, 9, 0.3, format="csr", random_state=0)
+    grid, total = _core.Grid(np.array([1.0, 2.0, 3.0]), 100), _core.ExactSum()
+    survey = _core.Rows.dense(np.ones((5, 3)), None).survey(1)
+    sent = [
+        wire.encode(value)
+        for value in (
+            (Request("WorkerEngine.survey", (False,), 1, 2), None),
+            Centres(rows, np.array([1, 4]), (np.arange(5.0), 3)),
+            Opening("float32", "cosine", [0, 2], np.array([0, 5, 9]), [np.ones(5)], 10**9),
+            [grid, total, survey],
+            Response((1, b"abc", np.ones((3, 4), np.float32)), (3,)),
+        )
+    ]
+    for _ in range(3000):
+        damaged = bytearray(sent[random.integers(len(sent))])
+        for at in random.integers(len(damaged), size=random.integers(1, 4)):
+            damaged[at] ^= 1 << random.integers(8)
+        whole = random.integers(4) > 0
+        end = len(damaged) if whole else random.integers(len(damaged))
+        try:
+            wire.decode(damaged[:end])  # what is damaged within an array is still an array
+        except ValueError:
+            pass
+        except RuntimeError as error:
+            assert "one version of exactmeans" in str(error)
+
+
+def test_surveys_of_other_columns_are_not_merged() -> None:
+    with pytest.raises(ValueError, match="equal columns"):
+        _core.Survey(5).merge(_core.Survey(2), 0)
+
+
 def test_engines_do_what_is_listed_only() -> None:
     """A request names an operation; other methods cannot be called."""
     engine = WorkerEngine(0, InMemory([np.ones((3, 2))]), 1)

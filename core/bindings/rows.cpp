@@ -235,8 +235,13 @@ void bind_rows(nb::module_& m) {
 
     nb::class_<Survey>(m, "Survey")
         .def(nb::init<Size>(), nb::arg("columns"))
-        .def("merge", &Survey::merge, nb::arg("other"), nb::arg("row_offset"),
-             nb::call_guard<FloatEnvironment>())
+        .def(
+            "merge",
+            [](Survey& s, const Survey& other, Size row_offset) {
+                require(other.bounds.size() == s.bounds.size(), "surveys must have equal columns");
+                s.merge(other, row_offset);
+            },
+            nb::arg("other"), nb::arg("row_offset"), nb::call_guard<FloatEnvironment>())
         .def_ro("largest", &Survey::largest)
         .def_ro("largest_weight", &Survey::largest_weight)
         .def_ro("first_bad_row", &Survey::first_bad_row)

@@ -19,6 +19,7 @@ TOKEN_BYTES = 32
 _LENGTH = struct.Struct("<Q")
 _TIMEOUT = 5.0  # seconds to connect
 _POLL = 0.5  # seconds between two checks whether messages are still wanted
+_AHEAD = 1 << 24  # bytes of memory taken before they arrive: a length may be wrong
 # Detects a machine that vanished after half a minute, where the system supports these options.
 _KEEPALIVE = {
     **{"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4},  # seconds without traffic
@@ -66,13 +67,18 @@ class Channel:
         return self._received(length)
 
     def _received(self, count: int) -> bytearray:
-        data = bytearray(count)
-        left = memoryview(data)
-        while left:
-            try:
-                left = left[_received_into(self._socket, left) :]
-            except BlockingIOError:
-                self._wait(selectors.EVENT_READ)
+        data = bytearray()
+        while len(data) < count:
+            begin = len(data)
+            data += bytes(min(count - begin, _AHEAD))
+            with memoryview(data) as whole:
+                left = whole[begin:]
+                while left:
+                    try:
+                        left = left[_received_into(self._socket, left) :]
+                    except BlockingIOError:
+                        self._wait(selectors.EVENT_READ)
+                left.release()
         return data
 
     def _wait(self, event: int) -> None:

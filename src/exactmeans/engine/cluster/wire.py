@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import struct
 import sys
 import traceback
@@ -33,7 +34,9 @@ VERSION = 3
 _MAGIC = b"EXMW"
 _HEAD = struct.Struct("<4sIQ")  # magic, version, bytes of the header
 _ALIGNMENT = 8
+_SHORTER = "it is shorter than its header says."
 _KINDS = "biuf"  # of NumPy dtypes: booleans and numbers
+_DTYPE = re.compile(rf"[<>|][{_KINDS}]\d\d?")  # NumPy would parse other names as Python literals
 
 _TUPLES: tuple[Any, ...] = (AssignStats, FarRow, BlockTotal, Found, Refreshed, Lengths)
 _DATACLASSES: tuple[Any, ...] = (Request, Response, Failure, Centres, Opening, Frame)
@@ -66,8 +69,14 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "list": lambda *items: list(items),
     "tuple": lambda *items: items,
     "dict": lambda *items: dict(zip(items[::2], items[1::2], strict=True)),
-    "csr": lambda n, d, *arrays: sp.csr_array(arrays, shape=(n, d)),
+    "csr": lambda *parts: _csr(*parts),
 }
+
+
+def _csr(n: int, d: int, *arrays: Any) -> Any:
+    rows = sp.csr_array(arrays, shape=(n, d))
+    rows.check_format(full_check=True)  # SciPy's operations trust indices
+    return rows
 
 
 def encode(value: Any) -> bytes:
@@ -84,22 +93,25 @@ def encode(value: Any) -> bytes:
 
 
 def decode(message: bytes | bytearray | memoryview) -> Any:
-    """The value of a message; arrays are copies of its buffers."""
+    """The value of a message; arrays are copies of its buffers. Refuses others by ValueError."""
     view = memoryview(message).cast("B")
-    if len(view) < _HEAD.size:
+    if len(view) < _HEAD.size or view[: len(_MAGIC)] != _MAGIC:
         raise ValueError("This is no message of exactmeans.")
-    magic, version, length = _HEAD.unpack(view[: _HEAD.size])
-    if magic != _MAGIC:
-        raise ValueError("This is no message of exactmeans.")
+    _, version, length = _HEAD.unpack(view[: _HEAD.size])
     if version != VERSION:
         raise RuntimeError(
             "All machines of a cluster must have one version of exactmeans, but messages have "
             f"versions {version} and {VERSION}."
         )
     end = _HEAD.size + length
-    if end > len(view):
-        raise ValueError("The message is shorter than its header says.")
-    return _Decoder(view, end).value(json.loads(bytes(view[_HEAD.size : end])))
+    try:
+        if end > len(view):
+            raise ValueError(_SHORTER)
+        return _Decoder(view, end).value(json.loads(bytes(view[_HEAD.size : end])))
+    except MemoryError:
+        raise
+    except Exception as error:  # JSON, NumPy, SciPy and the core have one each for wrong content
+        raise ValueError(f"A message of exactmeans is damaged: {error}") from error
 
 
 def _encoded(value: Any, buffers: list[Any]) -> Any:
@@ -136,6 +148,8 @@ class _Decoder:
         self._view, self._at = view, at
 
     def value(self, given: Any) -> Any:
+        if isinstance(given, dict):
+            raise ValueError("its header has a JSON object.")
         if not isinstance(given, list):
             return given
         tag, *fields = given
@@ -148,9 +162,9 @@ class _Decoder:
         return _MAKERS[tag](*map(self.value, fields))
 
     def _array(self, name: str, *shape: int) -> Any:
+        if not _DTYPE.fullmatch(name) or any(n < 0 for n in shape):
+            raise ValueError(f"Messages cannot hold arrays of {name} and shape {shape}.")
         dtype = np.dtype(name)
-        if dtype.kind not in _KINDS or any(n < 0 for n in shape):
-            raise ValueError(f"Messages cannot hold arrays of {dtype} and shape {shape}.")
         count = 1
         for n in shape:
             count *= n
@@ -160,8 +174,8 @@ class _Decoder:
     def _take(self, size: int) -> memoryview:
         begin = self._at + -self._at % _ALIGNMENT
         self._at = begin + size
-        if self._at > len(self._view):
-            raise ValueError("The message is shorter than its header says.")
+        if not begin <= self._at <= len(self._view):
+            raise ValueError(_SHORTER)
         return self._view[begin : self._at]
 
 
