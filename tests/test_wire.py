@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import pickle
@@ -208,16 +209,12 @@ def test_random_damage_gives_one_kind_of_error() -> None:
     ]
     for _ in range(3000):
         damaged = bytearray(sent[random.integers(len(sent))])
-        for at in random.integers(len(damaged), size=random.integers(1, 4)):
+        for at in random.integers(8, len(damaged), size=random.integers(1, 4)):  # not the version
             damaged[at] ^= 1 << random.integers(8)
         whole = random.integers(4) > 0
         end = len(damaged) if whole else random.integers(len(damaged))
-        try:
-            wire.decode(damaged[:end])  # what is damaged within an array is still an array
-        except ValueError:
-            pass
-        except RuntimeError as error:
-            assert "one version of exactmeans" in str(error)
+        with contextlib.suppress(ValueError):  # damage within an array is not noticed
+            wire.decode(damaged[:end])
 
 
 def test_surveys_of_other_columns_are_not_merged() -> None:
