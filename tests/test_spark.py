@@ -117,6 +117,8 @@ def test_sparse_and_weighted_rows(spark: Any, measure: str, mode: str) -> None:
     model = estimator.setIdCol("id").setWeightCol("weight").fit(df)
     same(model, local_model(X, weights, metric=measure), df)
     assert model._sparse
+    assert sp.issparse(model.local.cluster_centers_)  # no k x d values in any task
+    assert model.clusterCenters()[0].shape == (91,)
 
 
 def test_arrays_and_columns_of_numbers(spark: Any) -> None:
@@ -295,7 +297,7 @@ def test_parameters_and_attributes_are_those_of_mllib(spark: Any) -> None:
     ("parameters", "message"),
     [
         ({"k": 0}, "k must be"),
-        ({"k": 900}, "n_samples=600 should be >= k=900"),
+        ({"k": 900}, "k must be at most 600, the number of rows, but it is 900."),
         ({"distanceMeasure": "manhattan"}, "distanceMeasure must be"),
         ({"initMode": "best"}, "initMode must be"),
         ({"mode": "fast"}, "mode must be"),

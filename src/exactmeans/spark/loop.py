@@ -88,6 +88,7 @@ class FitLoop:
             **parameters,
             n_init=1,
             tol=0.0,
+            sparse_centers=engine.sparse,
             callbacks=moved_little,
             checkpoint=where,
         )

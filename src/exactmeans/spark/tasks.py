@@ -22,6 +22,10 @@ _NAMES = (
     (re.compile(r"^init(?= must )"), "initialCenters"),
     (re.compile(r"\bsample_weight\b"), "weightCol"),
     (re.compile(r"\bmetric="), "distanceMeasure="),
+    (
+        re.compile(r"^n_samples=(\d+) should be >= n_clusters=(\d+)\.$"),
+        r"k must be at most \1, the number of rows, but it is \2.",
+    ),
     (re.compile(r"\bn_clusters="), "k="),
 )
 
