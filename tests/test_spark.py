@@ -471,6 +471,28 @@ def test_a_data_frame_without_rows(spark: Any, mode: str) -> None:
         KMeans(k=3, idCol="id", mode=mode).fit(frame(spark, rows()).limit(0))
 
 
+def test_a_result_that_spark_loses() -> None:
+    """As `collect` does where the driver's memory is too small: it logs, and gives no rows."""
+    from exactmeans.spark import estimator
+
+    class Rows:
+        def mapInArrow(self, *_: Any, barrier: bool) -> Rows:
+            return self
+
+        def repartition(self, _: int) -> Rows:
+            return self
+
+        def collect(self) -> list[Any]:
+            return []
+
+        def isEmpty(self) -> bool:
+            return False
+
+    nothing: Any = None
+    with pytest.raises(RuntimeError, match=r"is spark\.driver\.memory too small"):
+        estimator._in_barrier(Rows(), 2, nothing, nothing)
+
+
 def test_what_is_no_data_frame() -> None:
     X: Any = rows()
     with pytest.raises(TypeError, match=r"but it is a ndarray: spark\.createDataFrame"):

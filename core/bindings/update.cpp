@@ -252,8 +252,9 @@ void bind_update(nb::module_& m) {
             "__setstate__",
             [](Bins& grid, const BinsState& state) {
                 const auto& [bounds, bits, bins] = state;
-                require(!bounds.empty() && bins >= 1 && bins <= Bins::most && bits >= 0 && bits <= 62,
-                        "the state of the bins is not valid");
+                require(
+                    !bounds.empty() && bins >= 1 && bins <= Bins::most && bits >= 0 && bits <= 62,
+                    "the state of the bins is not valid");
                 new (&grid) Bins(bounds, Size(1) << bits);
                 grid.set_bins(bins);
             },

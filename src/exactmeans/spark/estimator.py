@@ -272,6 +272,11 @@ def _in_barrier(rows: Any, workers: int, options: RowOptions, loop: FitLoop) -> 
                 raise RuntimeError(_refusal(needed)) from error
         raise
     if not found:  # Spark starts no task where it knows that there are no rows
+        if not rows.isEmpty():  # collect() gives nothing if the driver's JVM runs out of memory
+            raise RuntimeError(
+                "Spark lost the fitted model on its way to the driver: is spark.driver.memory too "
+                "small for the centres?"
+            )
         raise ValueError("dataset must have rows, but it has none.")
     result = wire.decode(bytes(found[0][0]))
     if isinstance(result, Failure):
