@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exactmeans import KMeans, _core
+from exactmeans import KMeans, MiniBatchKMeans, _core
 from exactmeans.fit import policy
 from models import assert_same_model
 
@@ -198,6 +198,26 @@ def test_statistics_of_the_filter_count_twins(algorithm: Any) -> None:
     # Bounds need the distance to the label of every row.
     assert record.distances == 4 * twins + (0 if algorithm == "lloyd" else n)
     assert record.skipped == (n - twins if algorithm == "lloyd" else 0)
+
+
+@pytest.mark.parametrize("method", ["sgd", "memoized"])
+def test_mini_batches_tell_what_the_filter_decided(method: Any) -> None:
+    X = rows(np.float32)
+    options: dict[str, Any] = {"method": method, "init": X[100 : 100 + K], "max_iter": 2}
+    large, small = (
+        MiniBatchKMeans(K, n_init=1, batch_size=size, random_state=0, **options).fit(X)
+        for size in (N, 1000)
+    )
+    assert "8-bit filter" in large.explain()
+    for record in large.history_:
+        assert record.filtered == N
+        assert N / 4 < record.decided == record.skipped
+        assert record.distances == record.verified < 0.2 * N * K
+    last = large.n_distances_ - sum(record.distances for record in large.history_)
+    assert 0 <= last < 0.2 * N * K
+    # Batches of fewer rows than quantising the centres pays for.
+    assert not any(record.filtered for record in small.history_)
+    assert all(record.distances % K == 0 for record in small.history_)
 
 
 def test_statistics_of_the_filter_are_of_distinct_rows() -> None:

@@ -321,10 +321,10 @@ class MiniBatchKMeans(BaseKMeans):
         best = _seeded(engine, fit.init, k, size, rng)
         if fit.init.n_init > 1:
             sample = sample_of(engine, ids)
-            least = best.cost(sample)
+            _, least = best.cost(sample)
             for _ in range(fit.init.n_init - 1):
                 state = _seeded(engine, fit.init, k, size, rng)
-                inertia = state.cost(sample)
+                _, inertia = state.cost(sample)
                 if inertia < least:
                     best, least = state, inertia
         return best
@@ -374,7 +374,7 @@ class MiniBatchKMeans(BaseKMeans):
         if not self.compute_labels:
             self.__dict__.pop("labels_", None)  # those of an earlier call
         else:
-            inertia = state.cost(engine)
+            _, inertia = state.cost(engine)
             self.labels_ = engine.final_labels()
             self.inertia_ = unscaled(inertia, state.frame.cost_exponent)
 

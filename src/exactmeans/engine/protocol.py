@@ -8,7 +8,7 @@ process, `ClusterEngine` on a cluster; the loop uses nothing but these protocols
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -36,6 +36,11 @@ class AssignStats(NamedTuple):
     decided: int = 0
     verified: int = 0
     unread: int = 0  # blocks that were not read: no label in them could change
+
+    @staticmethod
+    def total(all_stats: Iterable[AssignStats]) -> AssignStats:
+        """The sums of the counts of passes over some of the rows each."""
+        return AssignStats(*(sum(counts) for counts in zip(*all_stats, strict=True)))
 
 
 class FarRow(NamedTuple):
@@ -195,8 +200,10 @@ class Engine(Protocol):
         Pass the same sums in every call: only changes of labels are added.
         """
 
-    def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
-        """Label every row; returns (distances computed, objective at `points`)."""
+    def cost(
+        self, centroids: _core.Centroids, points: Matrix, exponent: int
+    ) -> tuple[AssignStats, float]:
+        """Label every row; returns the statistics, and the objective at `points`."""
 
     def assign_by_prices(
         self, centroids: _core.Centroids, prices: Double, border: BorderRows

@@ -192,7 +192,8 @@ def finished_run(
     engine, exponent = problem.engine, problem.frame.cost_exponent
     final = from_core(centroids.centres, (k, engine.d))
     if again:
-        extra, inertia = engine.cost(centroids, final, exponent)
+        stats, inertia = engine.cost(centroids, final, exponent)
+        extra = stats.distances
     else:
         extra, inertia = 0, engine.scatter(final, exponent, labelled=True)[0]
     limited = None

@@ -10,6 +10,7 @@ from exactmeans.callbacks import Iteration, Reports
 from exactmeans.data.arrays import Double, Labels, Matrix
 from exactmeans.data.centres import from_core
 from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.engine.protocol import AssignStats
 from exactmeans.fit.cost_model import EXPECTED_PASSES
 from exactmeans.fit.early_stopping import CENTRES_STOPPED
 from exactmeans.fit.loop import (
@@ -51,11 +52,11 @@ def memoized(
 
     for iteration in range(1, max_iter + 1):
         reports.begin(problem.frame, now)
-        changed, shift2 = 0, 0.0
+        all_stats, shift2 = [], 0.0
         for own, last in engine.exchange(centroids, sums, batch_size):
-            changed += own
+            all_stats.append(own)
             steps += 1
-            if own and not last and iteration > 1:
+            if own.changed and not last and iteration > 1:
                 shift2 += update.run(sums, centroids, engine.n_jobs).shift2
         relocated = []
         if sums.any_empty:
@@ -65,16 +66,21 @@ def memoized(
             engine.move_row(sums, row, empty, source)
         shift2 += movement.shift2
         update.observe(sums, centroids)
+        stats = AssignStats.total(all_stats)
+        changed = stats.changed
         record = Iteration(
             run=0,
             iteration=iteration,
             inertia=problem.inertia(update.explained),
             shift=problem.unscaled(shift2),
             changed=changed,
-            distances=engine.n * k,
-            skipped=0,
+            distances=stats.distances,
+            skipped=stats.skipped,
             algorithm="lloyd",
             seconds=time.perf_counter() - began,
+            filtered=stats.filtered,
+            decided=stats.decided,
+            verified=stats.verified,
         )
         history.append(record)
         stop_requested = reports.end(record, problem.frame, now)

@@ -16,6 +16,7 @@ from exactmeans.data.arrays import Double, Matrix, as_array
 from exactmeans.data.centres import lengths_of, normalise
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.engine.protocol import AssignStats
 from exactmeans.fit.early_stopping import EarlyStopping
 from exactmeans.fit.loop import CALLBACK_STOPPED, MAX_ITER_REACHED, Run
 from exactmeans.fit.problem import MIN_MEAN_LENGTH, means_of, sums_of, unscaled
@@ -43,11 +44,11 @@ class State:
         directed = METRICS[frame.metric].directed
         return State(frame, centres, np.ones(centres.shape[0]) if directed else None)
 
-    def cost(self, engine: LocalEngine) -> float:
-        """Inertia of these rows, on the frame's scale; labels them."""
+    def cost(self, engine: LocalEngine) -> tuple[AssignStats, float]:
+        """Label these rows; returns the statistics, and inertia on the frame's scale."""
         engine.start("lloyd", self.centres.shape[0])
         centroids = self.frame.centroids(self.centres, engine)
-        return engine.cost(centroids, self.centres, self.frame.cost_exponent)[1]
+        return engine.cost(centroids, self.centres, self.frame.cost_exponent)
 
     def stepped(self, means: Matrix, step: NDArray[Any]) -> State:
         """Centres moved towards the means by a step size per centre; 1 reaches the mean."""
@@ -95,7 +96,7 @@ class Sgd:
         for step in range(1, steps + 1):
             reports.begin(frame, lambda: self.state.centres)
             batch = next(batches)
-            inertia, shift2 = self.step(batch, rng)
+            stats, inertia, shift2 = self.step(batch, rng)
             stop = stopping.reason(inertia, shift2)
             record = Iteration(
                 run=0,
@@ -103,10 +104,13 @@ class Sgd:
                 inertia=unscaled(stopping.inertia, frame.cost_exponent),
                 shift=unscaled(shift2, frame.exponent),
                 changed=0,
-                distances=batch.n * len(self.counts),
-                skipped=0,
+                distances=stats.distances,
+                skipped=stats.skipped,
                 algorithm="lloyd",
                 seconds=time.perf_counter() - began,
+                filtered=stats.filtered,
+                decided=stats.decided,
+                verified=stats.verified,
             )
             history.append(record)
             if reports.end(record, frame, lambda: self.state.centres):
@@ -117,10 +121,16 @@ class Sgd:
         batches.close()
         return history
 
-    def step(self, batch: LocalEngine, rng: np.random.RandomState) -> tuple[float, float]:
-        """Move the centres; returns inertia per weight before, and squared distances moved."""
+    def step(
+        self, batch: LocalEngine, rng: np.random.RandomState
+    ) -> tuple[AssignStats, float, float]:
+        """Move the centres.
+
+        Returns the statistics of the labels before, inertia per weight before, and squared
+        distances moved.
+        """
         before, reassigning = self._state, self._reassignment.is_due(self.counts, batch)
-        cost = before.cost(batch)
+        stats, cost = before.cost(batch)
         means, weights = _batch_means(batch, len(self.counts))
         self.counts += weights
         step = np.divide(weights, self.counts, out=np.zeros_like(weights), where=weights > 0)
@@ -130,12 +140,13 @@ class Sgd:
             means = _replaced(means, chosen, batch.take(rows))
         self._state = before.stepped(means, step)
         moved2 = _distance2(before.centres, self._state.centres, self.frame.exponent)
-        return cost / total_weight(batch), moved2
+        return stats, cost / total_weight(batch), moved2
 
     def outcome(self, engine: LocalEngine, history: list[Iteration], *, label: bool) -> Run:
-        inertia, state = np.nan, self.state
+        inertia, state, extra = np.nan, self.state, 0
         if label:
-            inertia = unscaled(state.cost(engine), self.frame.cost_exponent)
+            stats, cost = state.cost(engine)
+            inertia, extra = unscaled(cost, self.frame.cost_exponent), stats.distances
         k = len(self.counts)
         return Run(
             centres=state.centres,
@@ -143,7 +154,7 @@ class Sgd:
             inertia=inertia,
             history=history,
             stopped=self.stopped,
-            distances=sum(record.distances for record in history) + label * engine.n * k,
+            distances=sum(record.distances for record in history) + extra,
             stages=STAGES,
         )
 

@@ -14,6 +14,7 @@ from exactmeans import _core
 from exactmeans.data.arrays import Double, as_array
 from exactmeans.data.centres import DENSE_CENTRES_BYTES, like_rows
 from exactmeans.engine.local.engine import LocalEngine
+from exactmeans.engine.protocol import AssignStats
 from exactmeans.fit.problem import MIN_MEAN_LENGTH
 from exactmeans.fit.reassignment import NONE, Reassignment
 from exactmeans.fit.sgd import Sgd, State, total_weight
@@ -62,14 +63,17 @@ class SparseSgd(Sgd):
         lengths = np.sqrt(self._norms2) / self._weight if self._directed else None
         return State(self.frame, sp.csr_array(centres), lengths)
 
-    def step(self, batch: LocalEngine, rng: np.random.RandomState) -> tuple[float, float]:
+    def step(
+        self, batch: LocalEngine, rng: np.random.RandomState
+    ) -> tuple[AssignStats, float, float]:
         reassigning = self._reassignment.is_due(self.counts, batch)
         features, few = self._compact(batch)
         block, k = sp.csr_array(few.whole()), len(self.counts)
         sums = self._sums[features]
         means = self._means(sums, features)
         norms2 = self._norms2 * self._inverses() ** 2
-        labels = self._labels(few, means, norms2)
+        stats = self._assign(few, means, norms2)
+        labels = few.labels()
         counted = few.counted()
         weights = np.ones(few.n) if counted is None else counted
         lengths = np.diff(block.indptr)
@@ -97,7 +101,7 @@ class SparseSgd(Sgd):
             cleared[chosen] = True
         after += np.where(cleared, 0.0, sums) if cleared.any() else sums
         moved2 = self._put(features, sums, after, cleared)
-        return max(0.0, cost) / total_weight(batch), moved2
+        return stats, max(0.0, cost) / total_weight(batch), moved2
 
     def _compact(self, batch: LocalEngine) -> tuple[NDArray[np.intp], LocalEngine]:
         """The features that the batch has, and its rows in those alone."""
@@ -134,7 +138,7 @@ class SparseSgd(Sgd):
         dtype = self._state.centres.dtype
         return (means if self._scale == 1 else means / self._scale).T.astype(dtype, order="C")
 
-    def _labels(self, few: LocalEngine, means: Double, norms2: Double) -> NDArray[np.int32]:
+    def _assign(self, few: LocalEngine, means: Double, norms2: Double) -> AssignStats:
         frame, n_jobs, centres = self.frame, few.n_jobs, self._in_units(means)
         centroids = _core.Centroids.make(
             centres, None, frame.exponent, None, n_jobs, frame.metric, frame.packing
@@ -142,8 +146,7 @@ class SparseSgd(Sgd):
         if not self._directed:
             centroids.set_norms(norms2, len(self._place) + 1)  # of all features
         few.start("lloyd", len(centres))
-        few.assign(centroids)
-        return few.labels()
+        return few.assign(centroids)
 
     def _values(self, few: LocalEngine, block: Any, lengths: NDArray[Any]) -> Double:
         """Entries on the scale of the frame; of unit rows where only directions count."""

@@ -271,9 +271,11 @@ class ClusterEngine:
             sums.absorb(exported)
         return stats
 
-    def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
-        distances = self.assign(centroids).distances
-        return distances, self.scatter(points, exponent, labelled=True)[0]
+    def cost(
+        self, centroids: _core.Centroids, points: Matrix, exponent: int
+    ) -> tuple[AssignStats, float]:
+        stats = self.assign(centroids)
+        return stats, self.scatter(points, exponent, labelled=True)[0]
 
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
         moved = self.query(WorkerEngine.move_row, row, source, target)

@@ -43,8 +43,7 @@ def _assigned(
     values: list[tuple[AssignStats, _core.Exported]], blank: Blank
 ) -> tuple[AssignStats, _core.Exported]:
     """`blank`: of the sums; responses to every iteration do not repeat it."""
-    counts = zip(*(stats for stats, _ in values), strict=True)
-    stats = AssignStats(*(sum(own) for own in counts))
+    stats = AssignStats.total(stats for stats, _ in values)
     return stats, _sums([(blank, exported) for _, exported in values])[1]
 
 

@@ -170,7 +170,9 @@ class LocalEngine(SurveyedRows):
         elif len(self._blocks) == 1:
             stats = self._blocks[0].assign(centroids, self.n_jobs)
         else:
-            stats = _sum_stats([block.assign(centroids, self.n_jobs) for block in self._blocks])
+            stats = AssignStats.total(
+                [block.assign(centroids, self.n_jobs) for block in self._blocks]
+            )
         if sums is not None:
             add = self.sum_all if 2 * stats.changed >= self.n else self.add_changes
             add(sums)
@@ -198,24 +200,26 @@ class LocalEngine(SurveyedRows):
         all_stats = self.each(label, lambda block: block.number not in unchanged)
         certain_rows = sum(block.n for block in self._blocks if block.number in unchanged)
         all_stats.append(AssignStats(0, 0, certain_rows, unread=len(unchanged)))
-        return _sum_stats(all_stats)
+        return AssignStats.total(all_stats)
 
-    def cost(self, centroids: _core.Centroids, points: Matrix, exponent: int) -> tuple[int, float]:
-        """Label every row; returns (distances computed, objective at `points`)."""
+    def cost(
+        self, centroids: _core.Centroids, points: Matrix, exponent: int
+    ) -> tuple[AssignStats, float]:
+        """Label every row; returns the statistics, and the objective at `points`."""
         if self.limited is not None:
-            distances = self.assign(centroids).distances
-            return distances, self.scatter(points, exponent, labelled=True)[0]
-        total, distances = _core.ExactSum(), 0
+            stats = self.assign(centroids)
+            return stats, self.scatter(points, exponent, labelled=True)[0]
+        total, all_stats = _core.ExactSum(), []
         own_points = for_core(like_rows(points, sparse=self.sparse))
 
-        def assign_and_cost(block: Block, n_jobs: int) -> tuple[int, _core.ExactSum]:
-            own = block.assign(centroids, n_jobs).distances
+        def assign_and_cost(block: Block, n_jobs: int) -> tuple[AssignStats, _core.ExactSum]:
+            own = block.assign(centroids, n_jobs)
             return own, block.rows.scatter(own_points, block.labels, exponent, n_jobs)[0]
 
         for own, cost in self.each(assign_and_cost):
-            distances += own
+            all_stats.append(own)
             total.add(cost)
-        return distances, total.value
+        return AssignStats.total(all_stats), total.value
 
     def assign_by_prices(
         self, centroids: _core.Centroids, prices: Double, border: BorderRows
@@ -241,11 +245,11 @@ class LocalEngine(SurveyedRows):
 
     def exchange(
         self, centroids: _core.Centroids, sums: _core.Sums, batch_size: int
-    ) -> Iterator[tuple[int, bool]]:
+    ) -> Iterator[tuple[AssignStats, bool]]:
         """Label one batch after the other and update the sums after each.
 
-        Yields the number of changed labels, and whether the batch was the last. The caller may move
-        the centres in between.
+        Yields the statistics of the batch, and whether it was the last. The caller may move the
+        centres in between.
         """
         single, k = self.dtype == np.float32, len(sums.members)
         for block in self.walk():
@@ -256,9 +260,9 @@ class LocalEngine(SurveyedRows):
                     rows = self._load(piece, block.matrix[begin:end]).rows
                 labels, summed = block.labels[begin:end], block.summed[begin:end]
                 assigner = _core.Assigner("lloyd", single, end - begin, k)
-                changed = assigner.assign(rows, centroids, labels, self.n_jobs)[0]
+                stats = AssignStats(*assigner.assign(rows, centroids, labels, self.n_jobs))
                 sums.relabel(rows, labels, summed, self.n_jobs)
-                yield changed, block.begin + end == self.n
+                yield stats, block.begin + end == self.n
 
     def move_row(self, sums: _core.Sums, row: int, source: int, target: int) -> None:
         """Move a row from the sums of one cluster to those of another."""
@@ -371,7 +375,3 @@ class LocalEngine(SurveyedRows):
         """Move centres towards geodesic means; returns the objective before."""
         (block,) = self._blocks
         return _core.move_to_karcher(block.rows, labels, centres, steps, tolerance, self.n_jobs)
-
-
-def _sum_stats(all_stats: list[AssignStats]) -> AssignStats:
-    return AssignStats(*(sum(counts) for counts in zip(*all_stats, strict=True)))
