@@ -8,6 +8,7 @@
 #include "../src/kernels/amx_products.hpp"
 #include "../src/kernels/integer_products.hpp"
 #include "check.hpp"
+#include "coded.hpp"
 #include "exactmeans/assign/registry.hpp"
 #include "exactmeans/filter/dense_bounds.hpp"
 #include "isas.hpp"
@@ -29,35 +30,6 @@ Labels canonical_labels(const DenseRows<R>& x, SharedCentres<R>& shared) {
     Scan<DenseRows<R>> scan;
     scan.nearest_canonical(work, 0, x.n);
     return scan.label;
-}
-
-// Rows and centres with their codes.
-template <class R>
-struct Coded {
-    Matrix<R> x, c;
-    DenseRows<R> rows = x.rows();
-    SharedCentres<R> shared;
-    const Centres<R>& centroids = shared.centres;
-    bool usable = false;
-    DenseCodes<R> codes{};
-    DenseCentreCodes<R> centres{};
-
-    Coded(Matrix<R> of_rows, Matrix<R> of_centres, Frame<R> frame = {},
-          const double* norms = nullptr)
-        : x(std::move(of_rows)),
-          c(std::move(of_centres)),
-          shared(Centres<R>(c.values.data(), c.n, c.d, std::move(frame), Threads{})) {
-        rows.norms = norms;
-        CHECK(DenseCodes<R>::possible(rows, centroids.frame()));
-        codes.choose_origin(rows, centroids.frame());
-        usable = centres.update(centroids, codes, Threads{});
-    }
-    typename DenseFilter<R>::Input input() const { return {rows, centroids, codes, centres}; }
-};
-
-template <class R>
-Matrix<R> normal(Size n, Size d, Random& random, double spread = 1) {
-    return Matrix<R>(n, d, [&] { return spread * random.normal(); });
 }
 
 // Labels by the filter; rows that it leaves open get the wanted label.
@@ -122,24 +94,6 @@ Size missed(Coded<R>& coded, std::vector<CodedVector> rows, float margin, CodedC
     }
     return wrong;
 }
-template <class R>
-std::vector<CodedVector> stored_rows(Coded<R>& coded) {
-    coded.codes.store(coded.rows, coded.centroids.frame(), Threads{});
-    return {coded.codes.row(0), coded.codes.row(0) + coded.rows.n};
-}
-
-// The exact score of row i and centre j.
-template <class R>
-long double exact_score(const Coded<R>& coded, Size i, Size j) {
-    const R* const shift = coded.centroids.frame().shift_or_null();
-    const auto value = [&](R v, Size f) {
-        return static_cast<long double>(shift ? v - shift[f] : v);
-    };
-    long double score = coded.centroids.score_offset()[j];
-    for (Size f = 0; f < coded.c.d; ++f) score -= value(coded.x(i, f), f) * value(coded.c(j, f), f);
-    return score;
-}
-
 // Labels and bounds of scores by DenseBounds, with places in `order` if there is one. Returns the
 // rows that it decides.
 template <class R>

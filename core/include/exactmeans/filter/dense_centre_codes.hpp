@@ -160,8 +160,7 @@ private:
             // term covers the float64 sums.
             const double error =
                 rounding_[at] + offset * 0x1p-20 +
-                (std::abs(h) + std::abs(origin) + double(d_ + 8) * rows.origin_norm() * length) *
-                    0x1p-50;
+                (std::abs(h) + double(d_ + 8) * rows.origin_norm() * length) * 0x1p-50;
             offset_[at] = round_down(offset - error);
             width_[at] = round_up(2 * (offset - double(offset_[at])));
             minus_scale_[at] = -float(scale);
