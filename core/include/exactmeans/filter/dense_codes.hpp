@@ -166,14 +166,15 @@ public:
 private:
     // The rounding of a canonical score, in units of the scale, is at most this for the row and
     // DenseCentreCodes::rounding for the centre. |x| <= |s q| + |residual| + |origin|, and centres
-    // of spherical metrics have norm 1. The factors 0.501 and 1.01 cover the rounding of the norms.
-    // float32 does not underflow, because `norm` is at least 2^-14 scales.
+    // of spherical metrics have norm 1. The factors 0.501 and 1.01 cover the rounding of the norms,
+    // the last term underflow of float32.
     float rounding(const CodedVector& row, Size d) const {
         const double scale = 1 / double(row.inverse),
                      norm = scale * (double(row.norm) + double(row.residual)) + origin_norm_,
                      error = gamma(d) * (spherical_ ? 1.01 * norm : 0.501 * norm * norm) +
                              4 * double(d + 4) * double(std::numeric_limits<R>::denorm_min());
-        return float(error * double(row.inverse) * (1 + 0x1p-20));
+        return float(error * double(row.inverse) * (1 + 0x1p-20)) +
+               std::numeric_limits<float>::min();
     }
 
     std::vector<R> origin_;
