@@ -110,18 +110,9 @@ nb::object centres_of(AnyCentres& any) {
             const std::vector<R> values(c.master(), c.master() + c.k() * c.d());
             return to_numpy(values, {std::size_t(c.k()), std::size_t(c.d())});
         }
-        std::vector<R> values;
-        std::vector<std::int32_t> indices;
-        std::vector<std::int64_t> offsets{0};
-        for (Size j = 0; j < c.k(); ++j) {
-            const SparseVector<R>& own = c.sparse_master(j);
-            values.insert(values.end(), own.value.begin(), own.value.end());
-            for (const std::uint32_t f : own.feature) indices.push_back(std::int32_t(f));
-            offsets.push_back(std::int64_t(values.size()));
-        }
-        return nb::make_tuple(to_numpy(values, {values.size()}),
-                              to_numpy(indices, {indices.size()}),
-                              to_numpy(offsets, {offsets.size()}));
+        CsrArrays<R> rows;
+        for (const SparseVector<R>& centre : c.sparse_master()) rows.add(centre);
+        return rows.numpy();
     });
 }
 
@@ -187,11 +178,8 @@ Size code_bytes(bool single, Size n, Size k, Size d, Size passes) {
 // The first pass of an algorithm with bounds by the 8-bit filter, as a share of a plain pass
 // without it; 1: the filter is not used.
 double filtered_bounds_cost(bool single, Size d, Size k) {
-    const FilterStats one{.rows = 1, .decided = 1, .labels = 1};
-    const double share = single ? DenseBoundsPass<float>::share(d, k, false, one)
-                                : DenseBoundsPass<double>::share(d, k, false, one);
-    const bool used = integer_products().speed > 1 && share <= cost::dense_promised_share;
-    return used ? share : 1.0;
+    return single ? DenseBoundsPass<float>::least_share(d, k, false)
+                  : DenseBoundsPass<double>::least_share(d, k, false);
 }
 
 Size bytes_per_row(const std::string& name, bool single, bool dense, Size k, Size d) {

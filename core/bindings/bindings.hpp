@@ -131,6 +131,34 @@ nb::object to_numpy(const std::vector<T>& values, std::vector<std::size_t> shape
     return nb::cast(nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), owner));
 }
 
+// Sparse vectors as the three arrays of a CSR matrix: values, indices and offsets.
+template <class R>
+class CsrArrays {
+public:
+    CsrArrays() = default;
+    // Room for all that will be added: growing arrays would take up to three times the memory.
+    CsrArrays(std::size_t rows, std::size_t values) {
+        values_.reserve(values);
+        indices_.reserve(values);
+        offsets_.reserve(rows + 1);
+    }
+    void add(const SparseVector<R>& row) {
+        values_.insert(values_.end(), row.value.begin(), row.value.end());
+        indices_.insert(indices_.end(), row.feature.begin(), row.feature.end());
+        offsets_.push_back(std::int64_t(values_.size()));
+    }
+    nb::object numpy() const {
+        return nb::make_tuple(to_numpy(values_, {values_.size()}),
+                              to_numpy(indices_, {indices_.size()}),
+                              to_numpy(offsets_, {offsets_.size()}));
+    }
+
+private:
+    std::vector<R> values_;
+    std::vector<std::int32_t> indices_;
+    std::vector<std::int64_t> offsets_{0};
+};
+
 inline void require(bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
 }

@@ -1,4 +1,4 @@
-// The constants that the choice of an algorithm needs, as attributes of _core.cost_model.
+// The tuning constants that Python needs, as attributes of _core.cost_model.
 #include "exactmeans/base/cost_model.hpp"
 
 #include "bindings.hpp"
@@ -9,6 +9,7 @@ void bind_cost_model(nb::module_& m) {
     nb::module_ model = m.def_submodule("cost_model");
     const auto set = [&](const char* name, auto value) { model.attr(name) = value; };
     set("filter_centres", cost::filter_centres);
+    set("large_node_rows", cost::large_node_rows);
     set("cached_layout_bytes", cost::cached_layout_bytes);
     set("rows_per_centre_for_distances", cost::rows_per_centre_for_distances);
     set("short_pass", cost::short_pass);

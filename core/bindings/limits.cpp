@@ -1,6 +1,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/row_hash.hpp"
 #include "exactmeans/limits/limited_assignment.hpp"
 
@@ -58,7 +59,7 @@ void hash_rows(const Block& block, const Array<std::uint64_t, 2>& out, int n_job
     unlocked(n_jobs, [&](const Threads& threads) {
         std::visit(
             [&](const auto& x) {
-                threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
+                threads.ranges(x.n, cost::read_rows_per_task, [&](Size begin, Size end, int) {
                     for (Size i = begin; i < end; ++i)
                         std::tie(out.data()[2 * i], out.data()[2 * i + 1]) = row_hash(x, i);
                 });

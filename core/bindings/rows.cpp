@@ -4,7 +4,9 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/row_dedup.hpp"
+#include "exactmeans/evaluate/own_distances.hpp"
 #include "exactmeans/numerics/bins.hpp"
 #include "exactmeans/numerics/frame.hpp"
 #include "exactmeans/numerics/survey.hpp"
@@ -105,7 +107,7 @@ Block with_metric(const Block& block, const std::string& metric, const Weights& 
 int bins_needed_by(const Block& block, const Bins& grid, int n_jobs) {
     return on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
         std::vector<int> needed(static_cast<std::size_t>(threads.n_jobs), 1);
-        threads.ranges(x.n, 1024, [&](Size begin, Size end, int worker) {
+        threads.ranges(x.n, cost::read_rows_per_task, [&](Size begin, Size end, int worker) {
             int& most = needed[std::size_t(worker)];
             most = bins_needed(x, grid, begin, end, most);
         });
@@ -117,7 +119,7 @@ void lengths(const Block& block, const Array<double, 1>& out, int n_jobs) {
     require(Size(out.shape(0)) == row_count(block.rows), "out must have one entry per row");
     on_rows(block, n_jobs, [&](const auto& x, const Threads& threads) {
         using R = typename std::decay_t<decltype(x)>::Real;
-        threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
+        threads.ranges(x.n, cost::read_rows_per_task, [&](Size begin, Size end, int) {
             std::vector<R> buffer;
             for (Size i = begin; i < end; ++i) {
                 const auto row = stored(x, i, buffer);
@@ -300,6 +302,8 @@ void bind_rows(nb::module_& m) {
         .def_static("make", &make_sparse_centres<double>, nb::arg("data"), nb::arg("indices"),
                     nb::arg("indptr"), nb::arg("d"));
 
+    m.attr("minimum_mean_length") = minimum_mean_length;
+    m.attr("least_scatter_share") = least_scatter_share;
     m.def("normalise", &normalise<float>);
     m.def("normalise", &normalise<double>);
     m.def(

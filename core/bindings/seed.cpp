@@ -45,7 +45,7 @@ std::unique_ptr<SeedBlock> seed_block(const Block& block, double alpha, int expo
     });
     if (streamed) {
         made->detach();
-        made->set_budget(std::size_t(16 * made->n()));
+        made->set_budget(std::size_t(cost::streamed_evaluation_bytes * made->n()));
     }
     return made;
 }
@@ -119,6 +119,7 @@ void project(SeedBlock& block, const Array<const double, 1>& origin,
 }  // namespace
 
 void bind_seed(nb::module_& m) {
+    m.attr("regrid_fall") = regrid_fall;
     m.def("leading_directions", [](const Array<const double, 2>& rows, Size count) {
         const Size n = Size(rows.shape(0)), d = Size(rows.shape(1));
         const auto found = unlocked(1, [&](const Threads&) {

@@ -31,30 +31,24 @@ void check_nodes(const Integers& rows, const Integers& offsets, Size n) {
 // The centres of all splits: a dense array, or the three arrays of a CSR matrix.
 template <class R>
 nb::object centres_of(const std::vector<NodeSplit<R>>& splits, bool sparse, Size d) {
-    std::vector<R> values;
-    std::vector<std::int32_t> indices;
-    std::vector<std::int64_t> offsets{0};
-    Size children = 0;
-    std::size_t entries = 0;
+    std::size_t children = 0, entries = 0;
     for (const NodeSplit<R>& split : splits) {
-        children += split.children;
+        children += std::size_t(split.children);
         entries += split.centres.size();
         for (const SparseVector<R>& centre : split.sparse_centres)
             entries += std::size_t(centre.size());
     }
-    values.reserve(entries);
-    if (sparse) indices.reserve(entries);
-    for (const NodeSplit<R>& split : splits) {
-        values.insert(values.end(), split.centres.begin(), split.centres.end());
-        for (const SparseVector<R>& centre : split.sparse_centres) {
-            values.insert(values.end(), centre.value.begin(), centre.value.end());
-            indices.insert(indices.end(), centre.feature.begin(), centre.feature.end());
-            offsets.push_back(std::int64_t(values.size()));
-        }
+    if (sparse) {
+        CsrArrays<R> rows(children, entries);
+        for (const NodeSplit<R>& split : splits)
+            for (const SparseVector<R>& centre : split.sparse_centres) rows.add(centre);
+        return rows.numpy();
     }
-    if (!sparse) return to_numpy(values, {std::size_t(children), std::size_t(d)});
-    return nb::make_tuple(to_numpy(values, {values.size()}), to_numpy(indices, {indices.size()}),
-                          to_numpy(offsets, {offsets.size()}));
+    std::vector<R> values;
+    values.reserve(entries);
+    for (const NodeSplit<R>& split : splits)
+        values.insert(values.end(), split.centres.begin(), split.centres.end());
+    return to_numpy(values, {children, std::size_t(d)});
 }
 
 template <class R>

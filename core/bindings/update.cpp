@@ -124,19 +124,14 @@ void absorb(Sums& sums, const Exported& exported) {
 // The means of all clusters as values, indices and offsets of a CSR matrix.
 template <class R>
 nb::object sparse_average(const Sums& sums) {
-    std::vector<R> values;
-    std::vector<std::int32_t> indices;
-    std::vector<std::int64_t> offsets{0};
+    CsrArrays<R> rows;
     const FloatEnvironment arithmetic;
     for (Size j = 0; j < sums.k(); ++j) {
         SparseVector<R> own;
         sums.mean(sums.weight(j) > 0 ? j : sums.heaviest(), own);
-        values.insert(values.end(), own.value.begin(), own.value.end());
-        for (const std::uint32_t f : own.feature) indices.push_back(std::int32_t(f));
-        offsets.push_back(std::int64_t(values.size()));
+        rows.add(own);
     }
-    return nb::make_tuple(to_numpy(values, {values.size()}), to_numpy(indices, {indices.size()}),
-                          to_numpy(offsets, {offsets.size()}));
+    return rows.numpy();
 }
 
 template <class R>

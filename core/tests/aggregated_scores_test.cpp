@@ -5,6 +5,7 @@
 
 #include "check.hpp"
 #include "exactmeans/centres/canonical_score.hpp"
+#include "exactmeans/centres/score_error.hpp"
 #include "samples.hpp"
 
 using namespace exactmeans;

@@ -1,7 +1,6 @@
 // Every registered algorithm must give plain Lloyd's labels, bit for bit, while the centres move.
 // The tests read the registry: a new algorithm needs no line here.
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <string_view>
 

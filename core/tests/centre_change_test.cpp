@@ -1,7 +1,6 @@
 #include "exactmeans/assign/sparse/centre_change.hpp"
 
 #include <cmath>
-#include <vector>
 
 #include "check.hpp"
 #include "samples.hpp"

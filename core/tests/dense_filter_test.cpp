@@ -48,9 +48,9 @@ void expect_labels(Coded<R>& coded, Size* decided = nullptr) {
         const FilterStats stats =
             filter.nearest(coded.input(), 0, order, n, labels ? labels->data() : nullptr);
         CHECK_EQ(stats.rows, n);
-        CHECK_EQ(stats.open, Size(filter.open.size()));
+        CHECK_EQ(stats.undecided, Size(filter.undecided.size()));
         if (decided) *decided = stats.decided;
-        for (const Size t : filter.open)
+        for (const Size t : filter.undecided)
             filter.label[std::size_t(t)] = wanted[std::size_t(order ? order[t] : t)];
         for (Size t = 0; t < n; ++t)
             CHECK_EQ(filter.label[std::size_t(t)], wanted[std::size_t(order ? order[t] : t)]);
@@ -119,7 +119,7 @@ Size expect_bounds(Coded<R>& coded, const std::vector<std::int32_t>* order) {
         }
         ++decided;
     });
-    CHECK_EQ(decided + Size(bounds.open.size()), coded.rows.n);
+    CHECK_EQ(decided + Size(bounds.undecided.size()), coded.rows.n);
     return decided;
 }
 
@@ -613,7 +613,7 @@ TEST(centres_beyond_float32_bounds_are_refused) {
     CHECK(!coded.usable);
 }
 
-TEST(rows_that_are_not_finite_stay_open) {
+TEST(rows_that_are_not_finite_stay_undecided) {
     Random random(9);
     Matrix<float> x = normal<float>(100, 20, random), c = normal<float>(10, 20, random);
     x(7, 3) = std::numeric_limits<float>::quiet_NaN();
@@ -621,12 +621,12 @@ TEST(rows_that_are_not_finite_stay_open) {
     Coded<float> coded(std::move(x), std::move(c));
     DenseFilter<float> filter;
     filter.nearest(coded.input(), 0, nullptr, 100, nullptr);
-    CHECK_EQ(Size(filter.open.size()), 2);
-    CHECK_EQ(filter.open[0], 7);
-    CHECK_EQ(filter.open[1], 50);
+    CHECK_EQ(Size(filter.undecided.size()), 2);
+    CHECK_EQ(filter.undecided[0], 7);
+    CHECK_EQ(filter.undecided[1], 50);
 }
 
-TEST(more_candidates_than_a_list_holds_leave_the_row_open) {
+TEST(more_candidates_than_a_list_holds_leave_the_row_undecided) {
     Random random(10);
     Matrix<float> x = normal<float>(50, 20, random), c(40, 20);
     for (Size j = 0; j < 40; ++j)
@@ -634,6 +634,6 @@ TEST(more_candidates_than_a_list_holds_leave_the_row_open) {
     Coded<float> coded(std::move(x), std::move(c));
     DenseFilter<float> filter;
     const FilterStats stats = filter.nearest(coded.input(), 0, nullptr, 50, nullptr);
-    CHECK_EQ(stats.open, 50);
+    CHECK_EQ(stats.undecided, 50);
     expect_labels(coded);
 }

@@ -1,6 +1,5 @@
 // Labels of float64 rows by scores in float32.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "check.hpp"

@@ -14,6 +14,22 @@ using namespace exactmeans;
 
 namespace {
 
+// Makes labels and prices the optimum for rows in one block. `state` keeps prices from call to
+// call.
+template <class Rows>
+void assign_within_limits(const Rows& x, SharedCentres<typename Rows::Real>& shared,
+                          LimitedAssignment& state, std::int32_t* labels, const Threads& threads) {
+    state.start();
+    do {
+        state.begin();
+        state.add(0, 0, x, shared, labels, threads);
+    } while (!state.solve(threads));
+    state.write(0, labels, x.n);
+}
+
+// The problem of rows without weights.
+LimitedProblem problem_of(Size n, Size k, SizeLimits limits) { return {n, n, k, limits}; }
+
 // Canonical scores of dense rows, in float64.
 template <class R>
 std::vector<double> costs_of(const DenseRows<R>& x, SharedCentres<R>& shared) {
@@ -86,7 +102,7 @@ void check_optimal(bool ties) {
         SharedCentres<R> shared = sample.shared();
         const Size least = trial > 9 ? 0 : n / k - trial % 3 * n / (8 * k);
         const SizeLimits limits{least, (n + k - 1) / k + trial % 4 + (trial > 9 ? n / k : 0)};
-        LimitedAssignment state(n, k, limits);
+        LimitedAssignment state(problem_of(n, k, limits));
         std::vector<std::int32_t> labels(static_cast<std::size_t>(n)), again(labels);
         assign_within_limits(sample.rows(), shared, state, labels.data(), Threads{2});
         std::vector<Size> size(static_cast<std::size_t>(k));
@@ -115,7 +131,7 @@ void check_optimal(bool ties) {
         // So does one that starts from prices that are far from right.
         std::vector<double> wrong(static_cast<std::size_t>(k));
         for (double& own : wrong) own = double(rng() % 5) / 4 - 0.5;
-        LimitedAssignment other(n, k, limits);
+        LimitedAssignment other(problem_of(n, k, limits));
         other.set_state(wrong, 0.01);
         assign_within_limits(sample.rows(), shared, other, again.data(), Threads{1});
         CHECK(std::abs(first - cost_of(costs, again, k)) <= 1e-9 * std::abs(first) + 1e-12);
@@ -142,7 +158,7 @@ TEST(threads_and_blocks_do_not_change_labels) {
     std::vector<std::int32_t> expected;
     std::vector<double> prices;
     for (const Size blocks : {1, 2, 7}) {
-        LimitedAssignment state(n, k, {295, 305});
+        LimitedAssignment state(problem_of(n, k, {295, 305}));
         std::vector<std::int32_t> labels(static_cast<std::size_t>(n));
         const auto block = [&](Size b, auto fn) {
             const Size begin = n * b / blocks, end = n * (b + 1) / blocks;
@@ -189,11 +205,11 @@ void check_bounds_change_nothing(bool signs) {
     };
     SharedCentres<R> shared = made();
     const SizeLimits limits{n / k - 8, n / k + 8};
-    LimitedAssignment kept(n, k, limits);
+    LimitedAssignment kept(problem_of(n, k, limits));
     std::vector<std::int32_t> labels(static_cast<std::size_t>(n)), expected(labels);
     Size without = 0;
     for (int iteration = 0; iteration < 24; ++iteration) {
-        LimitedAssignment fresh(n, k, limits);
+        LimitedAssignment fresh(problem_of(n, k, limits));
         fresh.set_state(kept.prices(), kept.reach());
         SharedCentres<R> other = made();
         assign_within_limits(csr.rows(), shared, kept, labels.data(), threads);
@@ -227,7 +243,7 @@ TEST(prices_below_zero_need_the_least_size) {
     const std::vector<double> centres{0, 1, 100};
     const DenseRows<double> x{values.data(), 50, 1, 1};
     SharedCentres<double> shared(Centres<double>(centres.data(), 3, 1, Frame<double>{}, {}));
-    LimitedAssignment state(50, 3, {0, 30});
+    LimitedAssignment state(problem_of(50, 3, {0, 30}));
     state.set_state({0, 0, -0.5}, 1e-3);
     std::vector<std::int32_t> labels(50);
     assign_within_limits(x, shared, state, labels.data(), Threads{1});

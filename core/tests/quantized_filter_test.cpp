@@ -155,7 +155,7 @@ void check_scores(const QuantizedCentres<R>& codes, const Centres<R>& centroids,
                       exact) <= filter.error(i).refined + codes.score_offset_error(at));
             // The 16-bit error is a fiftieth of the 8-bit one at most, besides rounding.
             CHECK(filter.error(i).refined * 50 <=
-                  filter.error(i).width + codes.largest_score_offset() * 0x1p-16);
+                  filter.error(i).width + codes.quantization().largest_score_offset * 0x1p-16);
         }
     }
 }
@@ -213,7 +213,7 @@ void check_patches(Size k, bool signs) {
     centroids.move(sparse_of(centres), threads);
     codes.update(centroids, moved, then, threads);
     check_scores(codes, centroids, true, random);
-    if (!signs) CHECK_EQ(codes.zero_point(), 0.0);
+    if (!signs) CHECK_EQ(codes.quantization().scales->zero_point(), 0);
 }
 
 // All instruction sets give the same results, for any type of indices and any length of rows.

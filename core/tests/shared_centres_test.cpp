@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -80,6 +81,29 @@ struct SharedCase {
         return kind == Kind::csr_and_sparse_centres
                    ? shared->centres.move(sparse_of(at), Threads{})
                    : shared->centres.move(at.values.data(), Threads{});
+    }
+    // Half of the centres change sign; then the update throws.
+    void fail_to_move() {
+        const auto check = [](Size j) {
+            if (j == k / 2) throw std::bad_alloc();
+        };
+        if (kind == Kind::csr_and_sparse_centres)
+            shared->centres.move(
+                [&](Size j, SparseVector<R>& next) {
+                    check(j);
+                    next = shared->centres.sparse_master(j);
+                    for (R& value : next.value) value = -value;
+                    return &next;
+                },
+                {}, 0, Threads{});
+        else
+            shared->centres.move(
+                [&](Size j, R* next) {
+                    check(j);
+                    for (Size f = 0; f < d; ++f) next[f] = -shared->centres.master(j)[f];
+                    return next;
+                },
+                {}, 0, Threads{});
     }
 };
 
@@ -177,6 +201,30 @@ void check_interrupted(const std::string& name, Kind kind, Metric metric) {
     CHECK(interrupted >= 4);  // of eight; short passes end before the third chunk
 }
 
+// An exception ends an update of the centres in the middle, so moved() is not called.
+template <class R>
+void check_failed_move(const std::string& name, Kind kind, Metric metric) {
+    Random random(3);
+    const Block<R> block(random);
+    const AnyRows rows = block.rows(kind, metric);
+    SharedCase<R> centres(kind, metric, random);
+    const auto assigner = make_assigner<R>(name, n, k);
+    Labels labels(std::size_t(n), -1), wanted(labels);
+    for (int step = 0; step < 4; ++step) {
+        if (step) assigner->moved(centres.move(random));
+        assigner->assign(rows, *centres.shared, labels.data(), Threads{2});
+    }
+    CHECK_THROWS(centres.fail_to_move(), std::bad_alloc);
+    for (int again = 0; again < 2; ++again) {
+        if (again) assigner->moved(centres.move(random));
+        if (assigner->labels_certain(*centres.shared, labels.data(), Threads{}) && !again)
+            check::fail(name.c_str(), again, "labels cannot be certain");
+        assigner->assign(rows, *centres.shared, labels.data(), Threads{2});
+        make_assigner<R>("lloyd", n, k)->assign(rows, *centres.shared, wanted.data(), Threads{});
+        if (labels != wanted) check::fail(name.c_str(), again, "labels differ");
+    }
+}
+
 }  // namespace
 
 TEST(two_at_once_float) { for_all<float>(check_two_at_once<float>); }
@@ -185,6 +233,12 @@ TEST(two_at_once_double) { for_all<double>(check_two_at_once<double>); }
 TEST(passes_that_are_interrupted) {
     for_all<float>([](const std::string& name, Kind kind, Metric metric) {
         if (metric == Metric::euclidean) check_interrupted<float>(name, kind, metric);
+    });
+}
+
+TEST(updates_of_centres_that_fail) {
+    for_all<float>([](const std::string& name, Kind kind, Metric metric) {
+        if (metric == Metric::euclidean) check_failed_move<float>(name, kind, metric);
     });
 }
 

@@ -282,6 +282,7 @@ def leading_directions(rows: Double, count: int) -> Double: ...
 
 class _CostModel:
     filter_centres: int
+    large_node_rows: int
     cached_layout_bytes: float
     rows_per_centre_for_distances: int
     short_pass: float
@@ -344,6 +345,9 @@ class _CostModel:
     retry_bounds: int
 
 cost_model: _CostModel
+minimum_mean_length: float
+least_scatter_share: float
+regrid_fall: float
 
 def algorithms() -> list[Traits]: ...
 def filtered_cost(rows: Rows, n: int, centroids: Centroids, n_jobs: int) -> float: ...

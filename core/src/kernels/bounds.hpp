@@ -29,7 +29,7 @@ template <class V>
 Size survivors(const BoundRows& rows, Size begin, Size end, Size* out) {
     constexpr Size block = 64;
     float near[block], far[block], next[block];
-    std::uint8_t open[block];
+    std::uint8_t survives[block];
     const Margins& margins = rows.margins;
     Size found = 0;
     for (Size first = begin; first < end; first += block) {
@@ -49,11 +49,11 @@ Size survivors(const BoundRows& rows, Size begin, Size end, Size* out) {
             const float norm = margins.norm[i], underflow = margins.absolute + margins.lost * norm;
             const bool apart = (l > 0) & (l * l * down32 >
                                           pruning_radius2<V>(u, norm, margins.gamma[i], underflow));
-            open[t] = !apart;
+            survives[t] = !apart;
         }
         for (Size t = 0; t < count; ++t) {
             out[found] = first + t;
-            found += open[t];
+            found += survives[t];
         }
     }
     return found;
@@ -90,8 +90,9 @@ Size within(const GroupLowerBounds& lowers, Size n, float reach, std::int32_t* o
         const V far = V::max(kept, V::sub(V::load(lowers.centre_distance + g), near));
         low = V::min(low, far);
         const unsigned apart = V::bits(V::less(bound, far));
-        unsigned open = ~apart & ((1u << V::lanes) - 1);
-        for (; open; open &= open - 1) out[found++] = std::int32_t(g) + __builtin_ctz(open);
+        unsigned in_reach = ~apart & ((1u << V::lanes) - 1);
+        for (; in_reach; in_reach &= in_reach - 1)
+            out[found++] = std::int32_t(g) + __builtin_ctz(in_reach);
     }
     least = V::lowest(low);
     return found;

@@ -323,16 +323,16 @@ Size seed_reachable(const SparseTest& test, double* dot, const double* d2, Size 
 // products.
 template <class V, class W, class P>
 constexpr SeedKernels seed_table() {
-    return {&seed_distances2<W, float>,
-            &seed_distances2<W, double>,
-            &seed_pairs2<W, float>,
-            &seed_pairs2<W, double>,
-            &seed_reach<W>,
-            &seed_to_whole<W>,
-            &seed_bounds<V, P>,
-            &seed_row_bounds<P>,
-            &seed_improved<W>,
-            &seed_reachable<W>};
+    return {.distances2_single = &seed_distances2<W, float>,
+            .distances2_double = &seed_distances2<W, double>,
+            .pairs2_single = &seed_pairs2<W, float>,
+            .pairs2_double = &seed_pairs2<W, double>,
+            .reach = &seed_reach<W>,
+            .to_whole = &seed_to_whole<W>,
+            .bounds = &seed_bounds<V, P>,
+            .row_bounds = &seed_row_bounds<P>,
+            .improved = &seed_improved<W>,
+            .reachable = &seed_reachable<W>};
 }
 
 }  // namespace exactmeans

@@ -5,11 +5,13 @@
 #include <memory>
 #include <stdexcept>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/evaluate/nearest_centres.hpp"
 #include "exactmeans/numerics/compensated.hpp"
+#include "exactmeans/scan/all_scores.hpp"
+#include "exactmeans/tree/child_cost.hpp"
 #include "exactmeans/tree/node_rows.hpp"
-#include "exactmeans/tree/node_scores.hpp"
 
 namespace exactmeans {
 namespace {
@@ -27,9 +29,9 @@ public:
         const Gathered own = rows_.gather(x, task.rows, task.n);
         SharedCentres<R> shared(children(all, task));
         const HeldPanels<R> panels = shared.layouts.panels(shared.centres, is_dense<Rows>, one_);
-        for (Size begin = 0; begin < task.n; begin += NodeScores<Gathered>::tile_rows) {
-            const Size count = std::min(NodeScores<Gathered>::tile_rows, task.n - begin);
-            scores_.run(own, shared.centres, panels, begin, count);
+        for (Size begin = 0; begin < task.n; begin += cost::node_tile_rows) {
+            const Size count = std::min(Size(cost::node_tile_rows), task.n - begin);
+            scores_.run(own, shared.centres, panels, begin, nullptr, count);
             for (Size t = 0; t < count; ++t) choose(own, task, begin + t, t);
         }
     }
@@ -71,16 +73,16 @@ private:
             priced_.resize(std::size_t(task.k));
             for (Size j = 0; j < task.k; ++j)
                 priced_[std::size_t(j)] =
-                    NodeScores<Gathered>::cost(x, i, task.frame, scores_.row(t)[j]) + task.price[j];
+                    child_cost(x, i, task.frame, scores_.of_row(t)[j]) + task.price[j];
             lowest_priced_.select(priced_.data(), task.k, task.m, child);
         } else {
-            lowest_.select(scores_.row(t), task.k, task.m, child);
+            lowest_.select(scores_.of_row(t), task.k, task.m, child);
         }
         if (!task.distance) return;
         const double norm2 = scores_.norm2(x, i, t, task.frame.scale());
         for (Size r = 0; r < task.m; ++r)
             task.distance[i * task.m + r] =
-                distance(x, i, norm2, task.frame, double(scores_.row(t)[child[r]]));
+                distance(x, i, norm2, task.frame, double(scores_.of_row(t)[child[r]]));
     }
     // The distance, not its square, which may leave the range of float64; 1 - cos of directions.
     static double distance(const Gathered& x, Size i, double norm2, const Frame<R>& frame,
@@ -92,7 +94,7 @@ private:
 
     const Threads one_{1};
     NodeRows<Rows> rows_;
-    NodeScores<Gathered> scores_;
+    AllScores<Gathered> scores_;
     std::vector<double> priced_;
     LowestScores<R> lowest_;
     LowestScores<double> lowest_priced_;

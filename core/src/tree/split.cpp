@@ -6,13 +6,12 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/tree/node_fit.hpp"
 #include "exactmeans/tree/node_rows.hpp"
 
 namespace exactmeans {
 namespace {
-
-constexpr Size large_rows = 16384;  // nodes with more rows use all threads: an estimate
 
 // Renumbers the features of sparse centres as the whole matrix numbers them.
 template <class R>
@@ -72,7 +71,7 @@ std::vector<NodeSplit<typename Rows::Real>> split_rows(const Rows& x,
     };
     Size large = 0;
     while (large < Size(order.size()) &&
-           tasks[std::size_t(order[std::size_t(large)])].n > large_rows)
+           tasks[std::size_t(order[std::size_t(large)])].n > cost::large_node_rows)
         split(large++, 0, threads);
     threads.run(Size(tasks.size()) - large,
                 [&](Size at, int worker) { split(large + at, worker, Threads{1}); });

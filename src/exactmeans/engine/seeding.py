@@ -20,7 +20,7 @@ from exactmeans.engine.protocol import Seeding
 ONE = np.ones(1)  # the bound of a grid of counts: every row adds 1
 # Lay a new grid when the potential has fallen this far: the bins of the old one then have too few
 # bits for it.
-REGRID_FALL = 2.0**-20
+REGRID_FALL = _core.regrid_fall
 
 Pair: TypeAlias = tuple[float, float]  # an exact total, as a high and a low part
 Blank: TypeAlias = tuple[int, int, _core.Grid, _core.Grid, bool]  # arguments of `_core.Sums`

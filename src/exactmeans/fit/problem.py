@@ -16,8 +16,8 @@ from exactmeans.data.centres import from_core, like_rows, normalise
 from exactmeans.engine.frame import Frame
 from exactmeans.engine.protocol import Engine, Grids
 
-# The length below which a mean of unit rows is rounding error; unit_vectors.hpp has the same value.
-MIN_MEAN_LENGTH = 2.0**-44
+# The length below which a mean of unit rows is rounding error.
+MIN_MEAN_LENGTH = _core.minimum_mean_length
 
 
 @dataclass
@@ -192,7 +192,7 @@ def _variance_about(mean: Matrix, about_zero: float, engine: Engine, exponent: i
     """Total variance from the scatter about 0, unless cancellation makes that inaccurate."""
     scaled = np.ldexp(mean.data, exponent)
     about_mean = about_zero - engine.n * math.fsum(scaled * scaled)
-    if about_mean < 1e-6 * about_zero:
+    if about_mean < _core.least_scatter_share * about_zero:
         about_mean = engine.squares(mean, exponent)[1]
     return float(about_mean / engine.n)
 

@@ -25,7 +25,7 @@ from exactmeans.seeding.init import choose_seeds
 from exactmeans.tree.nodes import Ids
 
 #: Nodes with more rows than this use all threads and the algorithms of KMeans.
-LARGE_ROWS = 16_384
+LARGE_ROWS = _core.cost_model.large_node_rows
 #: What the core can draw itself.
 CORE_INITS = ("k-means++", "random")
 

@@ -14,17 +14,17 @@
 //     AssignStats assign(const Work&, Scan&, Size begin, Size end)
 //         labels rows [begin, end); runs concurrently on disjoint ranges
 //     void moved(const Movement&)
-//         adjusts bounds; runs once between two passes, after the update of the centres
+//         adjusts bounds; runs after each update of the centres
 // and, if it keeps bounds,
 //     bool labels_certain(SharedCentres&, const RowSlacks&, labels, const Threads&)
 //         true if no label can change; the pass then skips the block without reading it
 //
 // If centres are out of range, or too far from the rows for bounds in float32, a pass does not run
 // the algorithm: it compares every row with every centre by canonical scores and drops all bounds.
-// A pass that ends with an exception drops them too.
+// A pass that ends with an exception drops them too, and so does a pass with centres that moved
+// without a call of moved(), for example because an exception ended their update.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <memory>
@@ -60,12 +60,12 @@ struct AssignStats {
         without_score += other.without_score;
         return *this;
     }
-    // Adds the statistics of the filter, and the scores of the rows that it left open.
-    void add(const FilterStats& by_filter, Size scores_of_open) {
+    // Adds the statistics of the filter, and the scores of the rows that it left undecided.
+    void add(const FilterStats& by_filter, Size scores_of_undecided) {
         filtered += by_filter.rows;
         decided += by_filter.decided;
-        verified += by_filter.scores + scores_of_open;
-        distances += by_filter.scores + by_filter.labels + scores_of_open;
+        verified += by_filter.scores + scores_of_undecided;
+        distances += by_filter.scores + by_filter.labels + scores_of_undecided;
     }
 };
 
@@ -117,16 +117,20 @@ public:
     void moved(const Movement& movement) override {
         if (!algorithm_) return;
         // A centre that moves between two positions in range cannot move farther.
-        if (keeps_bounds && !(movement.farthest.first * slacks_->unit() <= 2 * longest_bounded))
+        const bool follows = movement.from == bounded_version_ &&
+                             movement.farthest.first * slacks_->unit() <= 2 * longest_bounded;
+        if (keeps_bounds && !follows) {
             algorithm_.reset();
-        else
-            algorithm_->moved(movement);
+            return;
+        }
+        reset_on_exception([&] { algorithm_->moved(movement); });
+        bounded_version_ = movement.to;
     }
     bool labels_certain(SharedCentres<R>& shared, const std::int32_t* labels,
                         const Threads& threads) override {
         if constexpr (keeps_bounds) {
-            if (!algorithm_ || !slacks_->valid_for(shared.centres) ||
-                !allows_bounds(shared.centres))
+            if (!algorithm_ || bounded_version_ != shared.centres.version() ||
+                !slacks_->valid_for(shared.centres) || !allows_bounds(shared.centres))
                 return false;
             return reset_on_exception(
                 [&] { return algorithm_->labels_certain(shared, *slacks_, labels, threads); });
@@ -193,9 +197,12 @@ private:
             in_range = allows_bounds(work.centroids);
         }
         if (!in_range) return assign_canonical(work, threads);
+        if (keeps_bounds && bounded_version_ >= 0 && bounded_version_ != work.centroids.version())
+            algorithm_.reset();
         return reset_on_exception([&] {
             if (!algorithm_) algorithm_.emplace(n_, k_);
             algorithm_->start(work, threads);
+            bounded_version_ = work.centroids.version();
             return for_ranges(work, range_rows(work.x, k_, threads.n_jobs), threads,
                               [&](Scan<Rows>& scan, Size begin, Size end) {
                                   return algorithm_->assign(work, scan, begin, end);
@@ -252,6 +259,8 @@ private:
 
     Size n_, k_;
     std::optional<A> algorithm_;  // empty: no bounds
+    // The version of the centres for which the bounds hold; -1 before the first pass.
+    Size bounded_version_ = -1;
     std::shared_ptr<RowSlacks<R>> slacks_;
     std::shared_ptr<DenseCodes<R>> codes_;
 };

@@ -91,7 +91,8 @@ public:
             bytes = x.n ? x.nonzeros() / x.n * Size(sizeof(R) + 4) + 16 : 16;
         const Size most = std::clamp<Size>(cost::pruned_range_bytes / bytes,
                                            cost::pruned_range_least_rows, cost::pruned_range_rows);
-        return std::clamp<Size>(x.n / (4 * n_jobs), cost::pruned_range_least_rows, most);
+        return std::clamp<Size>(x.n / (cost::tasks_per_thread * n_jobs),
+                                cost::pruned_range_least_rows, most);
     }
 
 private:

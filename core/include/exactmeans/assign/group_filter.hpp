@@ -3,10 +3,10 @@
 // bounds of a group are contiguous.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "exactmeans/assign/group_bounds.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/groups.hpp"
 #include "exactmeans/filter/dense_bounds.hpp"
 #include "exactmeans/scan/scan.hpp"
@@ -28,19 +28,17 @@ public:
         const std::vector<std::int32_t> order = order_of(bounds.groups());
         if (!pass_.start(work.x, work.x.n, work.centroids, work.codes, &order, threads))
             return false;
-        const Size some = std::min<Size>(cost::filter_probe_rows, work.x.n);
-        std::vector<Size> ids(static_cast<std::size_t>(some));
-        for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (work.x.n / some);
+        const std::vector<Size> ids = spaced_rows(work.x.n, cost::filter_probe_rows);
         Size near = 0;
         const FilterStats stats = probe(work, bounds, ids, near);
-        const double all = double(some * bounds.groups().count()),
+        const double all = double(Size(ids.size()) * bounds.groups().count()),
                      left = with_distances ? std::sqrt(double(near) / all) : 1.0;
         return DenseBoundsPass<R>::share(work.x.d, work.centroids.k(), work.codes->stored(),
                                          stats) < cost::dense_promised_share * left;
     }
 
     // Calls fn(t, row) for the rows ids[t] that the filter decides, and lists the others in
-    // `by.open`.
+    // `by.undecided`.
     template <class Rows, class Fn>
     FilterStats run(const Work<Rows>& work, DenseBounds<R>& by, const std::vector<Size>& ids,
                     Fn fn) const {

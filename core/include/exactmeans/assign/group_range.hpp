@@ -10,6 +10,7 @@
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/assign/group_filter.hpp"
 #include "exactmeans/assign/survivors.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/project/projections.hpp"
 
 namespace exactmeans {
@@ -50,7 +51,7 @@ struct GroupRange : Survivors<typename Rows::Real, Grouping> {
             if (filter) bound_by_filter();
         const Size before = stats.distances;
         label_by_groups();
-        // Rows that the filter left open.
+        // Rows that the filter left undecided.
         if (filter) stats.verified += stats.distances - before;
         return stats;
     }
@@ -81,17 +82,17 @@ private:
         store_remaining();
     }
 
-    // Sets labels and bounds by the 8-bit filter, `step` rows at a time, so that their bounds stay
+    // Sets labels and bounds by the 8-bit filter, a few rows at a time, so that their bounds stay
     // in L1. Afterwards `id` has the rows that the filter did not decide.
     void bound_by_filter() {
-        constexpr std::size_t step = 192;  // an estimate
+        constexpr std::size_t step = std::size_t(cost::group_bounds_rows);
         const std::vector<Size> all = id;
         std::vector<Size> rest;
         for (std::size_t begin = 0; begin < all.size(); begin += step) {
             id.assign(all.begin() + Size(begin),
                       all.begin() + Size(std::min(all.size(), begin + step)));
             bound_some_by_filter();
-            for (const Size t : scan.dense_bounds.open) rest.push_back(id[std::size_t(t)]);
+            for (const Size t : scan.dense_bounds.undecided) rest.push_back(id[std::size_t(t)]);
         }
         id = rest;
     }

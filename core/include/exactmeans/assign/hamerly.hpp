@@ -18,7 +18,6 @@
 
 #include <atomic>
 #include <limits>
-#include <numeric>
 
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/base/cost_model.hpp"
@@ -139,12 +138,13 @@ private:
                                               second[at] = row.lower(0, centres.padded_places());
                                           });
                 filter_.record(filtered);
-                stats.add(filtered, filtered.open * k);
+                stats.add(filtered, filtered.undecided * k);
                 std::vector<Size> rest;
-                for (const Size t : scan.dense_bounds.open) rest.push_back(ids[std::size_t(t)]);
+                for (const Size t : scan.dense_bounds.undecided)
+                    rest.push_back(ids[std::size_t(t)]);
                 scan.nearest(work, 0, rest.data(), Size(rest.size()), true);
                 for (std::size_t o = 0; o < rest.size(); ++o) {
-                    const std::size_t at = std::size_t(scan.dense_bounds.open[o]);
+                    const std::size_t at = std::size_t(scan.dense_bounds.undecided[o]);
                     label[at] = scan.label[o];
                     score[at] = scan.score[o];
                     second[at] = scan.second[o];

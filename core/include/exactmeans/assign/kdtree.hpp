@@ -100,8 +100,8 @@ private:
         double half_norm2, error, error_per_norm;  // error of a score: error + error_per_norm |x|
     };
 
-    // Nodes are numbered as in a binary heap. The subtrees at level 5 are the tasks.
-    Size tasks() const { return Size(1) << std::min<Size>(depth_, 5); }
+    // Nodes are numbered as in a binary heap. The subtrees at one level are the tasks.
+    Size tasks() const { return Size(1) << std::min<Size>(depth_, cost::kdtree_task_level); }
     Size leaves() const { return Size(1) << depth_; }
     static Size level_of(Size v) {
         Size level = 0;
@@ -132,7 +132,7 @@ private:
             threads.ranges(Size(1) << level, 1, [&](Size at, Size, int) {
                 split((Size(1) << level) - 1 + at, d, value);
             });
-        threads.ranges(leaves(), 16, [&](Size begin, Size end, int) {
+        threads.ranges(leaves(), cost::kdtree_leaves_per_task, [&](Size begin, Size end, int) {
             for (Size leaf = begin; leaf < end; ++leaf) fill(leaf, d, value);
         });
         const double scale = work.centroids.frame().scale();
@@ -147,7 +147,7 @@ private:
     double* low(Size v, Size d) { return box_.data() + v * 2 * d; }
     double* high(Size v, Size d) { return low(v, d) + d; }
 
-    // Splits a node at the median of the feature with the largest range in a sample of 256 rows.
+    // Splits a node at the median of the feature with the largest range in a sample of the rows.
     template <class Value>
     void split(Size v, Size d, Value value) {
         const auto [begin, end] = rows_of(v);
@@ -155,7 +155,7 @@ private:
         double most = -1;
         for (Size f = 0; f < d; ++f) {
             double least = value(order_[std::size_t(begin)], f), largest = least;
-            for (Size t = begin; t < end; t += (end - begin) / 256 + 1) {
+            for (Size t = begin; t < end; t += (end - begin) / cost::kdtree_sampled_rows + 1) {
                 const double x = double(value(order_[std::size_t(t)], f));
                 least = std::min(least, x);
                 largest = std::max(largest, x);

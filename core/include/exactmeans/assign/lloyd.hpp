@@ -112,13 +112,15 @@ public:
 
     void moved(const Movement&) { quantized_ = nullptr; }
 
-    // With the filter, a range is a multiple of its blocks, short enough for 16 ranges per thread.
+    // With the filter, a range is a multiple of its blocks, short enough for many ranges per
+    // thread.
     template <class Rows>
     Size range_rows(const Rows& x, Size k, int n_jobs) const {
         constexpr Size block = cost::dense_block_rows;
-        return filters_ ? std::clamp<Size>(x.n / (16 * n_jobs) / block * block, block,
-                                           cost::dense_filter_task_rows)
-                        : chunk_rows(x, k, n_jobs);
+        return filters_
+                   ? std::clamp<Size>(x.n / (cost::short_tasks_per_thread * n_jobs) / block * block,
+                                      block, cost::dense_filter_task_rows)
+                   : chunk_rows(x, k, n_jobs);
     }
 
 private:
@@ -139,14 +141,14 @@ private:
                            end - begin, work.labels);
         filter_.record(filtered);
         stats.skipped += filtered.decided;
-        stats.add(filtered, filtered.open * work.centroids.k());
-        if (filter.open.empty()) return;
+        stats.add(filtered, filtered.undecided * work.centroids.k());
+        if (filter.undecided.empty()) return;
         std::vector<Size> ids;
-        for (const Size t : filter.open) ids.push_back(begin + t);
+        for (const Size t : filter.undecided) ids.push_back(begin + t);
         scan.nearest(work, 0, ids.data(), Size(ids.size()), false);
         count_doubtful(scan, stats);
         for (std::size_t o = 0; o < ids.size(); ++o)
-            filter.label[std::size_t(filter.open[o])] = scan.label[o];
+            filter.label[std::size_t(filter.undecided[o])] = scan.label[o];
     }
 
     // Null: this pass does not use the filter.

@@ -41,7 +41,7 @@ inline std::uint64_t checksum_of(const unsigned char* bytes, std::ptrdiff_t size
 // The result does not depend on the number of threads.
 inline std::uint64_t checksum(const unsigned char* bytes, std::ptrdiff_t size,
                               const Threads& threads) {
-    // Bytes per task; smaller tasks do not pay for a thread.
+    // Bytes per task. Part of the definition: another value would give other checksums.
     constexpr std::ptrdiff_t chunk = std::ptrdiff_t(1) << 20;
     if (size <= chunk) return detail::checksum_of(bytes, size);
     std::vector<std::uint64_t> part(std::size_t((size + chunk - 1) / chunk));

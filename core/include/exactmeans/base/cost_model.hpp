@@ -1,7 +1,8 @@
-// Tuning constants: costs, and thresholds from which a mechanism is used. None of them changes a
-// result. Each has its unit; the comment says what was measured and on which CPU. A value without a
-// measurement is an estimate. core/bindings/cost_model.cpp exports to Python what the choice of an
-// algorithm needs (src/exactmeans/fit/cost_model.py).
+// Tuning constants: costs, thresholds from which a mechanism is used, and sizes of tasks, batches
+// and samples. None of them changes a label or a centre. Each has its unit; the comment says what
+// was measured and on which CPU. A value without a measurement is an estimate.
+// core/bindings/cost_model.cpp exports to Python what it needs, so that no constant is in both
+// languages.
 //
 // Not here: the shapes of register tiles and panels (kernels/), and constants of proofs.
 #pragma once
@@ -9,6 +10,32 @@
 #include <cstddef>
 
 namespace exactmeans::cost {
+
+// Tasks, for loops over rows, centres or features. All are estimates: a task has a fixed cost of
+// some microseconds, and load balance and Ctrl-C need several tasks per thread.
+//
+// Tasks per thread: of loops whose tasks have a large fixed cost; of all others.
+inline constexpr std::ptrdiff_t tasks_per_thread = 4, short_tasks_per_thread = 16;
+// Rows per task: of loops that read a row once (surveys, hashes, norms of seeding); of loops that
+// compute norms, codes or projections; of loops that read only one number per row.
+inline constexpr std::ptrdiff_t read_rows_per_task = 1024, measured_rows_per_task = 256,
+                                label_rows_per_task = 16384;
+// Numbers between two polls for Ctrl-C of a loop on one thread.
+inline constexpr std::ptrdiff_t numbers_per_poll = 1 << 20;
+// Values below which a loop is not worth waking a thread.
+inline constexpr std::ptrdiff_t values_for_threads = 16384;
+
+// Prefetches.
+//
+// Rows that are read in random order are prefetched this many rows ahead, at most this many cache
+// lines of each. Estimates.
+inline constexpr std::ptrdiff_t prefetch_rows = 4, prefetch_lines = 16;
+// Rows ahead where most rows are not read. For covtype, with 432 bytes per row, distances took a
+// third less time with 12 than without a prefetch, and a fifth less with 4.
+inline constexpr std::ptrdiff_t picked_rows_ahead = 12;
+// Entries of CSR rows between a prefetch and the use of its data, for data in memory: about its
+// latency. Features of transposed rows ahead. Estimates.
+inline constexpr std::ptrdiff_t csr_entries_ahead = 32, transposed_features_ahead = 8;
 
 // Delta bounds of CSR rows (assign/sparse/policy.hpp).
 //
@@ -28,6 +55,10 @@ inline constexpr double promised_share = 0.8, kept_share = 0.9;
 // outliers; by one table, with the 8-bit filter; by one table, without it.
 inline constexpr std::ptrdiff_t changed_for_bounds = 4, changed_for_table_alone = 16,
                                 changed_for_table = 32;
+// Places of the centres are assigned to groups again if more than 1 in this many moved.
+inline constexpr std::ptrdiff_t moved_for_groups = 4;
+// Values of the table of changes that are computed at a time, in L1.
+inline constexpr std::ptrdiff_t table_block_values = 1 << 13;
 // Without the 8-bit filter, the table is used while at most this share of the rows survives.
 inline constexpr double table_survivor_share = 0.6;
 // Without the 8-bit filter, the centres of a pass are kept for the next table if at most 1 in this
@@ -48,6 +79,12 @@ inline constexpr std::ptrdiff_t filter_centres = 32;
 inline constexpr std::ptrdiff_t probed_rows = 256, refined_share = 2, verified_share = 16;
 // The most bytes of the codes of all centres.
 inline constexpr double filter_bytes = 0x1p29;
+// A new scale of a feature leaves room for values that grow by this factor.
+inline constexpr float scale_headroom = 1 + 0x1p-4f;
+// Features per task, at least. Features whose 8-bit codes take `codes_block_bytes` are quantised at
+// a time, in L2; at least `codes_block_features`. 16-bit codes per task that are set to zero.
+inline constexpr std::ptrdiff_t features_per_task = 256, codes_block_bytes = 1 << 17,
+                                codes_block_features = 16, zero_codes_per_task = 1 << 16;
 // Codes are updated centre by centre if at most 1 in this many centres moved and at most 1 in this
 // many features needs a larger scale; otherwise all codes are made anew.
 inline constexpr std::ptrdiff_t moved_for_patch = 4, grown_for_patch = 8;
@@ -73,6 +110,8 @@ inline constexpr std::ptrdiff_t window_batch_rows = std::ptrdiff_t(1) << 18,
 // The most candidates per row, on average. Refining a candidate costs about as much as 8-bit scores
 // of 200 centres: an estimate.
 inline constexpr std::ptrdiff_t window_candidates = 16;
+// Scores of pairs, centre by centre: rows per call of the kernel, and the most pairs per task.
+inline constexpr std::ptrdiff_t aggregated_rows = 8, aggregated_pairs_per_task = 4096;
 
 // The 8-bit filter for dense rows (filter/dense_filter.hpp, dense_filter_pass.hpp).
 //
@@ -110,6 +149,12 @@ inline constexpr std::ptrdiff_t dense_bounds_bytes = 1 << 19;
 inline constexpr std::ptrdiff_t nearest_candidates = 48;
 // Rows whose mean is the origin of the codes: an estimate.
 inline constexpr std::ptrdiff_t origin_rows = 1024;
+// Rows that are shifted at a time before they are quantised, in L1.
+inline constexpr std::ptrdiff_t shifted_code_rows = 32;
+// First bounds store the codes of all rows if the filter compares at least 1 in this many of them.
+inline constexpr std::ptrdiff_t compared_for_codes = 4;
+// Rows whose first bounds by groups are computed at a time, in L1.
+inline constexpr std::ptrdiff_t group_bounds_rows = 192;
 
 // Layouts of the centres (centres/).
 //
@@ -132,6 +177,8 @@ inline constexpr std::ptrdiff_t centre_values_per_task = 16384, packed_features_
 inline constexpr std::ptrdiff_t csr_group_centres = 16;
 // Coordinates of a centre in the sketch by which groups of neighbours are found. An estimate.
 inline constexpr std::ptrdiff_t sketch_coordinates = 64;
+// Steps of the power iteration that divides them.
+inline constexpr int power_iterations = 8;
 // Entries of a row between the prefetch of a posting list and its use: about the latency of L3.
 inline constexpr std::ptrdiff_t postings_ahead = 24;
 
@@ -146,6 +193,8 @@ inline constexpr std::ptrdiff_t score_bytes = 1 << 20, shifted_bytes = 1 << 15,
 // which every task reads from L3.
 inline constexpr std::ptrdiff_t dense_task_terms = 1 << 20, dense_task_rows = 480,
                                 two_tiles_terms = 1 << 22;
+// CSR rows per batch, at least.
+inline constexpr std::ptrdiff_t csr_batch_rows = 16;
 // CSR rows per task: many, because a task reads every panel once; at most about a second of work,
 // for load balance and Ctrl-C.
 inline constexpr std::ptrdiff_t csr_task_terms = std::ptrdiff_t(1) << 31, csr_task_rows = 16384,
@@ -155,6 +204,15 @@ inline constexpr std::ptrdiff_t csr_task_terms = std::ptrdiff_t(1) << 31, csr_ta
 inline constexpr std::ptrdiff_t float32_probed_rows = 128, float32_verified_share = 16;
 // The fewest rows per centre for which inter-centre distances, k^2 products, pay. An estimate.
 inline constexpr std::ptrdiff_t rows_per_centre_for_distances = 16;
+// Centres per task that are compared with all others.
+inline constexpr std::ptrdiff_t compared_centres_per_task = 64;
+
+// Projections (project/). Rows whose principal axes are used; the most axes, with which coordinates
+// of a row take about as many bytes as three cache lines; rounds of subspace iteration; centres per
+// task. Estimates.
+inline constexpr std::ptrdiff_t projection_sampled_rows = 256, most_axes = 48,
+                                projected_centres_per_task = 16;
+inline constexpr int subspace_iterations = 6;
 
 // Algorithms with bounds (assign/).
 //
@@ -175,12 +233,47 @@ inline constexpr std::ptrdiff_t bounds_per_batch = 4096;
 // leaves, unless a leaf would have fewer than `kdtree_small_leaf_rows` rows.
 inline constexpr std::ptrdiff_t kdtree_leaf_rows = 1024, kdtree_small_leaf_rows = 128,
                                 kdtree_least_leaves = 32;
-// Rows per task of the bounds by one table, and of norms and slack: enough to hide the cost of
-// starting a task.
-inline constexpr std::ptrdiff_t table_rows_per_task = 2048, slack_rows_per_task = 256;
+// Rows by which the feature of a split is chosen; leaves per task that are filled; the level whose
+// subtrees are the tasks of a pass. Estimates.
+inline constexpr std::ptrdiff_t kdtree_sampled_rows = 256, kdtree_leaves_per_task = 16,
+                                kdtree_task_level = 5;
+// Rows per task of the bounds by one table: enough to hide the cost of starting a task.
+inline constexpr std::ptrdiff_t table_rows_per_task = 2048;
+
+// Kept products (assign/sparse/products.hpp). Values of a centre that are sampled for the common
+// factor of its change. Uncertain rows are compared with all centres, instead of their candidates,
+// if there are more than 1 in `uncertain_share` of all, plus `uncertain_rows`. Tiles of rows per
+// task. Estimates.
+inline constexpr std::ptrdiff_t change_samples = 256, uncertain_share = 32, uncertain_rows = 64,
+                                product_tiles_per_task = 64;
 
 // Seeding, data and distances (seed/, data/, evaluate/). All are estimates.
 //
+// The prefilter of seed/csr.hpp is tried from this many seeds on, and used if fewer than 1 in
+// `prefilter_share` rows survive: a distance computed for a single row costs about ten times its
+// share of a pass over all rows.
+inline constexpr std::ptrdiff_t prefilter_seeds = 64, prefilter_share = 25;
+// Visits without the prefilter, or without the triangle inequality, after it did not pay: after the
+// first failure; the most after several.
+inline constexpr int seed_wait = 4, seed_longest_wait = 256;
+// The triangle inequality pays if it leaves less than this share of the pairs of a row and a
+// candidate.
+inline constexpr double triangle_share = 0.7;
+// Rows are listed by seed if at most 1 in `listed_share` pairs is left, for at least `listed_rows`
+// rows; no longer if more than 1 pair in `unlisted_share` rows is left. Lists access rows in random
+// order, so they pay only if they skip most rows. Rows of lists per task.
+inline constexpr std::ptrdiff_t listed_share = 40, listed_rows = 4096, unlisted_share = 2,
+                                listed_rows_per_task = 1024;
+// Bytes of a row that are prefetched; rows ahead whose projections are.
+inline constexpr std::ptrdiff_t seed_prefetch_bytes = 512, seed_rows_ahead = 4;
+// Rows that become nearer to the new seed, from which on threads update them.
+inline constexpr std::ptrdiff_t updates_for_threads = 4096;
+// Bytes of the rows that an evaluation of candidates stores: of all rows; per row of a block that
+// is read again in every step.
+inline constexpr std::ptrdiff_t evaluation_bytes = 1 << 26, streamed_evaluation_bytes = 16;
+// Transposed rows: at least this many slabs, of at least and usually at most these numbers of
+// chunks of rows, so that their products with a point stay in L2.
+inline constexpr std::ptrdiff_t least_slabs = 4, least_slab_chunks = 4, slab_chunks = 32;
 // A feature is frequent if more than 1 in this many rows has it: the prefilter of seed/csr.hpp
 // bounds its products instead of computing them.
 inline constexpr std::ptrdiff_t frequent_share = 16;
@@ -190,6 +283,20 @@ inline constexpr std::ptrdiff_t dedup_sample_rows = 4096, dedup_sample_share = 8
 // Rows per task: of distances to the centres of labels; of distances to all centres, whose scores
 // stay in L2.
 inline constexpr std::ptrdiff_t distance_rows_per_task = 256, transform_rows_per_task = 96;
+// The nearest centres: bytes of the scores of a batch of rows; the most CSR rows of a batch.
+inline constexpr std::ptrdiff_t nearest_score_bytes = 1 << 21, nearest_csr_rows = 1024;
+
+// Updates of the centres (update/). All are estimates.
+//
+// Rows per piece, to outweigh clearing and merging its sums: of sparse sums; of dense sums, at
+// least; and of dense sums as many rows as have this many values per feature.
+inline constexpr std::ptrdiff_t sparse_piece_rows = 2048, dense_piece_rows = 1024,
+                                piece_values_per_feature = 8;
+// Values of a sparse accumulator that fit L2. A sum is changed in place if fewer than 1 in
+// `few_features` of its features change; otherwise it is merged anew.
+inline constexpr std::ptrdiff_t accumulator_values = 1 << 17, few_features = 8;
+// Features per task of medians of dense rows.
+inline constexpr std::ptrdiff_t median_features_per_task = 64;
 
 // The choice of an algorithm (fit/policy.py).
 //
@@ -292,6 +399,17 @@ inline constexpr double product_update_cost = 32, product_update_cost_postings =
 // The fewest seeds of a node of a tree for which transposing its CSR rows pays: it costs about as
 // much as comparing three candidates with every row. An estimate.
 inline constexpr std::ptrdiff_t transpose_seeds = 4;
+// Nodes with more rows use all threads and the algorithms of KMeans; all others take one thread
+// each. An estimate.
+inline constexpr std::ptrdiff_t large_node_rows = 16384;
+// Rows of a node whose scores are computed at a time.
+inline constexpr std::ptrdiff_t node_tile_rows = 96;
+// Bisection: while a tile of rows is scored, the rows of the next one are prefetched (more rows
+// would leave L1 before they are read); rows per task; rows whose mean is the reference point.
+inline constexpr std::ptrdiff_t bisection_tile_rows = 16, bisection_rows_per_task = 3840,
+                                bisection_sampled_rows = 256;
+// Balanced children: the factor by which a reach that was too narrow is widened.
+inline constexpr double balance_widening = 8;
 
 // Size limits (limits/reach.hpp). The first sample has about `sampled_options` pairs of a row and a
 // centre, but at least `sampled_rows` rows per centre: smaller samples give prices that are far
@@ -300,5 +418,18 @@ inline constexpr std::ptrdiff_t sampled_options = 1 << 15, sampled_rows = 16;
 // Bytes of an option of an open row, with its heaps; the most options of a pass (400 MB). Not
 // tuned.
 inline constexpr std::ptrdiff_t option_bytes = 48, most_options = 1 << 23;
+// Rows per task of passes with prices; paths between two polls for Ctrl-C.
+inline constexpr std::ptrdiff_t priced_rows_per_task = 960, paths_per_poll = 1024;
+// Each sample has this many times as many rows as the one before. A pass with too many options is
+// repeated with this share of the reach, at most `wide_passes` times.
+inline constexpr std::ptrdiff_t sample_step = 4;
+inline constexpr double narrowing = 0.25;
+inline constexpr int wide_passes = 40;
+// The reach after a sample of m rows takes this many times sqrt(k / m) of the rows: their labels
+// may follow from prices that are wrong by as much. After the first assignment, when centres move
+// most, it takes 1 in `first_open_share` rows; later it is the range by which prices changed, or
+// half of it if more rows than that are open, but always takes `open_rows_per_centre` k rows.
+inline constexpr double sample_error = 3;
+inline constexpr std::ptrdiff_t first_open_share = 20, open_rows_per_centre = 4;
 
 }  // namespace exactmeans::cost

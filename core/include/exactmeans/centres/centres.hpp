@@ -85,14 +85,14 @@ public:
     double longest() const { return longest_; }
 
     // Moves the centres and returns the movement. next(j, buffer) returns the new position of
-    // centre j, in the buffer or elsewhere, or null if it does not move. Then the followers,
-    // centres of empty clusters, move to the new position of `leader`. Positions are arrays of d
-    // values, or sparse vectors if the centres are sparse.
+    // centre j, or null if it does not move. Positions are arrays of d values, in the buffer or
+    // elsewhere, or, if the centres are sparse, the buffer itself. Then the followers, centres of
+    // empty clusters, move to the new position of `leader`.
     template <class Next>
     Movement move(Next next, const std::vector<Size>& followers, Size leader,
                   const Threads& threads) {
         MovementBuilder builder(k_);
-        const MoveGuard guard(*this);
+        const MoveGuard guard(*this, builder.movement);
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int) {
             if constexpr (std::is_invocable_v<Next, Size, R*>) {
                 std::vector<R> buffer(static_cast<std::size_t>(d_));
@@ -110,7 +110,7 @@ public:
     Movement move_in_place(Go go, const std::vector<Size>& followers, Size leader,
                            const Threads& threads) {
         MovementBuilder builder(k_);
-        const MoveGuard guard(*this);
+        const MoveGuard guard(*this, builder.movement);
         threads.ranges(k_, centres_per_task(), [&](Size begin, Size end, int worker) {
             for (Size j = begin; j < end; ++j) {
                 const std::optional<Displacement> displacement =
@@ -128,8 +128,12 @@ public:
         return move([&](Size j, R*) { return centres + j * d_; }, {}, 0, threads);
     }
     Movement move(const std::vector<SparseVector<R>>& centres, const Threads& threads) {
-        return move([&](Size j, SparseVector<R>&) { return &centres[std::size_t(j)]; }, {}, 0,
-                    threads);
+        const auto next = [&](Size j, SparseVector<R>& buffer) -> SparseVector<R>* {
+            if (is_at(j, &centres[std::size_t(j)])) return nullptr;
+            buffer = centres[std::size_t(j)];
+            return &buffer;
+        };
+        return move(next, {}, 0, threads);
     }
 
     // version() identifies the state of the centres. It changes whenever a layout of them must
@@ -165,7 +169,7 @@ public:
     }
     // Are two centres equal bit for bit?
     bool same(Size a, Size b) const {
-        return sparse() ? sparse_master(a) == sparse_master(b) : is_at(a, R(), master(b));
+        return sparse() ? sparse_master(a) == sparse_master(b) : is_at(a, master(b));
     }
 
     // The values of centre j at the features of a CSR row.
@@ -196,12 +200,16 @@ private:
     }
 
     // A move in progress. The version changes before the first centre moves, and in_range() is
-    // updated even if Ctrl-C or an exception ends the move, so layouts that are made later are
-    // valid.
+    // updated even if Ctrl-C or an exception ends the move. So layouts that are made later are
+    // valid, and bounds of the version before are recognised as such, because no Movement leads
+    // from there to the new version.
     struct MoveGuard {
         Centres& centres;
 
-        explicit MoveGuard(Centres& moved) : centres(moved) { centres.version_ = new_version(); }
+        MoveGuard(Centres& moved, Movement& movement) : centres(moved) {
+            movement.from = centres.version_;
+            movement.to = centres.version_ = new_version();
+        }
         MoveGuard(const MoveGuard&) = delete;
         ~MoveGuard() { centres.find_range(); }
     };
@@ -221,7 +229,7 @@ private:
                          Size leader) {
         for (const Size j : followers) {
             if (sparse()) {
-                const SparseVector<R> place = sparse_master(leader);
+                SparseVector<R> place = sparse_master(leader);
                 replace(j, &place, builder);
             } else {
                 replace(j, master(leader), builder);
@@ -234,10 +242,11 @@ private:
     }
 
     // Moves centre j to the position `place`, unless that is null or equal to its position. A
-    // sparse position that is not const is swapped with the old one, which saves a copy.
+    // sparse position is swapped with the old one: no memory is allocated, which could fail in the
+    // middle.
     template <class Place>
     void replace(Size j, Place* place, MovementBuilder& builder) {
-        if (!place || is_at(j, *place, place)) return record_unmoved(j);
+        if (!place || is_at(j, place)) return record_unmoved(j);
         double step2, master2;
         if constexpr (std::is_same_v<std::remove_const_t<Place>, R>) {
             const R* shift = frame_.shift_or_null();
@@ -247,10 +256,7 @@ private:
             std::copy(place, place + d_, master_.data() + j * d_);
         } else {
             step2 = master2 = sparse_step2(*place, sparse_master(j));
-            if constexpr (std::is_const_v<Place>)
-                sparse_[std::size_t(j)] = *place;
-            else
-                std::swap(sparse_[std::size_t(j)], *place);
+            std::swap(sparse_[std::size_t(j)], *place);
         }
         record_move(j, step2, master2, norm2_of(j), builder);
     }
@@ -268,12 +274,10 @@ private:
         // The norms of set_norms() are dropped even if the centre does not move.
         if (norms_given_) set_norm(j, norm2_of(j));
     }
-    bool is_at(Size j, const R&, const R* place) const {
+    bool is_at(Size j, const R* place) const {
         return std::memcmp(master(j), place, std::size_t(d_) * sizeof(R)) == 0;
     }
-    bool is_at(Size j, const SparseVector<R>& place, const SparseVector<R>*) const {
-        return sparse_master(j) == place;
-    }
+    bool is_at(Size j, const SparseVector<R>* place) const { return sparse_master(j) == *place; }
 
     double sparse_step2(const SparseVector<R>& to, const SparseVector<R>& from) const {
         const AlignedPair<R> both(to, from);

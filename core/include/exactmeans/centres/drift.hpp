@@ -5,7 +5,6 @@
 // current drift when it is used, so bounds need no update when centres move.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "exactmeans/centres/movement.hpp"

@@ -130,7 +130,7 @@ private:
             for (std::size_t f = 0; f < w; ++f)
                 mean[f] += sketch_[std::size_t(*j) * w + f] / double(to - from);
         for (std::size_t f = 0; f < w; ++f) axis[f] = 1 + double(f * 37 % 101) / 101;
-        for (int step = 0; step < 8; ++step) {
+        for (int step = 0; step < cost::power_iterations; ++step) {
             std::fill(next.begin(), next.end(), 0.0);
             for (const auto* j = from; j != to; ++j) {
                 const double* at = sketch_.data() + std::size_t(*j) * w;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/data/sparse_vector.hpp"
 
@@ -120,9 +121,9 @@ public:
             std::vector<Position> at(moved.size());
             for (std::size_t m = 0; m < moved.size(); ++m)
                 at[m] = {first(previous_[std::size_t(moved[m])], begin), first(now(m), begin)};
-            // The table of one block of features, 0x2000 values, stays in L1.
+            // The table of one block of features stays in L1.
             for (Size past; begin < end; begin = past) {
-                past = std::min(end, begin + Size(0x2000 / width));
+                past = std::min(end, begin + cost::table_block_values / Size(width));
                 std::fill(most_.begin() + begin * Size(width), most_.begin() + past * Size(width),
                           0.0f);
                 for (std::size_t m = 0; m < moved.size(); ++m) {

@@ -53,7 +53,6 @@ public:
             throw std::invalid_argument("sparse centres are for CSR rows");
     }
 
-    bool dense() const { return dense_; }
     // The version of the centres that the panels are packed from; -1 if an update did not end.
     Size version() const { return version_; }
     // Valid until the next update.

@@ -32,6 +32,9 @@ struct Displacement {
 };
 
 struct Movement {
+    // The versions of the centres before and after (Centres::version). Whoever keeps bounds for a
+    // version adjusts them by a movement from that version only.
+    Size from = -1, to = -1;
     // Movement per centre, rounded up, on the scale of the frame; exactly 0 if it did not move.
     std::vector<double> distance;
     Size moved = 0;  // number of centres that moved

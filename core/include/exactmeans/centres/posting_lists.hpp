@@ -61,7 +61,7 @@ public:
     template <class M, class At>
     void build(Size k, At at, Size d, const Frame<M>& frame, const Threads& threads) {
         const std::uint32_t rare = std::uint32_t(frequent_ + 1);
-        const Size ranges = 8 * threads.n_jobs, step = d / ranges + 1;
+        const Size ranges = 2 * cost::tasks_per_thread * threads.n_jobs, step = d / ranges + 1;
         const auto for_range = [&](Size begin, Size end, auto fn) {
             for (Size place = 0; place < k; ++place) {
                 const SparseVector<M>& own = at(place);

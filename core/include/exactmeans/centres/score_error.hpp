@@ -30,12 +30,12 @@ public:
     }
     // The error of the float32 score alone, against the exact score.
     template <class Row>
-    double of_single(const Row& row) const {
+    double of_float32(const Row& row) const {
         return of(row, 0x1.02p-24);
     }
     // Are the magnitudes of the centres safe in float32? Otherwise scores might overflow, or
     // underflow matter.
-    bool is_usual() const {
+    bool fits_float32() const {
         return longest_ > 0x1p-20 && longest_ < safe_magnitude && score_offset_ < safe_magnitude;
     }
 

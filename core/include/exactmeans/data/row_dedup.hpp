@@ -23,16 +23,16 @@ struct DistinctRows {
     Size copy_labels(const std::int32_t* by_group, std::int32_t* labels,
                      const Threads& threads) const {
         std::vector<Size> changed(static_cast<std::size_t>(threads.n_jobs), 0);
-        constexpr Size rows_per_task = 16384;  // hides the cost of starting a task; an estimate
-        threads.ranges(Size(group.size()), rows_per_task, [&](Size begin, Size end, int worker) {
-            Size changes = 0;
-            for (Size i = begin; i < end; ++i) {
-                const std::int32_t label = by_group[group[std::size_t(i)]];
-                changes += labels[i] != label;
-                labels[i] = label;
-            }
-            changed[std::size_t(worker)] += changes;
-        });
+        threads.ranges(Size(group.size()), cost::label_rows_per_task,
+                       [&](Size begin, Size end, int worker) {
+                           Size changes = 0;
+                           for (Size i = begin; i < end; ++i) {
+                               const std::int32_t label = by_group[group[std::size_t(i)]];
+                               changes += labels[i] != label;
+                               labels[i] = label;
+                           }
+                           changed[std::size_t(worker)] += changes;
+                       });
         Size all = 0;
         for (const Size by_worker : changed) all += by_worker;
         return all;
@@ -66,30 +66,31 @@ private:
     // table in row order, so group numbers do not depend on the number of threads.
     std::unique_ptr<DistinctRows> group_rows(Size count, Size step, const Threads& threads) const {
         std::vector<std::uint64_t> hashes(static_cast<std::size_t>(count));
-        threads.ranges(count, 1024, [&](Size begin, Size end, int) {
+        threads.ranges(count, cost::read_rows_per_task, [&](Size begin, Size end, int) {
             for (Size t = begin; t < end; ++t) hashes[std::size_t(t)] = hash(t * step);
         });
         const int bits = std::bit_width(std::size_t(2 * count));
         std::vector<std::int32_t> table(std::size_t(1) << bits, -1);
         auto found = std::make_unique<DistinctRows>();
         found->group.resize(std::size_t(count));
-        Threads{1, threads.poll}.ranges(count, 16384, [&](Size begin, Size end, int) {
-            for (Size t = begin; t < end; ++t) {
-                const std::uint64_t row_hash = hashes[std::size_t(t)];
-                std::size_t at = row_hash >> (64 - bits);
-                for (; table[at] >= 0; at = (at + 1) & (table.size() - 1)) {
-                    const Size candidate = found->first[std::size_t(table[at])];
-                    if (hashes[std::size_t(candidate)] == row_hash &&
-                        same(candidate * step, t * step))
-                        break;
+        Threads{1, threads.poll}.ranges(
+            count, cost::label_rows_per_task, [&](Size begin, Size end, int) {
+                for (Size t = begin; t < end; ++t) {
+                    const std::uint64_t row_hash = hashes[std::size_t(t)];
+                    std::size_t at = row_hash >> (64 - bits);
+                    for (; table[at] >= 0; at = (at + 1) & (table.size() - 1)) {
+                        const Size candidate = found->first[std::size_t(table[at])];
+                        if (hashes[std::size_t(candidate)] == row_hash &&
+                            same(candidate * step, t * step))
+                            break;
+                    }
+                    if (table[at] < 0) {
+                        table[at] = std::int32_t(found->first.size());
+                        found->first.push_back(std::int32_t(t));
+                    }
+                    found->group[std::size_t(t)] = table[at];
                 }
-                if (table[at] < 0) {
-                    table[at] = std::int32_t(found->first.size());
-                    found->first.push_back(std::int32_t(t));
-                }
-                found->group[std::size_t(t)] = table[at];
-            }
-        });
+            });
         return found;
     }
 

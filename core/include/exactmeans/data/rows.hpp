@@ -13,6 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
+
 namespace exactmeans {
 
 using Size = std::ptrdiff_t;
@@ -30,14 +32,12 @@ inline double row_factor(double weight, const double* norms, Size i) {
     return norms[i] > 0 ? weight / norms[i] : 0.0;
 }
 
-// Rows that are read in random order are prefetched this many rows ahead: an estimate.
-inline constexpr Size prefetch_rows = 4;
-// Prefetches at most 16 cache lines: an estimate. Must be inlined: GCC treats a prefetch-only
+// Prefetches the first cache lines. Must be inlined: GCC treats a prefetch-only
 // function as pure and drops the call.
 #define EXACTMEANS_INLINE __attribute__((always_inline))
 template <class T>
 EXACTMEANS_INLINE inline void prefetch_values(const T* values, Size n) {
-    constexpr Size line = 64 / Size(sizeof(T)), most = 16 * line;
+    constexpr Size line = 64 / Size(sizeof(T)), most = cost::prefetch_lines * line;
     for (Size t = 0; t < std::min(n, most); t += line) __builtin_prefetch(values + t);
 }
 
@@ -107,7 +107,7 @@ struct CsrRows {
     }
 };
 
-// Looks ahead in a CSR row: gives the feature that is read `distance` entries later, so that the
+// Looks ahead in a CSR row: gives the feature that is read some entries later, so that the
 // caller can prefetch the data of that feature. If constructed with the matrix, the cursor
 // continues in the next rows.
 template <class I>
@@ -120,11 +120,12 @@ public:
     PrefetchCursor(const CsrRows<R, I>& x, const SparseRow<R, I>& row)
         : index_(row.index), last_(x.indices + x.offsets[x.n] - row.index - 1) {}
 
-    // The feature `distance` entries after entry e, or the last one.
-    Size feature(Size e) const { return Size(index_[std::min(e + distance, last_)]); }
+    // The feature that is read soon after entry e, or the last one.
+    Size feature(Size e) const {
+        return Size(index_[std::min(e + cost::csr_entries_ahead, last_)]);
+    }
 
 private:
-    static constexpr Size distance = 32;  // entries: about the latency of memory; an estimate
     const I* index_;
     Size last_;
 };
@@ -145,6 +146,13 @@ Size values_per_row(const Rows& x) {
         return std::max<Size>(1, x.d);
     else
         return std::max<Size>(1, x.n ? x.nonzeros() / x.n : 1);
+}
+
+// `count` equally spaced rows of n, or all if there are no more.
+inline std::vector<Size> spaced_rows(Size n, Size count) {
+    std::vector<Size> ids(static_cast<std::size_t>(std::min(n, count)));
+    for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = Size(t) * (n / Size(ids.size()));
+    return ids;
 }
 
 inline Size row_count(const AnyRows& rows) {

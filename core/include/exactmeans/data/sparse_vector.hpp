@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/rows.hpp"
 
 namespace exactmeans {
@@ -210,8 +211,10 @@ public:
     // Reads bins without marking the feature.
     const double* peek(Size f) const { return values_.get() + f * bins_; }
 
-    // Do all values fit L2 (2^17 doubles, 1 MB)?
-    bool fits_caches() const { return Size(marks_.size()) * 64 * bins_ <= Size(1) << 17; }
+    // Do all values fit L2?
+    bool fits_caches() const {
+        return Size(marks_.size()) * 64 * bins_ <= cost::accumulator_values;
+    }
 
     // The number of touched features.
     std::size_t count() const {

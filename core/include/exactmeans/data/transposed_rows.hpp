@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/data/rows.hpp"
 
@@ -38,20 +39,20 @@ public:
         }
 
     private:
-        static constexpr std::size_t ahead = 8;  // features; an estimate
+        static constexpr std::size_t ahead = std::size_t(cost::transposed_features_ahead);
         void prefetch(std::size_t f) const {
             __builtin_prefetch(row.data() + offsets[f]);
             __builtin_prefetch(value.data() + offsets[f]);
         }
     };
 
-    // Slabs have the same number of chunks, so that threads finish together: at least 4 slabs of at
-    // most `usual` rows, whose products stay in L2. Slabs are doubled, as far as 16-bit row numbers
-    // allow, until their offsets take less memory than their entries.
+    // Slabs have the same number of chunks, so that threads finish together. Slabs are doubled, as
+    // far as 16-bit row numbers allow, until their offsets take less memory than their entries.
     template <class I>
     TransposedRows(const CsrRows<R, I>& x, const Threads& threads) {
-        constexpr Size chunk = row_chunk, least = 4 * chunk, usual = 32 * chunk;
-        const Size slab_count = std::max<Size>(4, (x.n + usual - 1) / usual);
+        constexpr Size chunk = row_chunk, least = cost::least_slab_chunks * chunk,
+                       usual = cost::slab_chunks * chunk;
+        const Size slab_count = std::max<Size>(cost::least_slabs, (x.n + usual - 1) / usual);
         slab_rows_ =
             std::max(least, ((x.n + slab_count - 1) / slab_count + chunk - 1) / chunk * chunk);
         while (slab_rows_ <= usual && x.d * (x.n / slab_rows_) > 2 * x.nonzeros()) slab_rows_ *= 2;

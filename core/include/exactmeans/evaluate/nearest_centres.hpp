@@ -14,14 +14,15 @@
 #include <type_traits>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/canonical_score.hpp"
 #include "exactmeans/centres/centres.hpp"
-#include "exactmeans/centres/packed_csr_rows.hpp"
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/evaluate/distances.hpp"
 #include "exactmeans/evaluate/nearest_filter.hpp"
 #include "exactmeans/kernels/scores.hpp"
+#include "exactmeans/scan/all_scores.hpp"
 
 namespace exactmeans {
 
@@ -174,13 +175,14 @@ bool scores_are_distances(const Centres<R>& centroids, const Points<R>& points) 
            (frame.metric == Metric::manhattan || (frame.exponent == 0 && frame.packing == 0));
 }
 
-// Rows whose scores are computed at a time: at most 2 MiB of scores, and at most two register tiles
-// of dense rows. CSR rows come in larger batches, because each batch reads the panels once.
+// Rows whose scores are computed at a time: at most two register tiles of dense rows. CSR rows come
+// in larger batches, because each batch reads the panels once.
 template <class Rows>
 Size nearest_batch(Size k) {
-    const Size rows = (Size(1) << 21) / (k * Size(sizeof(typename Rows::Real)));
-    return is_dense<Rows> ? std::clamp<Size>(rows / 48 * 48, 16, 96)
-                          : std::clamp<Size>(rows, 64, 1024);
+    const Size rows = cost::nearest_score_bytes / (k * Size(sizeof(typename Rows::Real)));
+    return is_dense<Rows>
+               ? std::clamp<Size>(rows / dense_tile_rows * dense_tile_rows, 16, 2 * dense_tile_rows)
+               : std::clamp<Size>(rows, 64, cost::nearest_csr_rows);
 }
 
 // A call, shared by all its batches. `points` are the same centres as `centroids`, without scaling.
@@ -225,7 +227,8 @@ public:
             choose(query, begin, count, labels, chosen_.data());
         if (!known) pair_scores_.run(query.x, begin, count, query.pairs, m, labels, chosen_.data());
         for (Size t = 0; t < count; ++t) {
-            const double norm2 = known ? norm2_of(query.x, begin + t, t) : pair_scores_.norm2(t);
+            const double norm2 =
+                known ? scores_.norm2(query.x, begin + t, t, 1.0) : pair_scores_.norm2(t);
             for (Size p = t * m; p < (t + 1) * m; ++p)
                 distances[p] =
                     R(distance_by_score(query.x, begin + t, norm2, query.pairs.scaled, query.points,
@@ -238,9 +241,9 @@ private:
     void choose(const NearestQuery<Rows>& query, Size begin, Size count, std::int32_t* labels,
                 double* chosen) {
         const Size k = query.centroids.k(), m = query.m;
-        score_all(query, begin, count);
+        scores_.run(query.x, query.centroids, query.panels, begin, nullptr, count);
         for (Size t = 0; t < count; ++t) {
-            const R* const scores = scores_.data() + t * k;
+            const R* const scores = scores_.of_row(t);
             lowest_.select(scores, k, m, labels + t * m);
             for (Size p = t * m; p < (t + 1) * m; ++p) chosen[p] = double(scores[labels[p]]);
         }
@@ -261,41 +264,12 @@ private:
                     undecided_.push_back(t);
             for (const Size t : undecided_)
                 choose(query, begin + t, 1, labels + t * m, chosen_.data() + t * m);
-            if (known)  // norm2_of reads the tile
-                tile_.load(query.x, query.centroids.frame().shift_or_null(), begin, nullptr, count);
+            if (known)  // for AllScores::norm2
+                scores_.load(query.x, query.centroids, begin, nullptr, count);
         }
     }
 
-    // Canonical scores of the rows and all centres.
-    void score_all(const NearestQuery<Rows>& query, Size begin, Size count) {
-        const Rows& x = query.x;
-        const Centres<R>& centroids = query.centroids;
-        const Panels<R>& panels = query.panels;
-        const bool l1 = centroids.frame().metric == Metric::manhattan;
-        const ScoreKernels<R>& by = score_kernels<R>();
-        scores_.resize(std::size_t(count * centroids.k()));
-        if constexpr (is_dense<Rows>) {
-            tile_.load(x, centroids.frame().shift_or_null(), begin, nullptr, count);
-            (l1 ? by.scores_dense_l1 : by.scores_dense)(tile_.rows(), count, panels,
-                                                        scores_.data());
-        } else {
-            (l1 ? by.scores_csr_l1 : by.scores_csr)(packed_.load(x, panels, begin, nullptr, count),
-                                                    count, panels, scores_.data());
-        }
-    }
-    // |x|^2 of row i, row t of the tile; of the shifted row if rows are shifted.
-    double norm2_of(const Rows& x, Size i, Size t) const {
-        if constexpr (is_dense<Rows>)
-            return vector_kernels<R>().square_sum(tile_.rows()[t], nullptr, x.d, 1.0).value();
-        else
-            return vector_kernels<R>()
-                .square_sum(x.row(i).value, nullptr, x.row(i).nonzeros, 1.0)
-                .value();
-    }
-
-    DenseTile<R> tile_;
-    PackedCsrRows<R> packed_;
-    std::vector<R> scores_;
+    AllScores<Rows> scores_;
     std::vector<double> chosen_;
     LowestScores<R> lowest_;
     PairScores<Rows> pair_scores_;

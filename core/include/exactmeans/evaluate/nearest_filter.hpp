@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -74,7 +73,7 @@ public:
     NearestFilter(const Rows& x, const Centres<R>& centroids, Size m, const Threads& threads)
         : x_(x), centroids_(centroids) {
         if constexpr (is_dense<Rows>) {
-            const FilterStats least{.rows = 1, .decided = 0, .open = 0, .scores = m};
+            const FilterStats least{.rows = 1, .decided = 0, .undecided = 0, .scores = m};
             used_ = integer_products().speed > 1 && x.n >= cost::dense_filter_rows &&
                     m <= DenseScoreBounds<R>::most_nearest && centroids.in_range() &&
                     rows_.possible(x, centroids.frame()) && pays(least);
@@ -95,16 +94,15 @@ private:
     // Counts the candidates of a few rows.
     FilterStats probe(Size m) const {
         DenseScoreBounds<R> bounds;
-        const Size some = rows_per_call(), step = x_.n / some;
-        std::vector<Size> ids;
-        for (Size t = 0; t < some; ++t) ids.push_back(t * step);
+        const std::vector<Size> ids = spaced_rows(x_.n, rows_per_call());
+        const Size some = Size(ids.size());
         bounds.compute(input(), 0, ids.data(), some);
         FilterStats stats;
         stats.rows = some;
         for (Size t = 0; t < some; ++t) {
             const Size found = Size(bounds.candidates(t, m, NearestCandidates<R>::most(m)).size());
             stats.scores += found;
-            stats.open += found == 0;
+            stats.undecided += found == 0;
         }
         return stats;
     }

@@ -21,14 +21,15 @@ void for_own_sparse_distances(const Rows& x, const Points<C>& points, const std:
     const std::vector<Size> order = labels ? by_label(labels, x.n, points.k) : std::vector<Size>();
     std::vector<std::unique_ptr<SparseAccumulator>> accumulators(
         static_cast<std::size_t>(threads.n_jobs));
-    const Size step = std::max<Size>(cost::distance_rows_per_task, x.n / (16 * threads.n_jobs));
+    const Size step = std::max<Size>(cost::distance_rows_per_task,
+                                     x.n / (cost::short_tasks_per_thread * threads.n_jobs));
     threads.ranges(x.n, step, [&](Size begin, Size end, int worker) {
         std::unique_ptr<SparseAccumulator>& accumulator = accumulators[std::size_t(worker)];
         if (!accumulator) accumulator = std::make_unique<SparseAccumulator>(x.d, 1);
         Size scattered = -1;  // the point in the accumulator
         for (Size at = begin; at < end; ++at) {
             const Size i = labels ? order[std::size_t(at)] : at, own = labels ? labels[i] : 0;
-            if (labels) x.prefetch(order[std::size_t(std::min(at + prefetch_rows, end - 1))]);
+            if (labels) x.prefetch(order[std::size_t(std::min(at + cost::prefetch_rows, end - 1))]);
             if (own != scattered) {
                 accumulator->drain([](Size, const double*) {});
                 const SparseVector<C>& point = (*points.sparse)[std::size_t(own)];
@@ -50,17 +51,19 @@ void for_own_distances(const Rows& x, const Points<C>& points, const std::int32_
                        const Threads& threads, Visit visit) {
     if constexpr (!is_dense<Rows>)
         if (points.sparse) return for_own_sparse_distances(x, points, labels, threads, visit);
-    // Rows ahead, because picked rows are scattered in memory. For covtype, with 432 bytes per row,
-    // 12 took a third less time than no prefetch, 4 a fifth less.
-    constexpr Size ahead = 12;
     threads.ranges(x.n, cost::distance_rows_per_task, [&](Size begin, Size end, int worker) {
         for (Size i = begin; i < end; ++i) {
             if constexpr (is_dense<Rows>)
-                if (x.picks) x.prefetch(std::min(i + ahead, end - 1));
+                if (x.picks) x.prefetch(std::min(i + cost::picked_rows_ahead, end - 1));
             visit(i, pair_cost(x, i, points, labels ? labels[i] : 0), worker);
         }
     });
 }
+
+// The scatter about the mean may be computed as the scatter about 0 minus n |mean|^2 if it is at
+// least this share of the first; below, cancellation leaves too few correct bits. Python reads it
+// too.
+inline constexpr double least_scatter_share = 1e-6;
 
 // Exact sums over rows of the cost, with and without weights.
 struct Scatter {

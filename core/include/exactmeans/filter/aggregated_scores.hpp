@@ -7,14 +7,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/centres.hpp"
-#include "exactmeans/centres/score_error.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/data/rows_by_label.hpp"
 #include "exactmeans/filter/float32_rows.hpp"
@@ -56,7 +54,7 @@ public:
     }
 
 private:
-    static constexpr Size batch = 8;  // rows per call of the kernel; the next ones are prefetched
+    static constexpr Size batch = cost::aggregated_rows;  // the next ones are prefetched
     // Pairs of one centre: order_[begin, end).
     struct Piece {
         Size centre, begin, end;
@@ -70,7 +68,7 @@ private:
     // Sorts the pairs by centre and cuts them into pieces of one centre. The longest pieces come
     // first, which balances the threads.
     std::vector<Piece> sort(const std::vector<std::int32_t>& centre, Size k) {
-        constexpr Size most = 4096;  // pairs per piece; an estimate
+        constexpr Size most = cost::aggregated_pairs_per_task;
         const Size count = Size(centre.size());
         order_ = by_label(centre.data(), count, k);
         const auto centre_at = [&](Size at) {

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <type_traits>
 #include <vector>
 
 #include "exactmeans/base/backoff.hpp"
+#include "exactmeans/base/cost_model.hpp"
+#include "exactmeans/base/totals.hpp"
 #include "exactmeans/filter/dense_filter_pass.hpp"
 #include "exactmeans/filter/dense_score_bounds.hpp"
 #include "exactmeans/kernels/bounds.hpp"
@@ -55,12 +56,12 @@ public:
     using Input = DenseFilterInput<R>;
 
     // Calls fn(t, BoundedRow) for the rows ids[t] that the filter decides, and lists the others in
-    // `open`.
+    // `undecided`.
     template <class Fn>
     FilterStats run(const Input& in, const Size* ids, Size count, Fn fn) {
         FilterStats stats;
         stats.rows = count;
-        open.clear();
+        undecided.clear();
         const Size step = DenseScoreBounds<R>::rows_per_call(in);
         for (Size first = 0; first < count; first += step) {
             const Size some = std::min(step, count - first);
@@ -69,8 +70,8 @@ public:
                 if (t + 2 < some) in.x.prefetch(ids[first + t + 2]);
                 const auto& list = bounds_.candidates(t, 1, CandidateLists::most);
                 if (list.empty()) {
-                    open.push_back(first + t);
-                    ++stats.open;
+                    undecided.push_back(first + t);
+                    ++stats.undecided;
                     continue;
                 }
                 verifier_.load(in, ids[first + t], bounds_.row(t));
@@ -87,7 +88,7 @@ public:
         return stats;
     }
 
-    std::vector<Size> open;
+    std::vector<Size> undecided;
 
 private:
     DenseScoreBounds<R> bounds_;
@@ -104,28 +105,24 @@ public:
     bool start(const DenseRows<R>& x, Size compared, const Centres<R>& centroids,
                DenseCodes<R>* rows, const std::vector<std::int32_t>* order,
                const Threads& threads) {
-        if (passed_.rows)
-            backoff_.record(share(x.d, centroids.k(), rows->stored(), passed_) <
+        const FilterStats last = totals_.take();
+        if (last.rows)
+            backoff_.record(share(x.d, centroids.k(), rows->stored(), last) <
                             cost::dense_kept_share);
-        passed_ = {};
-        const FilterStats one{.rows = 1, .decided = 1, .labels = 1};
-        if (!rows || integer_products().speed <= 1 || compared < cost::dense_filter_rows ||
-            share(x.d, centroids.k(), rows->stored(), one) > cost::dense_promised_share ||
+        if (!rows || compared < cost::dense_filter_rows ||
+            least_share(x.d, centroids.k(), rows->stored()) == 1 ||
             !rows->possible(x, centroids.frame()) || !backoff_.due())
             return false;
         rows->choose_origin(x, centroids.frame());
         if (!centres_.update(centroids, *rows, threads, order)) return false;
-        if (!rows->stored() && rows->may_store() && 4 * compared >= x.n)
+        if (!rows->stored() && rows->may_store() && cost::compared_for_codes * compared >= x.n)
             rows->store(x, centroids.frame(), threads);
         return true;
     }
     const DenseCentreCodes<R>& centres() const { return centres_; }
 
     // Adds the statistics of one range.
-    void record(const FilterStats& stats) {
-        const std::lock_guard lock(mutex_);
-        passed_ += stats;
-    }
+    void record(const FilterStats& stats) { totals_.record(stats); }
 
     // The cost of a pass with these statistics, as a share of a plain one.
     static double share(Size d, Size k, bool stored, const FilterStats& stats) {
@@ -133,12 +130,17 @@ public:
         cost.filtered += double(k) * cost::dense_all_bounds;
         return cost.share(stats);
     }
+    // The same if codes alone decide every row; 1 if that is so much that the filter is not used.
+    static double least_share(Size d, Size k, bool stored) {
+        const double least = share(d, k, stored, {.rows = 1, .decided = 1, .labels = 1});
+        const bool used = integer_products().speed > 1 && least <= cost::dense_promised_share;
+        return used ? least : 1.0;
+    }
 
 private:
     DenseCentreCodes<R> centres_;
     Backoff backoff_{cost::dense_filter_wait, cost::dense_filter_longest_wait};
-    std::mutex mutex_;
-    FilterStats passed_;
+    Totals<FilterStats> totals_;  // of this pass
 };
 
 }  // namespace exactmeans

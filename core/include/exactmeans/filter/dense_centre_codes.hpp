@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "exactmeans/base/aligned_vector.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/filter/dense_codes.hpp"
@@ -36,11 +37,13 @@ public:
         if (order) order_ = *order;
         resize(Size(order_.size()), centroids.d());
         find_mean(centroids);
-        threads.ranges(places_, std::max<Size>(1, 16384 / d_), [&](Size begin, Size end, int) {
-            Quantizer<R> quantize;
-            for (Size place = begin; place < end; ++place)
-                if (order_[std::size_t(place)] >= 0) derive(centroids, rows, place, quantize);
-        });
+        threads.ranges(places_, std::max<Size>(1, cost::centre_values_per_task / d_),
+                       [&](Size begin, Size end, int) {
+                           Quantizer<R> quantize;
+                           for (Size place = begin; place < end; ++place)
+                               if (order_[std::size_t(place)] >= 0)
+                                   derive(centroids, rows, place, quantize);
+                       });
         bound(centroids, rows);
         store_mean(rows);
         threads.run(view_.units(), [&](Size u, int) { pack(u); });
@@ -72,8 +75,7 @@ private:
     void resize(Size k, Size d) {
         const Size places = (k + CodedCentres::unit - 1) / CodedCentres::unit * CodedCentres::unit;
         if (k == places_ && d == d_) return;
-        places_ = k;
-        d_ = d;
+        places_ = 0;  // until everything is allocated
         packed_.assign(std::size_t((k + 1) * d), R(0));
         score_offset_.assign(std::size_t(k + 1), R(0));
         coded_.resize(std::size_t(k));
@@ -96,6 +98,8 @@ private:
                  width_.data(),
                  k,
                  depth};
+        places_ = k;
+        d_ = d;
     }
 
     void find_mean(const Centres<R>& centroids) {

@@ -102,11 +102,10 @@ public:
     // Chooses the origin, once: the mean of equally spaced rows.
     void choose_origin(const DenseRows<R>& x, const Frame<R>& frame) {
         if (!origin_.empty()) return;
-        const Size some = std::min(x.n, cost::origin_rows), stride = x.n / std::max<Size>(1, some);
+        const std::vector<Size> ids = spaced_rows(x.n, cost::origin_rows);
         DenseTile<R> tile;
-        std::vector<R> origin = typical_mean<R>(some, x.d, [&](Size t) {
-            const Size i = t * stride;
-            tile.load(x, frame.shift_or_null(), 0, &i, 1);
+        std::vector<R> origin = typical_mean<R>(Size(ids.size()), x.d, [&](Size t) {
+            tile.load(x, frame.shift_or_null(), 0, ids.data() + t, 1);
             return tile.rows()[0];
         });
         double norm2 = 0;
@@ -127,7 +126,7 @@ public:
     // Quantises rows ids[t], or begin + t if ids is null.
     void quantize(const DenseRows<R>& x, const R* shift, Size begin, const Size* ids, Size count,
                   Buffers& buffers, std::int8_t* codes, CodedVector* rows) const {
-        constexpr Size batch = 32;  // rows that are shifted at a time
+        constexpr Size batch = cost::shifted_code_rows;
         for (Size t = 0; t < count; t += batch) {
             const Size some = std::min(batch, count - t);
             buffers.tile.load(x, shift, begin + t, ids ? ids + t : nullptr, some);
@@ -148,7 +147,7 @@ public:
             std::size_t(x.n * bytes + CodesByCentre::padding));
         std::vector<CodedVector> rows(static_cast<std::size_t>(x.n));
         std::vector<Buffers> buffers(static_cast<std::size_t>(threads.n_jobs));
-        threads.ranges(x.n, 256, [&](Size begin, Size end, int worker) {
+        threads.ranges(x.n, cost::measured_rows_per_task, [&](Size begin, Size end, int worker) {
             quantize(x, frame.shift_or_null(), begin, nullptr, end - begin,
                      buffers[std::size_t(worker)], codes_.get() + begin * bytes,
                      rows.data() + begin);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -16,7 +15,7 @@
 namespace exactmeans {
 
 // One thread's buffers, and its results: label[t] belongs to row ids[t], or begin + t if there are
-// no ids. `open` lists the t without a label, which need a comparison with all centres.
+// no ids. `undecided` lists the t without a label, which need a comparison with all centres.
 template <class R>
 class DenseFilter {
 public:
@@ -27,7 +26,7 @@ public:
                         const std::int32_t* labels) {
         FilterStats stats;
         label.resize(std::size_t(count));
-        open.clear();
+        undecided.clear();
         for (Size t = 0; t < count; t += block_rows) {
             const Size some = std::min(block_rows, count - t);
             coded_.load(in, begin + t, ids ? ids + t : nullptr, some);
@@ -39,7 +38,7 @@ public:
     }
 
     std::vector<std::int32_t> label;
-    std::vector<Size> open;
+    std::vector<Size> undecided;
 
 private:
     // Rows whose codes stay in L2 while they are compared with all centres.
@@ -93,8 +92,8 @@ private:
             count_[at] = kept;
             label[std::size_t(first + t)] = list[0].centre;
             if (kept == 0) {
-                open.push_back(first + t);
-                ++stats.open;
+                undecided.push_back(first + t);
+                ++stats.undecided;
             } else if (kept == 1) {
                 ++stats.decided;
             } else {

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #include "exactmeans/base/backoff.hpp"
 #include "exactmeans/base/cost_model.hpp"
+#include "exactmeans/base/totals.hpp"
 #include "exactmeans/filter/dense_filter.hpp"
 
 namespace exactmeans {
@@ -32,7 +32,7 @@ struct DenseFilterCost {
     double share(const FilterStats& stats) const {
         const double n = double(stats.rows);
         const double scores = double(stats.scores + stats.labels);
-        return (filtered + scores / n * candidate) / plain + double(stats.open) / n;
+        return (filtered + scores / n * candidate) / plain + double(stats.undecided) / n;
     }
 };
 
@@ -46,10 +46,10 @@ public:
     bool start(const DenseRows<R>& x, const Centres<R>& centroids, DenseCodes<R>& rows,
                const std::int32_t* labels, const Threads& threads) {
         const Size k = centroids.k();
-        if (passed_.rows)
-            backoff_.record(DenseFilterCost::of<R>(x.d, k, rows.stored()).share(passed_) <
+        const FilterStats last = totals_.take();
+        if (last.rows)
+            backoff_.record(DenseFilterCost::of<R>(x.d, k, rows.stored()).share(last) <
                             cost::dense_kept_share);
-        passed_ = {};
         const bool keeps = rows.stored() || rows.may_store();  // quantising serves later passes
         if (!may_pay(x.n, x.d, k, keeps) || !rows.possible(x, centroids.frame())) return false;
         if (!backoff_.due()) return false;
@@ -64,10 +64,7 @@ public:
     const DenseCentreCodes<R>& centres() const { return centres_; }
 
     // Adds the statistics of one range.
-    void record(const FilterStats& stats) {
-        const std::lock_guard lock(mutex_);
-        passed_ += stats;
-    }
+    void record(const FilterStats& stats) { totals_.record(stats); }
 
     // Would the filter be faster with half a candidate per row?
     static bool may_pay(Size n, Size d, Size k, bool stored = true) {
@@ -102,19 +99,16 @@ private:
     // plain one.
     double probe(const DenseRows<R>& x, const Centres<R>& centroids, const DenseCodes<R>& rows,
                  const std::int32_t* labels) {
-        const Size some = std::min<Size>(cost::filter_probe_rows, x.n);
-        std::vector<Size> ids(static_cast<std::size_t>(some));
-        for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (x.n / some);
+        const std::vector<Size> ids = spaced_rows(x.n, cost::filter_probe_rows);
         const Input in{x, centroids, rows, centres_};
         return DenseFilterCost::of<R>(x.d, centroids.k(), true)
-            .share(probe_.nearest(in, 0, ids.data(), some, labels));
+            .share(probe_.nearest(in, 0, ids.data(), Size(ids.size()), labels));
     }
 
     DenseCentreCodes<R> centres_;
     DenseFilter<R> probe_;
     Backoff backoff_{cost::dense_filter_wait, cost::dense_filter_longest_wait};
-    std::mutex mutex_;
-    FilterStats passed_;
+    Totals<FilterStats> totals_;  // of this pass
 };
 
 }  // namespace exactmeans

@@ -20,16 +20,16 @@ namespace exactmeans {
 
 // How many rows the filter decided, and what the others cost.
 struct FilterStats {
-    Size rows = 0;     // compared by codes
-    Size decided = 0;  // of them, by codes alone
-    Size open = 0;     // of them, left for a comparison with all centres
+    Size rows = 0;       // compared by codes
+    Size decided = 0;    // of them, by codes alone
+    Size undecided = 0;  // of them, left for a comparison with all centres
     // Scores in the dtype of the rows: of candidates, and of labels, as upper bounds.
     Size scores = 0, labels = 0;
 
     FilterStats& operator+=(const FilterStats& other) {
         rows += other.rows;
         decided += other.decided;
-        open += other.open;
+        undecided += other.undecided;
         scores += other.scores;
         labels += other.labels;
         return *this;

@@ -45,11 +45,13 @@ void for_packed_values(const Centres<R>& centroids, Size j, Size& at, Size end, 
                 float(frame.packed(Size(own.feature[std::size_t(t)]), own.value[std::size_t(t)])));
     at = t;
 }
-// Calls fn(begin, end) in parallel, for about four ranges of features per thread.
+// Calls fn(begin, end) in parallel for ranges of features.
 template <class Fn>
 void for_feature_ranges(const Threads& threads, Size d, Fn fn) {
-    threads.ranges(d, std::max<Size>(256, d / (4 * threads.n_jobs) + 1),
-                   [&](Size begin, Size end, int) { fn(begin, end); });
+    threads.ranges(
+        d,
+        std::max<Size>(cost::features_per_task, d / (cost::tasks_per_thread * threads.n_jobs) + 1),
+        [&](Size begin, Size end, int) { fn(begin, end); });
 }
 
 class FeatureScales {
@@ -116,8 +118,7 @@ public:
     }
 
 private:
-    // A new scale leaves room for values that grow by a sixteenth.
-    static constexpr float headroom = 1 + 0x1p-4f;
+    static constexpr float headroom = cost::scale_headroom;
 
     std::vector<float> scale_;
     std::vector<char> grown_;

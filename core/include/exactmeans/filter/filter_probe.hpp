@@ -2,7 +2,7 @@
 // whether 8-bit scores decide nearly all of them, and a Backoff spaces the probes.
 #pragma once
 
-#include <algorithm>
+#include <vector>
 
 #include "exactmeans/base/backoff.hpp"
 #include "exactmeans/base/cost_model.hpp"
@@ -28,8 +28,9 @@ public:
     template <class I>
     bool pays(const CsrRows<R, I>& x, const Centres<R>& centroids,
               const QuantizedCentres<R>& centres) {
-        const Size count = std::min(Size(cost::probed_rows), x.n), stride = count ? x.n / count : 1;
-        const auto row_of = [&](Size t) { return t * stride; };
+        const std::vector<Size> ids = spaced_rows(x.n, cost::probed_rows);
+        const Size count = Size(ids.size());
+        const auto row_of = [&](Size t) { return ids[std::size_t(t)]; };
         filter_.load_some(x, count, row_of);
         filter_.quantize(centres);
         const auto undecided = filter_.label_rows(x, centroids, centres, row_of);

@@ -86,8 +86,6 @@ public:
     Size place(Size centre) const { return place_[std::size_t(centre)]; }
 
     const std::vector<float>& scales() const { return scales_.all(); }
-    double zero_point() const { return double(scales_.zero_point()); }
-    double largest_score_offset() const { return largest_score_offset_; }
     Quantization quantization() const { return {&scales_, largest_score_offset_}; }
     // Score offsets are stored a little too low: by at most this much at a place.
     double score_offset_error(Size place) const { return panels().score_offset_error(place); }
@@ -215,7 +213,7 @@ private:
     }
 
     void resize(Size k, Size d) {
-        k_ = k;
+        k_ = 0;  // until everything is allocated
         d_ = d;
         view_ = {nullptr, nullptr, k, d};
         const std::size_t places = std::size_t(view_.places());
@@ -227,6 +225,7 @@ private:
         group_.resize(places);
         for (Size g = 0; k > 0 && g < view_.groups(); ++g)
             std::fill(group_.begin() + view_.group(g), group_.begin() + view_.group(g + 1), g);
+        k_ = k;
     }
 
     void copy_score_offsets(const Centres<R>& centroids) {
@@ -242,13 +241,14 @@ private:
     void pack(const Centres<R>& centroids, const Threads& threads) {
         copy_score_offsets(centroids);
         if (has_codes16_)
-            threads.ranges(k_, std::max<Size>(1, 0x10000 / std::max<Size>(1, d_)),
+            threads.ranges(k_, std::max<Size>(1, cost::zero_codes_per_task / std::max<Size>(1, d_)),
                            [&](Size begin, Size end, int) {
                                std::fill(codes16_.begin() + begin * d_, codes16_.begin() + end * d_,
                                          std::int16_t(zero_code16()));
                            });
-        // A block of features, of all places, stays in L2 (128 KiB).
-        const Size block = std::max<Size>(16, 0x20000 / view_.places());
+        // A block of features, of all places, stays in L2.
+        const Size block =
+            std::max<Size>(cost::codes_block_features, cost::codes_block_bytes / view_.places());
         for_feature_ranges(threads, d_, [&](Size begin, Size end) {
             std::vector<Size> at(centre_.size());
             for (std::size_t place = 0; place < at.size(); ++place)

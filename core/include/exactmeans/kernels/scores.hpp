@@ -18,6 +18,9 @@ inline constexpr Size chain_piece = 256;
 template <class R>
 inline constexpr Size short_row_features = sizeof(R) == sizeof(float) ? 64 : 24;
 
+// A multiple of the rows of every register tile of dense rows: callers cut rows at multiples of it.
+inline constexpr Size dense_tile_rows = 48;
+
 // `shift` may be null.
 template <class R>
 struct ScoreKernels {

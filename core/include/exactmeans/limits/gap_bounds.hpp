@@ -10,9 +10,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <utility>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/centres.hpp"
 #include "exactmeans/centres/movement.hpp"
 #include "exactmeans/data/rows.hpp"
@@ -57,15 +57,21 @@ public:
     }
 
     // Records the movement of the centres since the last assignment.
-    void moved(const Movement& movement) { steps_ = movement.distance; }
-    // Adjusts the bounds to the recorded movement. Returns false if no movement is known; stored
-    // gaps are then invalid. A score changes by the change of the score offset, and by at most the
-    // length of the row times the movement; the rounding of both scores comes on top.
+    void moved(const Movement& movement) {
+        steps_ = movement.distance;
+        from_ = movement.from;
+        to_ = movement.to;
+    }
+    // Adjusts the bounds to the recorded movement. Returns false, and stored gaps are then invalid,
+    // unless it leads from the centres of the last assignment to these centres. A score changes by
+    // the change of the score offset, and by at most the length of the row times the movement; the
+    // rounding of both scores comes on top.
     template <class R>
     bool follow_centres(const Centres<R>& centroids) {
         const std::size_t k = fallen_.size();
         const R* const offset = centroids.score_offset();
-        const bool known = steps_.size() == k && offsets_.size() == k && centroids.in_range();
+        const bool known = steps_.size() == k && from_ == version_ && to_ == centroids.version() &&
+                           centroids.in_range();
         if (!known) {
             fallen_.assign(k, 0.0);
             drifted_.assign(k, 0.0);
@@ -90,6 +96,7 @@ public:
             }
         }
         steps_.clear();
+        version_ = centroids.version();
         longest_ = centroids.longest();
         offsets_.assign(offset, offset + k);
         return known;
@@ -99,8 +106,12 @@ private:
     static constexpr double infinite = std::numeric_limits<double>::infinity();
 
     std::vector<double> fallen_, drifted_;  // per cluster; see lost()
-    std::vector<double> steps_, offsets_;   // of the centres since, and at, the last assignment
-    double longest_ = 0;                    // centre at the last assignment
+    std::vector<double> steps_;             // movements of the centres since the last assignment
+    Size from_ = -1, to_ = -1;              // versions of the centres before and after these
+    // The centres at the last assignment: score offsets, length of the longest, version.
+    std::vector<double> offsets_;
+    double longest_ = 0;
+    Size version_ = -1;
 };
 
 // Upper bounds of the lengths of the rows, on the scale of costs: 1 for directions.
@@ -110,7 +121,7 @@ std::vector<float> row_lengths(const Rows& x, const Frame<typename Rows::Real>& 
     using R = typename Rows::Real;
     std::vector<float> length(std::size_t(x.n), 1.0f + 0x1p-20f);
     if (x.norms) return length;
-    threads.ranges(x.n, 256, [&](Size begin, Size end, int) {
+    threads.ranges(x.n, cost::measured_rows_per_task, [&](Size begin, Size end, int) {
         DenseTile<R> tile;
         if constexpr (is_dense<Rows>)
             tile.load(x, frame.shift_or_null(), begin, nullptr, end - begin);

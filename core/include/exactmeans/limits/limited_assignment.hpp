@@ -48,8 +48,6 @@ class LimitedAssignment {
 public:
     explicit LimitedAssignment(const LimitedProblem& problem)
         : problem_(problem), price_(std::size_t(problem.k)), bounds_(problem.k) {}
-    LimitedAssignment(Size n, Size k, SizeLimits limits)
-        : LimitedAssignment(LimitedProblem{n, n, k, limits}) {}
 
     const std::vector<double>& prices() const { return price_; }
     // Rows with a larger gap are not open in the next pass; negative before the first assignment.
@@ -93,7 +91,7 @@ public:
         }
         const PricedRows<Rows> rows(x, shared, price_, reach_.value(), problem_.weighted, threads);
         const std::vector<Size> ids = rows_to_score(rows, first, block, labels);
-        const Size count = Size(ids.size()), step = 960;
+        const Size count = Size(ids.size()), step = cost::priced_rows_per_task;
         std::vector<OpenRows> parts(std::size_t((count + step - 1) / step));
         std::vector<PricedScan<Rows>> scans(static_cast<std::size_t>(threads.n_jobs));
         threads.ranges(count, step, [&](Size begin, Size end, int worker) {
@@ -319,18 +317,5 @@ private:
     std::vector<Size> fixed_;         // per cluster: the mass of the rows that are not open
     std::vector<BlockState> blocks_;
 };
-
-// The same for rows in one block: labels and prices become the optimum. `state` keeps prices from
-// call to call.
-template <class Rows>
-void assign_within_limits(const Rows& x, SharedCentres<typename Rows::Real>& shared,
-                          LimitedAssignment& state, std::int32_t* labels, const Threads& threads) {
-    state.start();
-    do {
-        state.begin();
-        state.add(0, 0, x, shared, labels, threads);
-    } while (!state.solve(threads));
-    state.write(0, labels, x.n);
-}
 
 }  // namespace exactmeans

@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/packed_csr_rows.hpp"
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/centres/single_centres.hpp"
@@ -23,6 +24,7 @@
 #include "exactmeans/filter/filter_probe.hpp"
 #include "exactmeans/filter/quantized_filter.hpp"
 #include "exactmeans/kernels/scores.hpp"
+#include "exactmeans/scan/all_scores.hpp"
 
 namespace exactmeans {
 
@@ -136,9 +138,10 @@ public:
         gap.resize(std::size_t(count));
         if constexpr (!is_dense<Rows>)
             if (rows.filters()) return filter(rows, ids, count, on_open);
-        // 1 MiB of costs at a time, whole register tiles of dense rows.
-        const Size k = rows.centroids.k(),
-                   step = std::clamp<Size>((Size(1) << 17) / k / 48 * 48, 48, 960);
+        // Whole register tiles of dense rows at a time.
+        const Size k = rows.centroids.k(), fit = cost::score_bytes / (k * Size(sizeof(double))),
+                   step = std::clamp<Size>(fit / dense_tile_rows * dense_tile_rows, dense_tile_rows,
+                                           cost::priced_rows_per_task);
         for (Size begin = 0; begin < count; begin += step)
             score(rows, ids, begin, std::min(step, count - begin), on_open);
     }
@@ -191,21 +194,13 @@ private:
     void score(const PricedRows<Rows>& rows, const Size* ids, Size begin, Size count,
                OnOpen on_open) {
         const Size k = rows.centroids.k();
-        scores_.resize(std::size_t(count * k));
-        const ScoreKernels<R>& by = score_kernels<R>();
-        if constexpr (is_dense<Rows>) {
-            tile_.load(rows.x, rows.centroids.frame().shift_or_null(), 0, ids + begin, count);
-            by.scores_dense(tile_.rows(), count, rows.panels, scores_.data());
-        } else {
-            by.scores_csr(packed_.load(rows.x, rows.panels, 0, ids + begin, count), count,
-                          rows.panels, scores_.data());
-        }
+        all_scores_.run(rows.x, rows.centroids, rows.panels, 0, ids + begin, count);
         costs_.resize(std::size_t(count * k));
         at_.resize(std::size_t(count));
         low_.resize(std::size_t(count));
         second_.resize(std::size_t(count));
         for (Size t = 0; t < count; ++t)
-            set_costs(rows, ids[begin + t], nullptr, scores_.data() + t * k, k,
+            set_costs(rows, ids[begin + t], nullptr, all_scores_.of_row(t), k,
                       costs_.data() + t * k);
         score_kernels<double>().lowest_two(costs_.data(), count, k,
                                            {at_.data(), low_.data(), second_.data()});
@@ -261,9 +256,9 @@ private:
     }
 
     QuantizedFilter<R> filter_;
-    DenseTile<R> tile_;
+    AllScores<Rows> all_scores_;
     PackedCsrRows<R> packed_;
-    std::vector<R> scores_;
+    std::vector<R> scores_;  // of candidates
     std::vector<double> costs_, low_, second_;
     std::vector<std::int32_t> at_;
     std::vector<std::int32_t> listed_, candidates_;
@@ -275,7 +270,7 @@ void priced_labels(const Rows& x, SharedCentres<typename Rows::Real>& shared,
                    const std::vector<double>& price, std::int32_t* labels, const Threads& threads) {
     const PricedRows<Rows> rows(x, shared, price, 0.0, false, threads);
     std::vector<PricedScan<Rows>> scans(static_cast<std::size_t>(threads.n_jobs));
-    threads.ranges(x.n, 960, [&](Size begin, Size end, int worker) {
+    threads.ranges(x.n, cost::priced_rows_per_task, [&](Size begin, Size end, int worker) {
         PricedScan<Rows>& scan = scans[std::size_t(worker)];
         std::vector<Size> ids(static_cast<std::size_t>(end - begin));
         for (Size i = begin; i < end; ++i) ids[std::size_t(i - begin)] = i;

@@ -59,20 +59,20 @@ public:
     void begin_round() { ++round_; }
 
     // May a pass that finds too many options be repeated with a narrower reach?
-    bool narrows() const { return round_ <= wide_rounds && value_ > 0; }
-    void narrow() { narrowest_ = value_ = value_ / 4; }
+    bool narrows() const { return round_ <= cost::wide_passes && value_ > 0; }
+    void narrow() { narrowest_ = value_ = cost::narrowing * value_; }
     // Widens a reach that was too narrow: doubles it, or takes `lowest` if it was 0.
     void widen(double lowest) {
         value_ = value_ > 0 ? 2 * value_ : lowest;
-        if (round_ <= wide_rounds) value_ = std::min(value_, narrowest_);
+        if (round_ <= cost::wide_passes) value_ = std::min(value_, narrowest_);
     }
 
     // After a sample is solved, whose open rows have these gaps, ascending: sets the reach for the
     // next one. Prices from a sample of m rows make sizes of clusters wrong by about sqrt(k / m) of
-    // their size; the reach takes three times that share of the rows, those nearest to a border.
+    // their size; the reach takes a multiple of that share of the rows, those nearest to a border.
     void next_sample(const LimitedProblem& problem, const std::vector<double>& gaps) {
         const double m = double(problem.n / stride_),
-                     share = std::min(1.0, 3 * std::sqrt(double(problem.k) / m));
+                     share = std::min(1.0, cost::sample_error * std::sqrt(double(problem.k) / m));
         const std::size_t at = std::size_t(share * m);
         if (at < gaps.size())
             value_ = gaps[at];
@@ -90,21 +90,20 @@ public:
         const auto gap = [&](Size at) {
             return gaps.empty() ? 0.0 : gaps[std::min(std::size_t(at), gaps.size() - 1)];
         };
-        const double least = gap(4 * problem.k);
+        const double least = gap(cost::open_rows_per_centre * problem.k);
         // A wide reach is expensive, and one that is too narrow costs little more than a second
-        // pass. After the first assignment centres move most: the reach then takes a twentieth of
-        // the rows.
-        const bool few = 20 * Size(gaps.size()) < problem.n;
-        value_ = std::max(least, !started_ ? gap(problem.n / 20) : few ? range : 0.5 * range);
+        // pass.
+        const bool few = cost::first_open_share * Size(gaps.size()) < problem.n;
+        value_ = std::max(least, !started_ ? gap(problem.n / cost::first_open_share)
+                                 : few     ? range
+                                           : 0.5 * range);
         if (!(value_ < infinite)) value_ = 0;
         started_ = true;
     }
 
 private:
     static constexpr double infinite = std::numeric_limits<double>::infinity();
-    static constexpr Size sample_step = 4;
-    // Passes that are repeated with a narrower reach if they find too many options.
-    static constexpr int wide_rounds = 40;
+    static constexpr Size sample_step = cost::sample_step;
 
     double value_ = 0, narrowest_ = infinite;
     bool started_ = false;

@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/limits/split_rows.hpp"
 
@@ -66,7 +67,7 @@ public:
     // Moves rows until all sizes are within the limits, at the least cost. Returns false if the
     // options do not allow that, or only with a price_range() above `most_range`: prices and labels
     // are then those of an optimal assignment with other limits. Calls poll(), which may throw,
-    // every 1024 paths.
+    // every few paths.
     template <class Poll>
     bool solve(double most_range, Poll poll) {
         most_range_ = most_range;
@@ -76,7 +77,7 @@ public:
              std::any_of(surplus_.begin(), surplus_.end(), [](Size own) { return own > 0; });
              ++paths) {
             if (!augment()) return false;
-            if (paths % 1024 == 0) poll();
+            if (paths % cost::paths_per_poll == 0) poll();
         }
         return true;
     }
@@ -85,7 +86,6 @@ public:
     }
 
     Size rows() const { return Size(label_.size()); }
-    Size options() const { return Size(options_.size()); }
     // The cluster of a row; negative if the row is split, which rows of mass 1 never are.
     std::int32_t label(Size row) const { return label_[std::size_t(row)]; }
     // Gives every split row to one of its clusters; sizes change by less than the mass of a row.
@@ -107,8 +107,6 @@ public:
         const auto [low, high] = std::minmax_element(change_.begin(), change_.end() - 1);
         return *high - *low;
     }
-    // Rows that were moved along all paths.
-    Size moves() const { return moves_; }
 
 private:
     static constexpr double infinite = std::numeric_limits<double>::infinity();
@@ -130,6 +128,7 @@ private:
         double rise;              // the least of the movers, infinite without any
     };
 
+    // The price of a node, up to an amount that is the same for all.
     double absolute(Size v) const { return start_[std::size_t(v)] + change_[std::size_t(v)]; }
     const TransportOption* first_option(Size row) const {
         return options_.data() + (row ? past_[std::size_t(row) - 1] : 0);
@@ -297,7 +296,6 @@ private:
         surplus_[std::size_t(to)] -= mass;
     }
     void move_row(Size row, Size from, Size to, Size mass) {
-        ++moves_;
         const bool arrives = mass_in(row, to) == 0;
         move_part(row, from, to, mass);
         const bool left = mass_in(row, from) == 0;
@@ -356,7 +354,6 @@ private:
     std::vector<double> distance_;
     std::vector<Size> previous_;
     std::vector<char> finished_;
-    Size moves_ = 0;
 };
 
 }  // namespace exactmeans

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/data/sparse_vector.hpp"
 #include "exactmeans/kernels/vectors.hpp"
@@ -159,7 +160,7 @@ public:
     }
 
 private:
-    bool is_few(Size features) const { return 8 * features < size(); }
+    bool is_few(Size features) const { return cost::few_features * features < size(); }
 
     // Calls visit(planes, bins); bins is a compile-time constant if it is 1 or 2. Raw pointers,
     // because stores through them cannot change the vectors themselves, so the compiler keeps the

@@ -19,8 +19,9 @@ namespace exactmeans {
 // with one bound for all columns (`Grid` in Python).
 class Bins {
 public:
-    // More bins are never needed: doubles have 2098 binary places, and a bin holds at least 32 of
-    // them for n up to 2^21.
+    // Doubles have 2098 binary places, and for n up to 2^21 a bin holds at least 32 of them, so
+    // more bins are never needed. For n = 2^31, these bins suffice unless the values of a column
+    // differ by a factor above 2^1400.
     static constexpr int most = 66;
 
     // bounds: the largest |value| of each column, or one entry for all columns.

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/kernels/vectors.hpp"
@@ -90,7 +90,7 @@ template <class Rows>
 Survey survey(const Rows& x, const Threads& threads) {
     const Size columns = is_dense<Rows> ? x.d : 1;
     std::vector<Survey> parts(std::size_t(threads.n_jobs), Survey(columns));
-    threads.ranges(x.n, 1024, [&](Size begin, Size end, int worker) {
+    threads.ranges(x.n, cost::read_rows_per_task, [&](Size begin, Size end, int worker) {
         for (Size i = begin; i < end; ++i) detail::survey_row(x, i, parts[std::size_t(worker)]);
     });
     Survey all(columns);

@@ -14,7 +14,7 @@
 namespace exactmeans {
 
 // The minimum mean length: a mean of unit vectors that is shorter than this is rounding error and
-// has no direction.
+// has no direction. Python reads it too.
 inline constexpr double minimum_mean_length = 0x1p-44;
 // Rows shorter than the smallest normal double count as 0, because their inverse would overflow.
 inline constexpr double shortest = 0x1p-1022;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/kernels/scores.hpp"
 #include "exactmeans/kernels/vectors.hpp"
 #include "exactmeans/project/principal_directions.hpp"
@@ -16,7 +17,7 @@ namespace exactmeans {
 
 class Axes {
 public:
-    static constexpr Size most = 48;  // axes
+    static constexpr Size most = cost::most_axes;
 
     // The axes of n points (n x d).
     Axes(std::vector<double> points, Size n, Size d) : d_(d), origin_(std::size_t(d), 0.0) {

@@ -4,11 +4,11 @@
 // spin for seconds over a task of milliseconds.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/rows.hpp"
 
 namespace exactmeans {
@@ -35,7 +35,7 @@ private:
                 gram[std::size_t(i * n + j)] = gram[std::size_t(j * n + i)] =
                     dot(rows + i * d, rows + j * d, d);
         std::vector<double> basis = start_vectors(m, n);
-        for (int round = 0; round < 6; ++round)
+        for (int round = 0; round < cost::subspace_iterations; ++round)
             basis = orthonormal(times(basis, gram.data(), n, n), n);
         return basis;
     }

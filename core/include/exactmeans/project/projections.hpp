@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/groups.hpp"
 #include "exactmeans/project/axes.hpp"
 #include "exactmeans/scan/scan.hpp"
@@ -40,7 +41,7 @@ public:
         norm2_.resize(std::size_t(n));
         norm_.resize(std::size_t(n));
         gamma_.assign(std::size_t(n), round_up(Slack::of<float>(m_, m_, 1, 0).gamma()));
-        threads.ranges(n, 256, [&](Size begin, Size end, int) {
+        threads.ranges(n, cost::measured_rows_per_task, [&](Size begin, Size end, int) {
             DenseTile<R> tile;
             std::vector<double> centred(static_cast<std::size_t>((end - begin) * d));
             tile.load(work.x, work.centroids.frame().shift_or_null(), begin, nullptr, end - begin);
@@ -64,14 +65,17 @@ public:
         version_ = -1;
         if (!arranged) lay_out(groups, centroids.k());
         partition_ = groups.partition();
-        threads.ranges(centroids.k(), 16, [&](Size begin, Size end, int) {
-            for (Size j = begin; j < end; ++j) {
-                Place& place = places_[std::size_t(j)];
-                if (place.moved_in != centroids.moved_in(j)) pack(centroids, j, place);
-                score_offset_[std::size_t(place.lane)] =
-                    groups.copy(j) ? std::numeric_limits<float>::infinity() : place.score_offset;
-            }
-        });
+        threads.ranges(centroids.k(), cost::projected_centres_per_task,
+                       [&](Size begin, Size end, int) {
+                           for (Size j = begin; j < end; ++j) {
+                               Place& place = places_[std::size_t(j)];
+                               if (place.moved_in != centroids.moved_in(j))
+                                   pack(centroids, j, place);
+                               score_offset_[std::size_t(place.lane)] =
+                                   groups.copy(j) ? std::numeric_limits<float>::infinity()
+                                                  : place.score_offset;
+                           }
+                       });
         version_ = centroids.version();
     }
 
@@ -98,7 +102,7 @@ public:
     }
 
 private:
-    static constexpr Size sampled = 256;  // rows that determine the axes
+    static constexpr Size sampled = cost::projection_sampled_rows;  // they determine the axes
     static constexpr float underflow = 0x1p-100f;
     // In units. Centres with a longer projection get lower bounds that prune nothing.
     static constexpr double longest_projection = 0x1p40;

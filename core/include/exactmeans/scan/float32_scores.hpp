@@ -1,7 +1,6 @@
 // Chooses between scores in float32 and in the dtype of CSR rows, pass by pass.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "exactmeans/base/backoff.hpp"
@@ -28,9 +27,8 @@ private:
     // Do few of the probed rows need canonical scores?
     template <class Rows>
     bool pays(const Work<Rows>& work) {
-        const Size some = std::min<Size>(cost::float32_probed_rows, work.x.n);
-        std::vector<Size> ids(static_cast<std::size_t>(some));
-        for (Size t = 0; t < some; ++t) ids[std::size_t(t)] = t * (work.x.n / some);
+        const std::vector<Size> ids = spaced_rows(work.x.n, cost::float32_probed_rows);
+        const Size some = Size(ids.size());
         Scan<Rows> scan;
         const bool paid =
             cost::float32_verified_share * scan.nearest_by_float32(work, 0, ids.data(), some) <=
@@ -39,7 +37,7 @@ private:
         return paid;
     }
 
-    Backoff backoff_{16, 16};  // passes without a probe, after one that failed
+    Backoff backoff_{cost::longest_wait, cost::longest_wait};
 };
 
 }  // namespace exactmeans

@@ -64,17 +64,18 @@ void nearest_centre_distances(SharedCentres<R>& shared, double unit, std::vector
                               const Threads& threads) {
     CentreRows<R> centres(shared, unit, threads);
     centres.work().pack_centres(threads);
-    threads.ranges(shared.centres.k(), 64, [&](Size begin, Size end, int) {
-        Scan<DenseRows<R>> scan;
-        std::vector<float> far;
-        scan.nearest(centres.work(), begin, nullptr, end - begin, true);
-        for (Size j = begin; j < end; ++j) {
-            const std::size_t t = std::size_t(j - begin);
-            if (scan.label[t] == j) scan.score[t] = scan.second[t];
-        }
-        centres.lower_bounds(begin, scan.score, far);
-        std::copy(far.begin(), far.end(), out.begin() + begin);
-    });
+    threads.ranges(shared.centres.k(), cost::compared_centres_per_task,
+                   [&](Size begin, Size end, int) {
+                       Scan<DenseRows<R>> scan;
+                       std::vector<float> far;
+                       scan.nearest(centres.work(), begin, nullptr, end - begin, true);
+                       for (Size j = begin; j < end; ++j) {
+                           const std::size_t t = std::size_t(j - begin);
+                           if (scan.label[t] == j) scan.score[t] = scan.second[t];
+                       }
+                       centres.lower_bounds(begin, scan.score, far);
+                       std::copy(far.begin(), far.end(), out.begin() + begin);
+                   });
 }
 
 // Lower bounds of the distance from each centre to the nearest other centre of each group. They are
@@ -110,7 +111,8 @@ public:
         CentreRows<R> centres(shared, unit, threads);
         std::vector<std::int32_t> all(static_cast<std::size_t>(k_));
         std::iota(all.begin(), all.end(), 0);
-        const Size step = std::max<Size>(1, groups.count() / (4 * threads.n_jobs));
+        const Size step =
+            std::max<Size>(1, groups.count() / (cost::tasks_per_thread * threads.n_jobs));
         threads.ranges(groups.count(), step, [&](Size begin, Size end, int) {
             Scan<DenseRows<R>> scan;
             std::vector<float> far;

@@ -24,21 +24,21 @@ public:
     static RowSlack directed(const Slack& slack, double length) {
         RowSlack row_slack(slack, 1);
         row_slack.factor_ = length > 0 ? 1 / length : 0.0;
-        row_slack.start_ = 0.5;
+        row_slack.offset_ = 0.5;
         return row_slack;
     }
 
     // If false, the caller must not prune any centre of this row.
     bool holds() const { return slack_.holds(); }
     // Upper and lower bound of the distance to a centre with this score.
-    double upper(double score) const { return slack_.upper(start_ + factor_ * score, norm2_); }
-    double lower(double score) const { return slack_.lower(start_ + factor_ * score, norm2_); }
+    double upper(double score) const { return slack_.upper(offset_ + factor_ * score, norm2_); }
+    double lower(double score) const { return slack_.lower(offset_ + factor_ * score, norm2_); }
     // Is a centre at least `far` away certain to get a higher score than one at most `near` away?
     bool apart(double far, double near) const { return slack_.apart(far, near, norm2_); }
 
 private:
     Slack slack_;
-    double norm2_, start_ = 0, factor_ = 1;
+    double norm2_, offset_ = 0, factor_ = 1;
 };
 
 template <class R>
@@ -77,7 +77,7 @@ public:
     static constexpr Size bytes_per_row = Size(sizeof(R) + 2 * sizeof(float));
 
 private:
-    static constexpr Size rows_per_task = cost::slack_rows_per_task;
+    static constexpr Size rows_per_task = cost::measured_rows_per_task;
 
     template <class Rows>
     static Slack slack(const Rows& x, const Centres<R>& centroids, Size i) {

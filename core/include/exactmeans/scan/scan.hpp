@@ -96,7 +96,7 @@ public:
                 float32_scores_.data(), some, k,
                 {label.data() + t, float32_nearest_.data(), float32_nearest_.data() + batch});
             for (Size r = 0; r < some; ++r) {
-                const double error = work.score_error.of_single(work.x.row(own[r]));
+                const double error = work.score_error.of_float32(work.x.row(own[r]));
                 error_[std::size_t(r)] = error;
                 score[std::size_t(t + r)] = R(double(float32_nearest_[std::size_t(r)]) + error);
                 second[std::size_t(t + r)] =
@@ -293,18 +293,19 @@ private:
         return {label.data(), score.data(), second.data()};
     }
 
-    // As many whole register tiles (48 rows) as fit in cost::shifted_bytes, or all rows if not even
+    // As many whole register tiles as fit in cost::shifted_bytes, or all rows if not even
     // one fits.
     static Size shifted_rows(Size d, Size all) {
-        const Size fit = cost::shifted_bytes / (48 * d * Size(sizeof(R)));
-        return fit ? fit * 48 : all;
+        const Size fit = cost::shifted_bytes / (dense_tile_rows * d * Size(sizeof(R)));
+        return fit ? fit * dense_tile_rows : all;
     }
     // CSR rows: about cost::csr_batch_entries stored entries.
     static Size batch_rows(const Rows& x) {
         if constexpr (is_dense<Rows>)
             return x.n;
         else
-            return std::max<Size>(16, cost::csr_batch_entries / (x.nonzeros() / x.n + 1));
+            return std::max<Size>(cost::csr_batch_rows,
+                                  cost::csr_batch_entries / (x.nonzeros() / x.n + 1));
     }
 
     std::vector<R> scores_;
@@ -321,21 +322,23 @@ private:
     std::vector<std::conditional_t<is_dense<Rows>, const R*, PackedCsrRow<R>>> picked_;
 };
 
-// Rows per parallel task. Dense: about a million multiply-adds, in whole register tiles of 48 rows,
-// and two tiles at least if every task reads the centres from L3. CSR: each task loads a panel of
+// Rows per parallel task. Dense: whole register tiles, and two at least if every task reads the
+// centres from L3 and there are enough rows. CSR: each task loads a panel of
 // centres into cache once, so tasks are as long as load balance and Ctrl-C allow.
 template <class Rows>
 Size chunk_rows(const Rows& x, Size k, int n_jobs) {
     if constexpr (is_dense<Rows>) {
         const Size terms = std::max<Size>(1, x.d * k), rows = cost::dense_task_terms / terms;
-        const bool two = terms <= cost::two_tiles_terms && x.n >= 96 * 16 * n_jobs;
-        return std::clamp<Size>(rows / 48 * 48, two ? 96 : 48, cost::dense_task_rows);
+        const bool two = terms <= cost::two_tiles_terms &&
+                         x.n >= 2 * dense_tile_rows * cost::short_tasks_per_thread * n_jobs;
+        return std::clamp<Size>(rows / dense_tile_rows * dense_tile_rows,
+                                (two ? 2 : 1) * dense_tile_rows, cost::dense_task_rows);
     } else {
         const Size work = (x.n ? x.nonzeros() / x.n + 1 : 1) * k;
         const Size most = std::clamp<Size>(cost::csr_task_terms / std::max<Size>(1, work), 64,
                                            cost::csr_task_rows);
-        return std::clamp<Size>(x.n / (4 * n_jobs), std::min<Size>(most, cost::csr_task_least_rows),
-                                most);
+        return std::clamp<Size>(x.n / (cost::tasks_per_thread * n_jobs),
+                                std::min<Size>(most, cost::csr_task_least_rows), most);
     }
 }
 

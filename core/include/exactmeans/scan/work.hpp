@@ -9,7 +9,7 @@
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/filter/dense_codes.hpp"
-#include "exactmeans/kernels/scores.hpp"
+#include "exactmeans/kernels/quantized.hpp"
 #include "exactmeans/scan/row_slacks.hpp"
 
 namespace exactmeans {
@@ -51,7 +51,7 @@ struct Work {
                 !scores_are_products(centroids.frame().metric))
                 return false;
             score_error = ScoreError(centroids);
-            if (!score_error.is_usual()) return false;
+            if (!score_error.fits_float32()) return false;
             float32_panels = layouts.float32_panels(centroids, threads);
             if (float32_panels.postings) measure_rows(threads);
             return float32_panels.postings != nullptr;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/numerics/metric.hpp"
@@ -157,8 +158,8 @@ public:
                 for (const CandidateEvaluation::Nearer& nearer : evaluation_.nearer(worker, s))
                     update(nearer.row, nearer.d2, std::int32_t(next_seed_));
             };
-            // Fewer rows are not worth waking a thread: an estimate.
-            const bool alone = !one_worker_per_chunk() || evaluation_.stored(s) < 4096;
+            const bool alone =
+                !one_worker_per_chunk() || Size(evaluation_.stored(s)) < cost::updates_for_threads;
             Threads{alone ? 1 : threads.n_jobs, threads.poll}.run(evaluation_.workers(),
                                                                   update_rows);
         }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/seed/sampling_weights.hpp"
 
 namespace exactmeans {
@@ -72,7 +73,7 @@ private:
         std::vector<char> incomplete;
     };
 
-    std::size_t budget_ = std::size_t(64) << 20, most_stored_ = 0;
+    std::size_t budget_ = std::size_t(cost::evaluation_bytes), most_stored_ = 0;
     std::vector<Worker> workers_;
 };
 

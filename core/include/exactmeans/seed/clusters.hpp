@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/kernels/seeding.hpp"
 
@@ -77,7 +78,7 @@ private:
     }
 
     // Finds the lists with a row to which some point may be nearer, and cuts them into tasks of
-    // about 1024 rows, an estimate.
+    // similar size.
     void plan(const SeedReach& reach, Size points, const std::int32_t* own) {
         in_reach_.clear();
         tasks_.clear();
@@ -93,7 +94,7 @@ private:
                 compact(cluster, j, own);
             in_reach_.push_back(std::int32_t(j));
             size += Size(cluster.members.size());
-            if (size < 1024) continue;
+            if (size < cost::listed_rows_per_task) continue;
             tasks_.push_back({begin, in_reach_.size()});
             begin = in_reach_.size();
             size = 0;

@@ -37,7 +37,7 @@ public:
           x_(x),
           norm2_(static_cast<std::size_t>(x.n)) {
         if (!row_by_row) transposed_ = std::make_unique<TransposedRows<R>>(x, threads);
-        threads.ranges(x.n, 1024, [&](Size begin, Size end, int) {
+        threads.ranges(x.n, cost::read_rows_per_task, [&](Size begin, Size end, int) {
             for (Size i = begin; i < end; ++i) norm2_[std::size_t(i)] = norm2(i, scale);
         });
     }
@@ -174,16 +174,14 @@ private:
             nearer(slab.begin + Size(scratch.rows[std::size_t(t)]), scratch.d2[std::size_t(t)]);
     }
 
-    // Does the prefilter prune enough rows? Tests one slab with one point, from 64 seeds on. Fewer
-    // than 1 in 25 rows must survive: a distance computed for a single row costs about ten times
-    // its share of a pass over all rows. Estimates.
+    // Does the prefilter prune enough rows? Tests one slab with one point.
     bool prefilter_pays(SeedPoints& points, Size first, const Threads& threads) {
-        if (points.seeds() < 64 || !prefilter_backoff_.due()) return false;
+        if (points.seeds() < cost::prefilter_seeds || !prefilter_backoff_.due()) return false;
         if (frequent_.empty()) find_frequent(points.scale(), threads);
         const Slab& slab = transposed_->slabs()[0];
         const Size survivors =
             reachable(slab, points.sparse_point(first), points.scale(), scratch_[0]);
-        const bool paid = 25 * survivors < slab.end - slab.begin;
+        const bool paid = cost::prefilter_share * survivors < slab.end - slab.begin;
         prefilter_backoff_.record(paid);
         return paid;
     }
@@ -244,7 +242,7 @@ private:
         }
         frequent_.resize(std::size_t(x_.n));
         std::vector<Size> longest(std::size_t(threads.n_jobs), 0);
-        threads.ranges(x_.n, 1024, [&](Size begin, Size end, int worker) {
+        threads.ranges(x_.n, cost::read_rows_per_task, [&](Size begin, Size end, int worker) {
             for (Size i = begin; i < end; ++i) {
                 const auto row = x_.row(i);
                 // Divide directions by their norm first: squares of the row may leave the range.
@@ -269,7 +267,7 @@ private:
     std::vector<double> frequent_;  // norms of the rows over their frequent features
     std::vector<char> is_frequent_;
     double keep_ = 1;
-    Backoff prefilter_backoff_{4, 256};  // visits without the prefilter
+    Backoff prefilter_backoff_{cost::seed_wait, cost::seed_longest_wait};
     std::vector<Scratch> scratch_;
 };
 

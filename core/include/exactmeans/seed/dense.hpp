@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exactmeans/base/backoff.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/seed/block.hpp"
 #include "exactmeans/seed/clusters.hpp"
 #include "exactmeans/seed/projection.hpp"
@@ -66,12 +67,11 @@ protected:
         for (const Scratch& scratch : scratch_) pairs += scratch.pairs;
         this->count(pairs);
         if (!triangle) return;
-        triangle_.record(double(pairs) < 0.7 * double(x_.n) * double(count));
+        triangle_.record(double(pairs) < cost::triangle_share * double(x_.n) * double(count));
         const bool was_active = clusters_.active();
-        // Lists access rows in random order, so they pay only if they skip most rows. All limits
-        // are estimates.
-        if (was_active && 2 * pairs > x_.n) clusters_.clear();
-        if (!streamed_ && !was_active && evaluating() && 40 * pairs < count * x_.n && x_.n >= 4096)
+        if (was_active && cost::unlisted_share * pairs > x_.n) clusters_.clear();
+        if (!streamed_ && !was_active && evaluating() &&
+            cost::listed_share * pairs < count * x_.n && x_.n >= cost::listed_rows)
             clusters_.build(own_data(), d2_data(), x_.n, points.seeds());
     }
     bool one_worker_per_chunk() const override { return !clusters_.active(); }
@@ -171,7 +171,7 @@ private:
 
     // Keeps in the list the rows with a pair that survives the second projection.
     void prune_rows(Scratch& scratch, const SeedBounds& bounds, Size begin) const {
-        constexpr std::size_t ahead = 4;  // rows; an estimate
+        constexpr std::size_t ahead = std::size_t(cost::seed_rows_ahead);
         std::vector<Size>& rows = scratch.rows;
         std::size_t kept = 0;
         for (std::size_t t = 0; t < rows.size(); ++t) {
@@ -214,12 +214,12 @@ private:
         }
     }
 
-    // Prefetches the rows of the next tile, which are not contiguous in memory: at most 512 bytes
-    // of each, an estimate.
+    // Prefetches the beginnings of the rows of the next tile, which are not contiguous in memory.
     void prefetch(const Size* ids, Size begin, Size end) const {
         for (Size t = begin; t < std::min(end, begin + tile_rows); ++t) {
             const char* row = reinterpret_cast<const char*>(x_.row(ids[t]));
-            for (Size at = 0; at < std::min<Size>(512, x_.d * Size(sizeof(R))); at += 64)
+            for (Size at = 0;
+                 at < std::min<Size>(cost::seed_prefetch_bytes, x_.d * Size(sizeof(R))); at += 64)
                 __builtin_prefetch(row + at);
         }
     }
@@ -252,7 +252,7 @@ private:
     DenseRows<R> x_;
     bool streamed_;
     std::vector<Scratch> scratch_;
-    Backoff triangle_{4, 256};  // visits without the triangle inequality
+    Backoff triangle_{cost::seed_wait, cost::seed_longest_wait};
     SeedClusters clusters_;
     std::unique_ptr<Projection> axes_, features_;
 };

@@ -108,10 +108,11 @@ public:
             return distances2_.data();
         distances2_.assign(std::size_t(seeds_ * width), std::numeric_limits<double>::infinity());
         SeedPanel candidates = panel(first, count);
-        candidates.scale = 1;  // both sides are scaled already
-        threads.ranges(seeds_, 64, [&](Size begin, Size end, int) {
-            const double* rows[64];
-            double out[64 * most_points];
+        candidates.scale = 1;      // both sides are scaled already
+        constexpr Size step = 64;  // whose distances fit the stack
+        threads.ranges(seeds_, step, [&](Size begin, Size end, int) {
+            const double* rows[step];
+            double out[step * most_points];
             for (Size j = begin; j < end; ++j) rows[j - begin] = seeds_dense_.data() + j * pitch_;
             seed_kernels().distances2(rows, end - begin, candidates, out);
             for (Size j = begin; j < end; ++j)

@@ -54,8 +54,7 @@ public:
         values_.reset(new std::int8_t[std::size_t(padded_rows * padded_)]);
         for (auto* of_rows : {&norm2_, &slack_, &near_})
             of_rows->assign(std::size_t(padded_rows), 0.0f);
-        // 48 rows fill the register tiles of the kernels.
-        threads.ranges(x.n, 48, [&](Size begin, Size end, int) {
+        threads.ranges(x.n, dense_tile_rows, [&](Size begin, Size end, int) {
             SeedTile<R> tile;
             std::vector<double> at;
             tile.rows(x, begin, nullptr, end - begin,

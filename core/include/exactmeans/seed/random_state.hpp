@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/data/rows.hpp"
 
@@ -31,7 +32,7 @@ private:
 // [0, 1).
 inline Size row_at(double place, Size n, const double* weight, double total,
                    const Threads& threads) {
-    constexpr Size piece = Size(1) << 20;  // rows between two polls for Ctrl-C
+    constexpr Size piece = cost::numbers_per_poll;
     const auto probability = [&](Size i) { return weight ? weight[i] / total : 1.0 / double(n); };
     // Cumulative probability before each piece, on one thread, because NumPy adds row after row.
     std::vector<double> before{0.0};

@@ -26,6 +26,10 @@ struct SamplingWeight {
     }
 };
 
+// The bins are set anew when the potential has fallen to this share of their bound: the old ones
+// then have too few bits for it. Python reads it too.
+inline constexpr double regrid_fall = 0x1p-20;
+
 // The units of the two bins.
 class WeightGrid {
 public:

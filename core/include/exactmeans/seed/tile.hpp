@@ -2,7 +2,6 @@
 // as unit vectors into a buffer.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "exactmeans/data/rows.hpp"

@@ -10,12 +10,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/limits/transport.hpp"
-#include "exactmeans/tree/node_scores.hpp"
+#include "exactmeans/scan/all_scores.hpp"
+#include "exactmeans/tree/child_cost.hpp"
 
 namespace exactmeans {
 
@@ -66,15 +67,15 @@ private:
 
     void find_costs(const Rows& x, SharedCentres<R>& shared, const Threads& threads) {
         const HeldPanels<R> panels = shared.layouts.panels(shared.centres, is_dense<Rows>, threads);
-        std::vector<NodeScores<Rows>> scores(static_cast<std::size_t>(threads.n_jobs));
+        std::vector<AllScores<Rows>> scores(static_cast<std::size_t>(threads.n_jobs));
         const Frame<R>& frame = shared.centres.frame();
-        threads.ranges(n_, NodeScores<Rows>::tile_rows, [&](Size begin, Size end, int worker) {
-            NodeScores<Rows>& own = scores[std::size_t(worker)];
-            own.run(x, shared.centres, panels, begin, end - begin);
+        threads.ranges(n_, cost::node_tile_rows, [&](Size begin, Size end, int worker) {
+            AllScores<Rows>& own = scores[std::size_t(worker)];
+            own.run(x, shared.centres, panels, begin, nullptr, end - begin);
             for (Size i = begin; i < end; ++i)
                 for (Size j = 0; j < k_; ++j)
                     cost_[std::size_t(i * k_ + j)] =
-                        NodeScores<Rows>::cost(x, i, frame, own.row(i - begin)[j]);
+                        child_cost(x, i, frame, own.of_row(i - begin)[j]);
         });
     }
 
@@ -93,7 +94,8 @@ private:
     // go to others only if prices change by more than that, and then the problem is solved again
     // with a wider reach. Prices change little after the first assignments.
     void transport(std::int32_t* labels) {
-        for (double reach = reach_;; reach = reach > 0 ? 8 * reach : infinite) {
+        for (double reach = reach_;;
+             reach = reach > 0 ? cost::balance_widening * reach : infinite) {
             Transport solver(std::vector<Size>(std::size_t(k_), n_ / k_),
                              std::vector<Size>(std::size_t(k_), (n_ + k_ - 1) / k_), price_);
             add_options(solver, reach);

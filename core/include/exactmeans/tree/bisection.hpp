@@ -33,7 +33,7 @@
 #include "exactmeans/kernels/bounds.hpp"
 #include "exactmeans/numerics/exact_sum.hpp"
 #include "exactmeans/numerics/slack.hpp"
-#include "exactmeans/tree/node_scores.hpp"
+#include "exactmeans/scan/all_scores.hpp"
 #include "exactmeans/update/cluster_sums.hpp"
 #include "exactmeans/update/means.hpp"
 
@@ -87,16 +87,12 @@ public:
     std::array<double, 2> inertia{};
 
 private:
-    // While a tile is scored, the rows of the next one are prefetched: more rows would leave L1
-    // before they are read.
-    static constexpr Size tile_rows = 16;
-    static constexpr Size range_rows = 240 * tile_rows;  // enough ranges to balance threads
+    static constexpr Size tile_rows = cost::bisection_tile_rows;
 
     // The reference point: the mean of a sample of the rows. Bounds hold for any point, and are
     // tightest near the rows.
     void set_reference() {
-        constexpr Size sample = 256;
-        const Size count = std::min(sample, x_.n);
+        const Size count = std::min(cost::bisection_sampled_rows, x_.n);
         const R* const shift = shared_.centres.frame().shift_or_null();
         reference_.resize(std::size_t(x_.d));
         for (Size f = 0; f < x_.d; ++f) {
@@ -151,20 +147,20 @@ private:
             const double own = (constant_ - (label ? -gap_at_m_ : gap_at_m_)) * unit_ * unit_;
             level[std::size_t(label)] = round_up(own + std::abs(own) * (widen - 1));
         }
-        threads_.ranges(x_.n, range_rows, [&](Size begin, Size end, int worker) {
+        threads_.ranges(x_.n, cost::bisection_rows_per_task, [&](Size begin, Size end, int worker) {
             Worker& own = worker_of(worker);
-            own.open.resize(std::size_t(end - begin));
+            own.survivors.resize(std::size_t(end - begin));
             Size count = 0;
             for (Size i = begin; i < end; ++i) {
-                own.open[std::size_t(count)] = i;
+                own.survivors[std::size_t(count)] = i;
                 const float least = radius_[std::size_t(i)] * slope + level[labels[i] == 1];
                 count += !(gap_[std::size_t(i)] > least);
             }
             for (Size t = 0; t < count; t += tile_rows) {
                 const Size past = std::min(t + tile_rows, count);
                 for (Size next = past; next < std::min(past + tile_rows, count); ++next)
-                    x_.prefetch(own.open[std::size_t(next)]);
-                score(own, panels, own.open.data() + t, past - t, labels);
+                    x_.prefetch(own.survivors[std::size_t(next)]);
+                score(own, panels, own.survivors.data() + t, past - t, labels);
             }
         });
         Size changed = 0;
@@ -177,8 +173,8 @@ private:
     }
 
     struct alignas(64) Worker {
-        NodeScores<DenseRows<R>> scores;
-        std::vector<Size> open;           // rows to score
+        AllScores<DenseRows<R>> scores;
+        std::vector<Size> survivors;      // rows to score
         std::vector<std::int32_t> picks;  // positions in the data of the rows of a tile
         std::unique_ptr<Sums> sums;       // of the rows whose label changed: the change of the sums
         Size changed = 0;
@@ -199,10 +195,10 @@ private:
             own.picks[std::size_t(t)] = x_.picks ? x_.picks[rows[t]] : std::int32_t(rows[t]);
         DenseRows<R> tile = x_;
         tile.picks = own.picks.data();
-        own.scores.run(tile, shared_.centres, panels, 0, count);
+        own.scores.run(tile, shared_.centres, panels, 0, nullptr, count);
         for (Size t = 0; t < count; ++t) {
             const Size i = rows[t];
-            const double gap = double(own.scores.row(t)[1]) - double(own.scores.row(t)[0]);
+            const double gap = double(own.scores.of_row(t)[1]) - double(own.scores.of_row(t)[0]);
             const std::int32_t label = gap < 0, before = labels[i];
             float& radius = radius_[std::size_t(i)];
             if (before < 0) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "exactmeans/assign/registry.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/centres/shared_centres.hpp"
 #include "exactmeans/evaluate/own_distances.hpp"
 #include "exactmeans/tree/balance.hpp"

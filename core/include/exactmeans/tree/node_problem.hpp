@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <utility>
 #include <vector>
 
 #include "exactmeans/evaluate/own_distances.hpp"
@@ -100,7 +98,7 @@ private:
         const double about_zero =
             scatter(x, Points<double>(zero, x.d, frame.exponent), nullptr, threads_).plain.value();
         double about_mean = about_zero - double(x.n) * square_sum(mean[0].value, frame.exponent);
-        if (about_mean < 1e-6 * about_zero)
+        if (about_mean < least_scatter_share * about_zero)
             about_mean = scatter(x, Points<double>(mean, x.d, frame.exponent), nullptr, threads_)
                              .plain.value();
         return about_mean / double(x.n);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/data/sparse_vector.hpp"
 
@@ -40,7 +41,7 @@ public:
         for (Size i = 0; i < n; ++i) {
             const R* const from = x.row(ids[i]);
             R* const to = values_.data() + i * x.d;
-            if (i + prefetch_rows < n) x.prefetch(ids[i + prefetch_rows]);
+            if (i + cost::prefetch_rows < n) x.prefetch(ids[i + cost::prefetch_rows]);
             if (x.col_stride == 1)
                 std::copy_n(from, x.d, to);
             else
@@ -75,7 +76,7 @@ public:
         indices_.clear();
         for (Size i = 0; i < n; ++i) {
             const auto row = x.row(ids[i]);
-            if (i + prefetch_rows < n) x.prefetch(ids[i + prefetch_rows]);
+            if (i + cost::prefetch_rows < n) x.prefetch(ids[i + cost::prefetch_rows]);
             values_.insert(values_.end(), row.value, row.value + row.nonzeros);
             for (Size t = 0; t < row.nonzeros; ++t)
                 indices_.push_back(column_[std::size_t(row.index[t])]);
@@ -108,7 +109,7 @@ private:
         features_.clear();
         for (Size i = 0; i < n; ++i) {
             const auto row = x.row(ids[i]);
-            if (i + prefetch_rows < n) x.prefetch(ids[i + prefetch_rows]);
+            if (i + cost::prefetch_rows < n) x.prefetch(ids[i + cost::prefetch_rows]);
             for (Size t = 0; t < row.nonzeros; ++t) {
                 std::int32_t& column = column_[std::size_t(row.index[t])];
                 if (column >= 0) continue;

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cmath>
-#include <memory>
 #include <numeric>
-#include <type_traits>
 #include <vector>
 
 #include "exactmeans/base/cost_model.hpp"
@@ -40,7 +38,6 @@ inline double total_weight(const double* weights, Size n) {
 template <class Rows>
 std::vector<Size> plus_plus_rows(const Rows& x, Metric metric, Size k, int exponent,
                                  RandomState& random, const Threads& threads) {
-    constexpr double fall = 0x1p-20;  // of the potential, after which a new grid is laid
     const Size candidates = 2 + Size(std::log(double(k)));
     const Size first =
         row_at(random.sample(), x.n, x.weights, total_weight(x.weights, x.n), threads);
@@ -56,7 +53,7 @@ std::vector<Size> plus_plus_rows(const Rows& x, Metric metric, Size k, int expon
         bound = double(x.n) * block.largest();
         block.lay_grid(bound, x.n, threads);
         const double potential = block.total().value();
-        if (!(0 < potential && potential < bound * fall)) return;
+        if (!(0 < potential && potential < bound * regrid_fall)) return;
         bound = 2 * potential;
         block.lay_grid(bound, x.n, threads);
     };
@@ -69,9 +66,9 @@ std::vector<Size> plus_plus_rows(const Rows& x, Metric metric, Size k, int expon
         const Size done = Size(chosen.size()) - 1;
         const std::vector<Size> next = greedy_seeds(
             block, points, stage, {shares.data() + done * candidates, k - 1 - done, candidates},
-            bound * fall, threads);
+            bound * regrid_fall, threads);
         chosen.insert(chosen.end(), next.begin(), next.end());
-        if (block.total().value() < bound * fall && bound > 0) lay_grid();
+        if (block.total().value() < bound * regrid_fall && bound > 0) lay_grid();
     }
     return chosen;
 }

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/numerics/binned_sum.hpp"
 #include "exactmeans/update/moves.hpp"
@@ -67,7 +68,8 @@ public:
     }
 
     // Moves rows from the clusters `summed` (-1: in no sum yet) to the clusters `labels`, and sets
-    // `summed` to these. Null `labels`: all rows go to cluster 0.
+    // `summed` to these. Null `labels`: all rows go to cluster 0. After an exception the sums are
+    // not valid until reset().
     template <class Rows>
     void relabel(const Rows& x, const std::int32_t* labels, std::int32_t* summed,
                  const Threads& threads) {
@@ -75,8 +77,7 @@ public:
         const std::vector<Moves::Piece> pieces = moves.pieces(piece_length(x, moves.count()));
         accumulators_.resize(std::max(accumulators_.size(), std::size_t(threads.n_jobs)));
         std::mutex mutex;
-        // Fewer values are not worth waking a thread: an estimate.
-        const bool alone = moves.count() * values_per_row(x) < 16384;
+        const bool alone = moves.count() * values_per_row(x) < cost::values_for_threads;
         const Size pieces_per_task = alone ? std::max<Size>(1, Size(pieces.size())) : 1;
         threads.ranges(Size(pieces.size()), pieces_per_task, [&](Size begin, Size end, int worker) {
             for (Size p = begin; p < end; ++p)
@@ -243,11 +244,13 @@ private:
                       weight_grid_);
     }
 
-    // Rows per piece: enough to outweigh clearing and merging the sums of the piece. Estimates.
+    // Rows per piece.
     template <class Rows>
     Size piece_length(const Rows& x, Size moves) const {
-        if (sparse()) return 2048;
-        return std::clamp<Size>(8 * d_ / values_per_row(x), 1024, std::max<Size>(1024, moves));
+        constexpr Size least = cost::dense_piece_rows;
+        if (sparse()) return cost::sparse_piece_rows;
+        return std::clamp<Size>(cost::piece_values_per_feature * d_ / values_per_row(x), least,
+                                std::max(least, moves));
     }
 
     // Means of `count` sums of cluster j: from the planes of one or two bins, or from total_of if
@@ -281,7 +284,8 @@ private:
         Size members = 0, entries = 0;
         for (Size at = piece.begin; at < piece.end; ++at) {
             const Size entry = moves.rows[std::size_t(at)], i = entry >> 1;
-            x.prefetch(moves.rows[std::size_t(std::min(at + prefetch_rows, piece.end - 1))] >> 1);
+            x.prefetch(moves.rows[std::size_t(std::min(at + cost::prefetch_rows, piece.end - 1))] >>
+                       1);
             const double sign = entry & 1 ? -1.0 : 1.0;
             if (!sparse())
                 sums.add(x, i, sign);

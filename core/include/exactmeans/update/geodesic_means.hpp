@@ -16,6 +16,7 @@
 #include <cmath>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/data/rows_by_label.hpp"
 #include "exactmeans/numerics/exact_sum.hpp"
@@ -30,7 +31,8 @@ public:
 
     Karcher(const Rows& x, const std::int32_t* labels, Size k, const Threads& threads)
         : x_(x), members_(x, labels, k), threads_(threads), active_(std::size_t(k), 1) {
-        // Rows per piece: enough to outweigh clearing and merging the sums of the piece. Estimates.
+        // Enough rows to outweigh clearing and merging the sums of the piece: estimates. They
+        // decide how sums round, so a change of them changes results.
         const Size length = std::max<Size>(1024, 8 * x.d / values_per_row(x));
         for (Size j = 0; j < k; ++j)
             for (Size at = 0; at < members_.count(j); at += length)
@@ -75,7 +77,7 @@ private:
         weights_.assign(std::size_t(k), 0.0);
         ExactSum objective;
         // Computes a batch of pieces in parallel, then adds their sums in order.
-        const Size batch = 4 * threads_.n_jobs;
+        const Size batch = cost::tasks_per_thread * threads_.n_jobs;
         std::vector<Partial> parts(static_cast<std::size_t>(batch));
         for (Size j = 0; j < k; ++j) tangents_[std::size_t(j)].clear();
         for (Size first = 0; first < Size(pieces_.size()); first += batch) {

@@ -33,6 +33,11 @@ public:
     // Moves the centres to the means. The centre of a cluster without weight moves to that of the
     // heaviest cluster, as in scikit-learn.
     Movement run(Sums& sums, Centres<R>& centroids, const double* origin, const Threads& threads) {
+        // Ends with this call, also if an exception ends it.
+        const struct Observation {
+            bool& observed;
+            ~Observation() { observed = false; }
+        } observation{observed_};
         std::vector<Size> empty;
         for (Size j = 0; j < sums.k(); ++j)
             if (!(sums.weight(j) > 0)) empty.push_back(j);
@@ -40,7 +45,6 @@ public:
         for (std::size_t j = 0; j < known_.size(); ++j)
             if (movement.distance[j] > 0) known_[j] = 0;
         sums.clear_touched();
-        observed_ = false;
         return movement;
     }
 

@@ -5,10 +5,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/base/parallel.hpp"
 #include "exactmeans/data/rows.hpp"
 #include "exactmeans/data/rows_by_label.hpp"
@@ -120,7 +119,8 @@ void medians(const Rows& x, const std::int32_t* labels, Size k, typename Rows::R
              const Threads& threads) {
     const Members members(x, labels, k);
     // Dense clusters are cut by features, so that a few clusters occupy all threads.
-    const Size width = is_dense<Rows> ? 64 : x.d, slices = (x.d + width - 1) / width;
+    const Size width = is_dense<Rows> ? cost::median_features_per_task : x.d,
+               slices = (x.d + width - 1) / width;
     threads.run(k * slices, [&](Size task, int) {
         const Size j = task / slices, begin = task % slices * width;
         if (members.count(j))

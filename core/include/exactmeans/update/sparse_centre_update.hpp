@@ -95,6 +95,8 @@ private:
     void store(SparseVector<R>& centre) {
         const bool in_place = feature_ == centre.feature.data();
         drop_zeros();
+        // Allocates before anything changes, so that std::bad_alloc leaves the centre as it was.
+        centre.value.reserve(std::size_t(size_));
         if (in_place)
             centre.feature.resize(std::size_t(size_));
         else

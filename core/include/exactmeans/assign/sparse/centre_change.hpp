@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/data/sparse_vector.hpp"
 
 namespace exactmeans {
@@ -22,11 +23,11 @@ struct Change {
     std::vector<double> value;
 };
 
-// The most frequent ratio to[t] / from[t] among `enough` sampled values, up to rounding; 1 if no
+// The most frequent ratio to[t] / from[t] among some sampled values, up to rounding; 1 if no
 // ratio is between 1/4 and 4.
 template <class R>
 double common_factor(const R* from, const R* to, Size count) {
-    constexpr Size enough = 256;
+    constexpr Size enough = cost::change_samples;
     constexpr double near = 1 + 4 * double(std::numeric_limits<R>::epsilon());
     std::vector<double> ratio;
     for (Size t = 0, step = count / enough + 1; t < count; t += step) {

@@ -34,6 +34,7 @@
 #include "exactmeans/assign/assigner.hpp"
 #include "exactmeans/assign/sparse/moving_by_table.hpp"
 #include "exactmeans/assign/sparse/moving_centres.hpp"
+#include "exactmeans/base/cost_model.hpp"
 #include "exactmeans/filter/filter_probe.hpp"
 #include "exactmeans/scan/float32_scores.hpp"
 
@@ -119,8 +120,9 @@ private:
     template <class Rows>
     bool outliers_pay(const Work<Rows>& work) {
         if (centres_->plan().prune != Prune::by_outliers) return true;
-        const Size count = std::min(Size(cost::probed_rows), n_), stride = count ? n_ / count : 1;
-        const auto row_of = [&](Size t) { return t * stride; };
+        const std::vector<Size> ids = spaced_rows(n_, cost::probed_rows);
+        const Size count = Size(ids.size());
+        const auto row_of = [&](Size t) { return ids[std::size_t(t)]; };
         probe_filter_.load_some(work.x, count, row_of);
         probe_filter_.quantize(centres_->all());
         probe_filter_.score(centres_->outliers());

@@ -24,7 +24,9 @@
 #include "exactmeans/assign/sparse/delta_bounds.hpp"
 #include "exactmeans/assign/sparse/policy.hpp"
 #include "exactmeans/base/cost_model.hpp"
+#include "exactmeans/base/totals.hpp"
 #include "exactmeans/centres/history.hpp"
+#include "exactmeans/centres/score_error.hpp"
 #include "exactmeans/filter/aggregated_scores.hpp"
 #include "exactmeans/filter/float32_rows.hpp"
 #include "exactmeans/filter/windowed_filter.hpp"
@@ -74,7 +76,7 @@ private:
     DeltaBounds<R> table_;
     PassPlan plan_;
     TableState state_;
-    mutable PassTotals totals_;
+    mutable Totals<PassStats> totals_;  // of readers, which see everything else as const
 };
 
 template <class R>

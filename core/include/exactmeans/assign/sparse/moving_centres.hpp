@@ -12,6 +12,8 @@
 #include "exactmeans/assign/sparse/delta_bounds.hpp"
 #include "exactmeans/assign/sparse/grouped_delta_bounds.hpp"
 #include "exactmeans/assign/sparse/policy.hpp"
+#include "exactmeans/base/cost_model.hpp"
+#include "exactmeans/base/totals.hpp"
 #include "exactmeans/centres/history.hpp"
 #include "exactmeans/filter/quantized_centres.hpp"
 
@@ -42,7 +44,8 @@ public:
         plan_ = next.plan;
         state_ = next.state;
         // A pass that prunes nothing sets all bounds anew, so centres may change group.
-        if (in_groups() && plan_.prune == Prune::nothing && 4 * stats.moved > stats.k)
+        if (in_groups() && plan_.prune == Prune::nothing &&
+            cost::moved_for_groups * stats.moved > stats.k)
             all_.arrange(longest_first(centroids));
         all_.update(centroids, moved, history_.previous(), threads);
         if (plan_.prune == Prune::by_groups)
@@ -126,7 +129,7 @@ private:
     DeltaBounds<R> table_;
     PassPlan plan_;
     PlanState state_;
-    mutable PassTotals totals_;
+    mutable Totals<PassStats> totals_;         // of readers, which see everything else as const
     std::vector<std::int32_t> outlier_place_;  // per centre
 };
 

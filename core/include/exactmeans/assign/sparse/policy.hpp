@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "exactmeans/base/backoff.hpp"
@@ -17,27 +16,14 @@ struct PassStats {
     Size rows = 0, nonzeros = 0;
     Size changed = 0;   // rows whose label changed
     Size compared = 0;  // rows that were compared with all centres
-};
 
-// Totals of a pass over all blocks, recorded by several threads.
-class PassTotals {
-public:
-    void record(const PassStats& part) {
-        const std::lock_guard lock(mutex_);
-        total_.rows += part.rows;
-        total_.nonzeros += part.nonzeros;
-        total_.changed += part.changed;
-        total_.compared += part.compared;
+    PassStats& operator+=(const PassStats& other) {
+        rows += other.rows;
+        nonzeros += other.nonzeros;
+        changed += other.changed;
+        compared += other.compared;
+        return *this;
     }
-    // Returns the totals and begins the next pass.
-    PassStats take() {
-        const std::lock_guard lock(mutex_);
-        return std::exchange(total_, {});
-    }
-
-private:
-    std::mutex mutex_;
-    PassStats total_;
 };
 
 // How a pass prunes rows, before it compares the survivors with all centres.

@@ -71,8 +71,9 @@ public:
         }
         decide(work, threads);
         // Many uncertain rows are compared with all centres by the kernels, a few with their
-        // candidates one by one. The limit is an estimate.
-        if (Size(uncertain_.size()) > n_ / 32 + 64) work.pack_centres(threads);
+        // candidates one by one.
+        if (Size(uncertain_.size()) > n_ / cost::uncertain_share + cost::uncertain_rows)
+            work.pack_centres(threads);
     }
 
     template <class Rows>
@@ -132,7 +133,6 @@ private:
         const double scale = unit_ * work.centroids.frame().scale();
         threads.ranges(k_, 1, [&](Size j, Size, int) {
             if (moved_in_[std::size_t(j)] == work.centroids.moved_in(j)) return;
-            moved_in_[std::size_t(j)] = work.centroids.moved_in(j);
             SparseVector<R> buffer;
             const SparseVector<R>& now = work.centroids.nonzeros(j, buffer);
             SparseVector<R>& before = centres_[std::size_t(j)];
@@ -143,6 +143,7 @@ private:
                     product_updates[std::size_t(j)] +=
                         double(slab.offsets[f + 1] - slab.offsets[f]);
             before = now;
+            moved_in_[std::size_t(j)] = work.centroids.moved_in(j);
         });
         // An update of one product costs as much as several terms of a score, which kernels compute
         // with SIMD. Posting lists, used for large centres, make these terms more expensive.
@@ -228,7 +229,7 @@ private:
             scale_[std::size_t(j)] = float(factor_[std::size_t(j)]);
         }
         const ScoredRows<R> scored = work.slacks.scored();
-        const Size tiles = (n_ + bound_tile - 1) / bound_tile, step = 64;
+        const Size tiles = (n_ + bound_tile - 1) / bound_tile, step = cost::product_tiles_per_task;
         std::vector<std::vector<Size>> uncertain(
             static_cast<std::size_t>((tiles + step - 1) / step));
         threads.ranges(tiles, step, [&](Size begin, Size end, int) {

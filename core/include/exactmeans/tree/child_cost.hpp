@@ -1,0 +1,19 @@
+// The cost of a row at a child, to which the price of the child is added.
+#pragma once
+
+#include <cmath>
+
+#include "exactmeans/numerics/frame.hpp"
+
+namespace exactmeans {
+
+// The cost of row i from its score, without a term that depends on the row alone. For directions,
+// minus the cosine.
+template <class Rows>
+double child_cost(const Rows& x, Size i, const Frame<typename Rows::Real>& frame,
+                  typename Rows::Real score) {
+    if (!x.norms) return std::ldexp(double(score), -2 * frame.exponent);
+    return x.norms[i] > 0 ? std::ldexp(double(score), -frame.packing) / x.norms[i] : 0.0;
+}
+
+}  // namespace exactmeans
