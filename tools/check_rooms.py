@@ -1,8 +1,9 @@
 """Fails where an include or an import points against the order of the rooms.
 
-A header may include headers of its own room and of rooms listed before it; a Python module may
+A C++ file may include headers of its own room and of rooms listed before it; a Python module may
 import from its own room and from rooms listed before it. Imports for type checkers alone do not
-count. The order is the one that ARCHITECTURE.md describes. Every room has a README.
+count. The order is the one that ARCHITECTURE.md describes. Every room, and every folder in it that
+has headers, has a README.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "core" / "include" / "exactmeans"
+SOURCES = ROOT / "core" / "src"
 PACKAGE = ROOT / "src" / "exactmeans"
 
 ROOMS = (
@@ -61,13 +63,14 @@ INCLUDE = re.compile(r'^\s*#include "exactmeans/([^"]+)"', re.MULTILINE)
 
 
 def violations() -> Iterator[str]:
-    for header in sorted(HEADERS.rglob("*.hpp")):
-        name = header.relative_to(HEADERS)
+    sources = [*HEADERS.rglob("*.hpp"), *SOURCES.rglob("*.hpp"), *SOURCES.rglob("*.cpp")]
+    for source in sorted(sources):
+        name = source.relative_to(HEADERS if HEADERS in source.parents else SOURCES)
         room = name.parts[0]
         if room not in ROOMS:
-            yield f"{name}: a header must lie in one of the rooms {', '.join(ROOMS)}."
+            yield f"{name}: a file must lie in one of the rooms {', '.join(ROOMS)}."
             continue
-        for included in INCLUDE.findall(header.read_text(encoding="utf-8")):
+        for included in INCLUDE.findall(source.read_text(encoding="utf-8")):
             other = included.split("/")[0]
             if other not in ROOMS or not (HEADERS / included).exists():
                 yield f"{name}: there is no header {included}."
@@ -115,7 +118,9 @@ def python_violations() -> Iterator[str]:
 
 def missing_readmes() -> Iterator[str]:
     packages = {path.parent for path in PACKAGE.rglob("__init__.py")} - {PACKAGE}
-    for folder in sorted({HEADERS / room for room in ROOMS} | packages):
+    rooms = {HEADERS / room for room in ROOMS} | {ROOT / "core" / "bindings"}
+    headers = {path.parent for folder in (HEADERS, SOURCES) for path in folder.rglob("*.hpp")}
+    for folder in sorted(rooms | headers | packages):
         if not (folder / "README.md").exists():
             yield f"{folder.relative_to(ROOT)}: a room must have a README.md."
 
