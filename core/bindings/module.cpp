@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "exactmeans/base/checksum.hpp"
+#include "exactmeans/base/parallel.hpp"
 #include "exactmeans/kernels/dispatch.hpp"
 
 NB_MODULE(_core, m) {
@@ -11,6 +12,7 @@ NB_MODULE(_core, m) {
     // killed workers of a cluster would fill with these reports.
     nb::set_leak_warnings(false);
     m.def("usable_cores", &usable_cores);
+    m.attr("max_jobs") = max_jobs;
     m.def("usable_isas", &usable_isas);
     m.def("active_isa", &active_isa);
     m.def(

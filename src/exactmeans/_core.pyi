@@ -345,6 +345,7 @@ class _CostModel:
     retry_bounds: int
 
 cost_model: _CostModel
+max_jobs: int
 minimum_mean_length: float
 least_scatter_share: float
 regrid_fall: float

@@ -89,9 +89,6 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
     return rng
 
 
-_MOST_THREADS = 256  # the pool has no more
-
-
 def check_n_jobs(n_jobs: Any) -> int:
     """How many threads to use; -1 means all cores one may use, -2 all but one.
 
@@ -103,7 +100,7 @@ def check_n_jobs(n_jobs: Any) -> int:
     if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
         refuse("n_jobs", n_jobs, "None or an int other than 0")
     threads = int(n_jobs)
-    return min(threads, _MOST_THREADS) if threads > 0 else max(1, cores + 1 + threads)
+    return min(threads, _core.max_jobs) if threads > 0 else max(1, cores + 1 + threads)
 
 
 def _share_of_joblib(cores: int) -> int:
@@ -116,7 +113,7 @@ def _share_of_joblib(cores: int) -> int:
     if _positive("EXACTMEANS_NUM_THREADS"):
         return cores
     if backend.nesting_level == 0:
-        return int(min(backend.effective_n_jobs(configured), _MOST_THREADS))
+        return int(min(backend.effective_n_jobs(configured), _core.max_jobs))
     # loky divides the cores among its processes and sets the variables that limit other pools of
     # threads accordingly. joblib counts one core for each other task.
     in_process = multiprocessing.current_process().name != "MainProcess"
