@@ -464,7 +464,7 @@ def test_kmeans_parallel_is_nearly_as_good_as_greedy() -> None:
         ({"init": ("d", -1)}, r"init\[1\] must be a number from 0 to infinity, but it is -1"),
         ({"init": ("d", math.nan)}, r"init\[1\] must be a number"),
         ({"init": ("d", "2")}, r"init\[1\] must be a number"),
-        ({"init": ("e", 2)}, r"init\[0\] must be one of 'd'"),
+        ({"init": ("e", 2)}, r"init\[0\] must be 'd'"),
         ({"init_options": 3}, "init_options must be None or a dict"),
         ({"init_options": {"rounds": 3}}, "init_options must hold 'n_local_trials' for init"),
         ({"init": "random", "init_options": {"rounds": 3}}, "init_options must hold nothing"),
