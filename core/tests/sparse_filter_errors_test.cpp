@@ -40,9 +40,6 @@ struct Coded {
         filter.load(csr.rows(), 0, csr.n);
         filter.quantize(codes);
     }
-    Long packed(Size j, Size f) const {
-        return Long(centroids.frame().packed(f, centroids.nonzeros(j).at(f)));
-    }
 };
 
 // Errors against the formulas, with quantities computed again.
@@ -96,6 +93,13 @@ void expect_errors(const Coded<R>& coded) {
     }
 }
 
+template <class R>
+std::vector<ExactCentre<R>> exact_centres(const Coded<R>& coded) {
+    std::vector<ExactCentre<R>> all;
+    for (Size j = 0; j < coded.centroids.k(); ++j) all.emplace_back(coded.centroids, j);
+    return all;
+}
+
 // All bounds of the scores of the rows, by 8-bit codes and by 16-bit codes, leave room for the
 // rounding of canonical scores.
 template <class R>
@@ -103,13 +107,13 @@ void expect_room(Coded<R>& coded) {
     const Size k = coded.centroids.k();
     QuantizedFilter<R>& filter = coded.filter;
     filter.score(coded.codes);
+    const std::vector<ExactCentre<R>> centres = exact_centres(coded);
     std::vector<Long> low(static_cast<std::size_t>(k)), high(low.size());  // what bounds may be
     for (Size i = 0; i < coded.x.n; ++i) {
-        for (Size j = 0; j < k; ++j) {
-            const Long exact = exact_score(coded.centroids, coded.x, i, j),
-                       room = canonical_rounding(coded.centroids, coded.x, i, j);
-            low[std::size_t(j)] = exact - room;
-            high[std::size_t(j)] = exact + room;
+        for (std::size_t j = 0; j < low.size(); ++j) {
+            const auto [score, rounding] = centres[j](coded.x, i);
+            low[j] = score - rounding;
+            high[j] = score + rounding;
         }
         typename QuantizedFilter<R>::GroupLows others;
         const auto best = filter.best(coded.codes, i, others);
@@ -124,7 +128,7 @@ void expect_room(Coded<R>& coded) {
         for (Size own = 0; own < k; ++own) {
             double own_high = 0, others_low = 0;
             filter.refine(row, i, coded.codes, coded.codes.place(own), own_high, others_low);
-            CHECK(Long(own_high) >= high[std::size_t(own)]);
+            CHECK(!(Long(own_high) < high[std::size_t(own)]));  // NaN if no bound holds
             for (Size j = 0; j < k; ++j)
                 if (j != own) CHECK(Long(others_low) <= low[std::size_t(j)]);
         }
@@ -133,19 +137,17 @@ void expect_room(Coded<R>& coded) {
 // The labels, and the bounds that are kept.
 template <class R>
 void expect_labels(Coded<R>& coded) {
-    const Size k = coded.centroids.k();
     QuantizedFilter<R>& filter = coded.filter;
     filter.label_rows(coded.csr.rows(), coded.centroids, coded.codes, [](Size t) { return t; });
-    for (Size i = 0; i < coded.x.n; ++i)
-        for (Size j = 0; j < k; ++j) {
-            const Long exact = exact_score(coded.centroids, coded.x, i, j),
-                       room = canonical_rounding(coded.centroids, coded.x, i, j);
-            if (j == Size(filter.label[std::size_t(i)]))
-                CHECK(Long(filter.high[std::size_t(i)]) >= exact + room);
+    const std::vector<ExactCentre<R>> centres = exact_centres(coded);
+    for (std::size_t i = 0; i < filter.label.size(); ++i)
+        for (Size j = 0; j < coded.centroids.k(); ++j) {
+            const auto [score, rounding] = centres[std::size_t(j)](coded.x, Size(i));
+            if (j == filter.label[i])
+                CHECK(Long(filter.high[i]) >= score + rounding);
             else
-                CHECK(
-                    Long(filter.low[std::size_t(i)].of[coded.codes.group(coded.codes.place(j))]) <=
-                    exact - room);
+                CHECK(Long(filter.low[i].of[coded.codes.group(coded.codes.place(j))]) <=
+                      score - rounding);
         }
 }
 
@@ -186,6 +188,18 @@ TEST(errors_of_ordinary_rows) {
                 Coded<R> coded(std::move(x), Matrix<R>(40, d, [&] { return value(of_centres); }));
                 expect_bounds(coded);
             }
+    });
+}
+
+// Several panels, most of which have no candidates.
+TEST(bounds_of_many_centres) {
+    Random random(6);
+    for_dtypes_and_signs([&]<class R>(R, int of_rows, int of_centres) {
+        const auto value = [&](int signs) { return with_signs(signs, random.unit(), random); };
+        Coded<R> coded(Matrix<R>(20, 3, [&] { return value(of_rows); }),
+                       Matrix<R>(260, 3, [&] { return 30 * value(of_centres); }));
+        CHECK(coded.codes.panels().count() > 1);
+        expect_bounds(coded);
     });
 }
 
@@ -276,15 +290,39 @@ TEST(entries_that_underflow) {
     }
 }
 
-// Rows, or centres, whose bounds would overflow have none.
+// Rows that are too long, or too large, have labels but no bounds.
 TEST(rows_beyond_the_limits_have_no_bounds) {
     Matrix<float> x(2, QuantizedRow::longest + 1, [] { return 1; });
     x(1, 5) = 0;
-    Matrix<float> centres(40, x.d, [] { return 1; });
-    const Coded<float> coded(std::move(x), centres);
+    Coded<float> coded(std::move(x), Matrix<float>(40, QuantizedRow::longest + 1));
     CHECK(!std::isfinite(coded.filter.error(0).width));
     CHECK(!std::isfinite(coded.filter.error(0).refined));
     CHECK(std::isfinite(coded.filter.error(1).width));
+    expect_labels(coded);
+    Random random(7);
+    Coded<double> large(Matrix<double>(5, 3, [&] { return 0x1p120 * (1 + random.unit()); }),
+                        Matrix<double>(40, 3, [&] { return 1 + random.unit(); }));
+    CHECK(!std::isfinite(large.filter.error(0).width));
+    expect_room(large);
+    expect_labels(large);
+}
+
+// Score offsets of float64 centres that are infinite in float32, where those of others are not:
+// the nearest centre is the one whose offset would be infinite.
+TEST(score_offsets_beyond_the_range_of_float32) {
+    constexpr Size k = 40, nearest = 7;
+    const double offset = 0x1p128 * (1 + 0x1p-20 - 0x1p-25 + 0x1p-40);
+    Matrix<double> x(2, k), centres(k, k);
+    for (Size j = 0; j < k; ++j)
+        centres(j, j) = std::sqrt(2 * offset * (j == nearest ? 1 + 0x1p-36 : 1 - 0x1p-36));
+    x(0, nearest) = 0x1p30;
+    Coded<double> coded(std::move(x), centres);
+    const double factor = 1 - 0x1p-20;
+    CHECK(std::isinf(float(coded.centroids.score_offset()[nearest] * factor)));
+    CHECK(std::isfinite(float(coded.centroids.score_offset()[0] * factor)));
+    expect_room(coded);
+    expect_labels(coded);
+    CHECK_EQ(Size(coded.filter.label[0]), nearest);
 }
 
 // Every 8-bit score that allows for an exact score of `limit` is within score_limit().

@@ -209,8 +209,11 @@ private:
     // 133 = 128 (half a code times the sum of the row's codes) + 5 for float32: E in
     // docs/proofs/sparse_filter.md.
     static Error error_of(const QuantizedRow& row, const Quantization& by) {
-        const double infinite = std::numeric_limits<double>::infinity(),
-                     unit = row.unit > 0 ? double(row.unit) : infinite, m = double(row.nonzeros),
+        const double infinite = std::numeric_limits<double>::infinity(), m = double(row.nonzeros),
+                     unit =
+                         row.unit > 0 && by.largest_score_offset < QuantizedPanels::largest_offset
+                             ? double(row.unit)
+                             : infinite,
                      rounding = unit * (m + 2) * 0x1p-8 + by.largest_score_offset * 0x1p-22 +
                                 (m + 1) * (1 + by.scales->largest()) * 0x1p-120,
                      error = unit * (133 + m * (1 + 0x1p-5)) + rounding;
@@ -255,6 +258,10 @@ private:
         double& own_high = high[std::size_t(t)];
         GroupLows& others = low[std::size_t(t)];
         std::int32_t& own_label = label[std::size_t(t)];
+        const auto include = [&](const Candidate& one) {
+            double& group_low = others.of[centres.group(one.place)];
+            group_low = std::min(group_low, one.low);
+        };
         if (std::isfinite(errors_[std::size_t(t)].width)) {
             const Candidate first = refined(row, t, centres, best);
             own_high = first.high;
@@ -265,10 +272,6 @@ private:
             const Candidate* lowest = &candidates_[0];
             for (const Candidate& one : candidates_)
                 if (one.high < lowest->high) lowest = &one;
-            const auto include = [&](const Candidate& one) {
-                double& group_low = others.of[centres.group(one.place)];
-                group_low = std::min(group_low, one.low);
-            };
             for (const Candidate& one : candidates_)
                 if (&one != lowest) include(one);
             own_high = lowest->high;
@@ -277,6 +280,7 @@ private:
             include(*lowest);  // another candidate may become the label
         } else {
             others = list_candidates(centres, t, own_high, QuantizedCentres<R>::none);
+            for (const Candidate& one : candidates_) include(one);
         }
         verified_.clear();
         for (const Candidate& one : candidates_)

@@ -31,8 +31,12 @@ struct QuantizedPanels {
     }
 
     // Score offsets, which are not negative, are stored rounded down, so that 8-bit scores bound
-    // exact ones from below.
-    static float stored_offset(double offset) { return float(offset * (1 - 0x1p-20)); }
+    // exact ones from below. Those that might be infinite in float32 are stored as
+    // `largest_offset`; then no upper bound of a score holds.
+    static constexpr double largest_offset = 0x1p127;
+    static float stored_offset(double offset) {
+        return offset < largest_offset ? float(offset * (1 - 0x1p-20)) : float(largest_offset);
+    }
     // The most by which the stored offset of a place is too low.
     double score_offset_error(Size place) const { return double(score_offset[place]) * 0x1p-18; }
 
