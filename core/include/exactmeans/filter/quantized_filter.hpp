@@ -91,11 +91,10 @@ public:
     };
     const Error& error(Size t) const { return errors_[std::size_t(t)]; }
 
-    // The largest 8-bit score of a place whose exact score may be as low as `limit`.
+    // The largest 8-bit score of a place whose exact score may be as low as `limit`. 8-bit scores
+    // are float32 and exclude the offset. Rounding to nearest takes no limit past one of them.
     float score_limit(Size t, double limit) const {
-        // 8-bit scores are float32 and exclude the offset. The limit is rounded up.
-        const double score = limit - errors_[std::size_t(t)].offset;
-        return float(score + std::abs(score) * 0x1p-22);
+        return float(limit - errors_[std::size_t(t)].offset);
     }
 
     // Computes 8-bit scores of the quantised rows: the lowest two of each group.

@@ -268,7 +268,7 @@ private:
                 const double off = error.of(values);
                 refine(row, at, off);
                 if (!(high[at] < low[at]))
-                    verify(centroids, values, row, at, off, buffers_[std::size_t(worker)]);
+                    verify(centroids, values, row, at, buffers_[std::size_t(worker)]);
             }
         });
     }
@@ -301,13 +301,14 @@ private:
         high[at] = lowest + off;
         low[at] = std::min(second - off, low[at]);
     }
-    // The label by canonical scores of the candidates that are left.
+    // The label by canonical scores of the candidates that are left. Canonical scores of the others
+    // are higher, because `off` covers the errors of two float32 and two canonical scores.
     template <class Row>
     void verify(const Centres<R>& centroids, const Row& values, const Uncertain& row,
-                std::size_t at, double off, Buffers& buffers) {
+                std::size_t at, Buffers& buffers) {
         buffers.candidates.clear();
         for (Size p = row.first_pair; p < row.first_pair + row.pairs; ++p)
-            if (!(pair_score_[std::size_t(p)] - off > high[at]))
+            if (!(pair_score_[std::size_t(p)] > high[at]))
                 buffers.candidates.push_back(pair_centre_[std::size_t(p)]);
         label[at] =
             verify_candidates<R>(buffers.score_of, centroids, values, buffers.candidates).label;
