@@ -307,22 +307,28 @@ TEST(rows_beyond_the_limits_have_no_bounds) {
     expect_labels(large);
 }
 
-// Score offsets of float64 centres that are infinite in float32, where those of others are not:
-// the nearest centre is the one whose offset would be infinite.
+// Score offsets of float64 centres that are infinite in float32: of all centres, or of the nearest
+// one only.
 TEST(score_offsets_beyond_the_range_of_float32) {
     constexpr Size k = 40, nearest = 7;
-    const double offset = 0x1p128 * (1 + 0x1p-20 - 0x1p-25 + 0x1p-40);
-    Matrix<double> x(2, k), centres(k, k);
-    for (Size j = 0; j < k; ++j)
-        centres(j, j) = std::sqrt(2 * offset * (j == nearest ? 1 + 0x1p-36 : 1 - 0x1p-36));
-    x(0, nearest) = 0x1p30;
-    Coded<double> coded(std::move(x), centres);
-    const double factor = 1 - 0x1p-20;
-    CHECK(std::isinf(float(coded.centroids.score_offset()[nearest] * factor)));
-    CHECK(std::isfinite(float(coded.centroids.score_offset()[0] * factor)));
-    expect_room(coded);
-    expect_labels(coded);
-    CHECK_EQ(Size(coded.filter.label[0]), nearest);
+    constexpr double factor = 1 - 0x1p-20,
+                     offset = 0x1p128 * (1 + 0x1p-20 - 0x1p-25 + 0x1p-40);  // the lowest of these
+    for (const bool all : {false, true}) {
+        Matrix<double> x(2, k), centres(k, k);
+        for (Size j = 0; j < k; ++j)
+            centres(j, j) =
+                std::sqrt(2 * offset * (all || j == nearest ? 1 + 0x1p-36 : 1 - 0x1p-36));
+        x(0, nearest) = 0x1p30;
+        Coded<double> coded(std::move(x), centres);
+        const auto is_infinite = [&](Size j) {
+            return std::isinf(float(coded.centroids.score_offset()[j] * factor));
+        };
+        CHECK(is_infinite(nearest));
+        CHECK_EQ(is_infinite(0), all);
+        expect_room(coded);
+        expect_labels(coded);
+        CHECK_EQ(Size(coded.filter.label[0]), nearest);
+    }
 }
 
 // Every 8-bit score that allows for an exact score of `limit` is within score_limit().
