@@ -94,10 +94,11 @@ public:
     // Are codes possible for these rows in this frame?
     static bool possible(const DenseRows<R>& x, const Frame<R>& frame) {
         return x.col_stride == 1 && x.d <= most_features && frame.exponent == 0 &&
-               frame.packing == 0 && scores_are_products(frame.metric) && gamma(x.d) <= 0.003;
+               frame.packing == 0 && scores_are_products(frame.metric) && slack(x.d).holds();
     }
     // The relative error of a canonical score (numerics/slack.hpp).
-    static double gamma(Size d) { return Slack::of<R>(d, d, 1, 0).gamma(); }
+    static double gamma(Size d) { return slack(d).gamma(); }
+    static Slack slack(Size d) { return Slack::of<R>(d, d, 1, 0); }
 
     // Chooses the origin, once: the mean of equally spaced rows.
     void choose_origin(const DenseRows<R>& x, const Frame<R>& frame) {

@@ -69,7 +69,7 @@ struct IntegerProducts {
 };
 
 struct Candidate {
-    std::int32_t centre;
+    std::int32_t centre;  // its place among the codes (filter/dense_centre_codes.hpp)
     float low;  // lower bound of its score, in units of the row's scale
 };
 

@@ -4,8 +4,8 @@
 // labels of rows near the border of two clusters are uncertain. A pass at the current prices labels
 // all rows and gathers those whose second cluster costs at most `reach` more: the open rows, with
 // their options. A transport problem over the open rows (limits/transport.hpp) gives their labels
-// and new prices. If no price rose by more than `reach` relative to another, no other row would
-// move: the result is the optimum over all rows. Else another pass follows, at the new prices or
+// and new prices. If the largest and the smallest rise of a price differ by at most `reach`, no
+// other row would move: the result is the optimum over all rows. Else another pass follows, at the new prices or
 // with a wider reach.
 //
 // The first prices come from samples of every 4^s-th row with limits to match; later assignments
@@ -50,7 +50,8 @@ public:
         : problem_(problem), price_(std::size_t(problem.k)), bounds_(problem.k) {}
 
     const std::vector<double>& prices() const { return price_; }
-    // Rows with a larger gap are not open in the next pass; negative before the first assignment.
+    // Rows whose two cheapest clusters differ by more are not open in the next pass; negative
+    // before the first assignment.
     double reach() const { return reach_.state(); }
     // Continues from prices() and reach() of an assignment to other centres.
     void set_state(std::vector<double> prices, double reach) {
@@ -143,7 +144,7 @@ public:
             labels[block.open.row(Size(t))] = block.solved[t];
     }
 
-    // Pairs of a row and a centre whose costs were compared since construction, divided by k.
+    // Rows whose costs for all clusters were computed since construction, counted in every pass.
     Size rows_scored() const { return scored_; }
 
 private:

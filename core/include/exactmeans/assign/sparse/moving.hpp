@@ -2,11 +2,11 @@
 // docs/proofs/delta_bounds.md has the proof.
 //
 // Per row there are an upper bound of the score of its centre and a lower bound of the scores of
-// all others. Both bounds stay valid for centres that did not move; for centres that moved, sums
-// over the features of the row bound the change of the score (delta bounds). The triangle
-// inequality is not used, because it prunes little if rows are far from all centres, as texts are.
-// A row whose bounds cross is compared with all centres by the 8-bit filter, which gives new
-// bounds. Memory: 20 bytes per row, codes of the centres, the centres of the last pass.
+// all others. Centres that did not move leave both bounds valid; for centres that moved, sums over
+// the features of the row bound the change of the score (delta bounds). The triangle inequality is
+// not used, because it prunes little if rows are far from all centres, as texts are. A row whose
+// bounds cross is compared with all centres by the 8-bit filter, which gives new bounds. Memory:
+// RowBounds and RowSlacks per row, codes of the centres, the centres of the last pass.
 //
 //   up to 192 centres   four groups of centres, with a lower bound and a table of changes for each
 //   more centres        one lower bound; outliers, the centres that changed most, are compared with
@@ -221,9 +221,10 @@ private:
         if (!centres_->table().empty())
             change = centres_->table().change(sums[std::size_t(t)], filter.rows()[t].nonzeros,
                                               work.labels[i]);
+        // Of the centre of the row; negative if it is no outlier.
         const std::int32_t place = centres_->outlier_place(work.labels[i]);
-        const double before = double(bounds_[std::size_t(i)].high);
-        double low = double(bounds_[std::size_t(i)].low[0]) - change.fall, high = before;
+        const double stored_high = double(bounds_[std::size_t(i)].high);
+        double low = double(bounds_[std::size_t(i)].low[0]) - change.fall, high = stored_high;
         if (place == MovingCentres<R>::bounded) high += change.rise;
         if (centres_->plan().prune == Prune::by_outliers) {
             const QuantizedCentres<R>& outliers = centres_->outliers();
@@ -233,7 +234,7 @@ private:
             double outlier_low = is_own ? others.lowest() : best.low;
             if (place >= 0) high = is_own ? best.high : std::numeric_limits<double>::infinity();
             // Refinement helps only if no bounded centre can be the label instead.
-            if (!(high < outlier_low) && (place < 0 ? high : before) < low)
+            if (!(high < outlier_low) && (place < 0 ? high : stored_high) < low)
                 filter.refine(work.x.row(i), t, outliers, Size(place), high, outlier_low);
             low = std::min(low, outlier_low);
         }
