@@ -103,6 +103,19 @@ def test_few_passes_over_text_are_plain() -> None:
     assert first == {1: "lloyd", 7: "lloyd", 8: "moving", 30: "moving"}
 
 
+def test_sums_of_absolute_differences_count_without_the_filter() -> None:
+    """The 8-bit filter for CSR rows bounds products only, so such passes cost as much as others."""
+    text = replace(SPARSE, n=1700, metric="manhattan")  # 1,700 x 100 x (30 + 6) = 6,120,000
+    assert text.plain_cost() == text.plain_cost(filtered=False)
+    assert auto(text).why == "auto: bounds do not hold for manhattan distances"
+    assert may_deduplicate("auto", text, None)
+    for metric in ("euclidean", "cosine", "angular"):
+        products = replace(text, metric=metric)
+        assert products.plain_cost() < text.plain_cost()
+        assert auto(products).why == "auto: too few distances for bounds to pay"
+        assert not may_deduplicate("auto", products, None)
+
+
 @pytest.mark.parametrize("max_iter", [30, 300])
 @pytest.mark.parametrize(
     ("share", "first"), [(0.01, "yinyang"), (0.03, "yinyang"), (0.08, "lloyd")]

@@ -128,8 +128,8 @@ class Workload:
 
     @property
     def quantized_filter(self) -> bool:
-        """Whether the 8-bit filter decides most rows of a plain pass (quantized_filter.hpp)."""
-        return self.sparse and self.k >= _COST.filter_centres
+        """Whether the 8-bit filter decides most rows of a plain pass (filter/filter_probe.hpp)."""
+        return self.sparse and self.k >= _COST.filter_centres and not METRICS[self.metric].l1
 
     def plain_cost(self, *, filtered: bool = True) -> float:
         """A pass of Lloyd; `filtered`: the centres are dense enough for the 8-bit filter."""
