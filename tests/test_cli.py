@@ -23,6 +23,7 @@ from exactmeans.data.binary import NpyRows
 from exactmeans.data.open import _FILES
 from exactmeans.data.source import choose_columns
 from exactmeans.preparation import Preparation, rows_for
+from exactmeans.versions import PACKAGES
 from program import WIDE, good, process, refused
 
 pytest.importorskip("typer", reason="needs the extra cli")
@@ -491,7 +492,9 @@ def test_help_and_version() -> None:
     for option in ("--standardize", "--na", "--id", "--weights", "--checkpoint", "--json"):
         assert option in text
     assert "instruction set" in good("info").stdout
-    assert json.loads(good("info", "--json").stdout)["exactmeans"] == exactmeans.__version__
+    machine = json.loads(good("info", "--json").stdout)
+    assert machine["exactmeans"] == exactmeans.__version__
+    assert machine.keys() >= set(PACKAGES)
 
 
 def test_info_about_a_table(table: Path) -> None:

@@ -38,10 +38,16 @@ def show_versions() -> None:
         "cores": str(_core.usable_cores()),
         "memory": "unknown" if memory is None else f"{memory / 2**30:.1f} GiB",
     }
+    for name, fact in (facts | versions_of_packages()).items():
+        print(f"{name}: {fact}")
+
+
+def versions_of_packages() -> dict[str, str]:
+    """The version of each of PACKAGES, or that it is not installed."""
+    found = {}
     for name in PACKAGES:
         try:
-            facts[name] = importlib.metadata.version(name)
+            found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            facts[name] = "not installed"
-    for name, fact in facts.items():
-        print(f"{name}: {fact}")
+            found[name] = "not installed"
+    return found
