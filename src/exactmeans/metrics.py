@@ -1,4 +1,8 @@
-"""The metrics and their properties, so that no other code compares names of metrics."""
+"""The metrics and their properties.
+
+Code asks for a property where one decides. Code that compares names holds for that metric alone;
+ARCHITECTURE.md ("Add a metric") has the command that lists it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,12 @@ class Metric:
     objective: str  # what a row of weight 1 adds to it
     directed: bool = False  # only the directions of rows count
     summed: bool = True  # centres follow from sums over rows, so that those may come in blocks
-    l1: bool = False  # absolute differences, nothing squared
+    squared: bool = True  # the objective sums squares of distances, otherwise the distances
+    # Scores are sums of absolute differences, not products. So rows are never shifted, the range of
+    # values is checked, CSR rows are compared with dense centres, neither filters nor seeding use
+    # 8-bit codes, and seeding by distance**alpha doubles alpha. The centre of all rows is their
+    # median.
+    l1: bool = False
 
     def refuse_blocks(self) -> None:
         if not self.summed:
@@ -31,9 +40,9 @@ METRICS = {
     metric.name: metric
     for metric in (
         Metric("euclidean", "squared distance"),
-        Metric("cosine", "1 - cosine", directed=True),
+        Metric("cosine", "1 - cosine", directed=True, squared=False),
         Metric("angular", "squared angle", directed=True, summed=False),
-        Metric("manhattan", "sum of absolute differences", summed=False, l1=True),
+        Metric("manhattan", "sum of absolute differences", summed=False, squared=False, l1=True),
     )
 }
 METRIC_NAMES = tuple(METRICS)

@@ -24,6 +24,7 @@ from exactmeans.kmeans_tree import KMeansTree
 from exactmeans.memory import memory_of_machine
 from exactmeans.parameters import check_n_jobs
 from exactmeans.preparation import Preparation
+from exactmeans.versions import versions_of_packages
 
 
 def version() -> None:
@@ -70,13 +71,6 @@ def _shown(value: Any) -> str:
 
 
 def _machine() -> dict[str, Any]:
-    packages = ("numpy", "scipy", "scikit-learn", "pyarrow", "safetensors", "matplotlib", "dask")
-    there = {}
-    for package in packages:
-        try:
-            there[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            there[package] = "not installed"
     return {
         "exactmeans": importlib.metadata.version("exactmeans"),
         "python": platform.python_version(),
@@ -84,7 +78,7 @@ def _machine() -> dict[str, Any]:
         "threads": check_n_jobs(None),
         "memory": f"{memory_of_machine() / 1e9:.1f} GB",
         "instruction set": _core.active_isa(),
-        **there,
+        **versions_of_packages(),
     }
 
 

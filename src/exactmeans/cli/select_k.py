@@ -10,6 +10,7 @@ from exactmeans.cli import options, screen
 from exactmeans.cli.groups import Clustering, Features, Reading, grouped
 from exactmeans.cli.opening import opened
 from exactmeans.cli.table import Table
+from exactmeans.metrics import METRICS
 from exactmeans.select import KSelection, Measures
 from exactmeans.select import select_k as compare
 from exactmeans.select.criteria import CRITERIA, Criterion
@@ -68,6 +69,7 @@ def parameters(table: Table, clustering: Clustering) -> dict[str, Any]:
         metric = "cosine" if directed else "euclidean"
         if directed:
             screen.note("texts are compared by --metric cosine, if none is given.")
+    directed = metric in METRICS and METRICS[metric].directed  # the estimator refuses other names
     return {
         "metric": metric,
         "init": clustering.init,
@@ -75,7 +77,7 @@ def parameters(table: Table, clustering: Clustering) -> dict[str, Any]:
         "random_state": clustering.seed,
         "n_jobs": clustering.jobs,
         "memory_limit": clustering.memory_limit,
-        "zero_rows": "keep" if metric in ("cosine", "angular") else "error",
+        "zero_rows": "keep" if directed else "error",
     }
 
 

@@ -47,7 +47,7 @@ class Labelled(NamedTuple):
     def distances(self) -> Double:
         exponent = self.model._frame.cost_exponent
         own = self.engine.own_distances(self.centres, exponent)
-        if self.engine.metric.name in ("euclidean", "angular"):
+        if self.engine.metric.squared:
             own = np.sqrt(own)
         return np.ldexp(own, -exponent)
 

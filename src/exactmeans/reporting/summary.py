@@ -167,7 +167,7 @@ def _simplified(own: Reals, other: Reals) -> Reals:
 
 def _cost(distance: Reals, metric: str) -> Reals:
     """What a row adds to the inertia."""
-    return distance if metric in ("cosine", "manhattan") else distance**2
+    return distance**2 if METRICS[metric].squared else distance
 
 
 class _Grouped:

@@ -9,6 +9,7 @@ import numpy as np
 
 from exactmeans.estimators.base import BaseKMeans
 from exactmeans.fit.loop import MAX_ITER_REACHED
+from exactmeans.metrics import METRICS
 from exactmeans.quality.odd_rows import ODD
 from exactmeans.reporting.summary import Contrast, Summary
 
@@ -102,7 +103,7 @@ def notes(summary: Summary, *, dense: bool, standardised: bool) -> dict[str, str
     rows = f"A sample of {shown:,} of {n:,} rows" if shown < n else f"All {n:,} rows"
     between = not dense and len(summary.size) > 2
     how = "along which the centres differ most" if between else "of the largest variance"
-    directed = summary.metric in ("cosine", "angular")
+    directed = METRICS[summary.metric].directed
     scaled = ", scaled to length 1" if directed else ", standardised" if standardised else ""
     k = len(summary.size)
     centres = "Numbers" if k <= NUMBERED else "Larger dots"

@@ -17,6 +17,7 @@ from exactmeans.database.connect import connect
 from exactmeans.database.names import check_name, column_type
 from exactmeans.database.protocol import Database
 from exactmeans.io import model_file
+from exactmeans.metrics import METRICS
 from exactmeans.parameters import check_model
 from exactmeans.sql.labels import labelled
 from exactmeans.sql.write import IfExists, check_target, write_table
@@ -118,7 +119,7 @@ def _statistics(model: FittedKMeans, source: Any, k: int) -> tuple[Any, Any]:
         )
     labels, distances = labelled(model, source)
     inside = labels >= 0
-    costs = distances**2 if model._frame.metric in ("euclidean", "angular") else distances
+    costs = distances**2 if METRICS[model._frame.metric].squared else distances
     weights = check_weights(weights_of(source, None), len(labels))
     if weights is not None:
         costs = costs * weights

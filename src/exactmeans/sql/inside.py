@@ -12,6 +12,7 @@ from exactmeans.database.connect import connect
 from exactmeans.database.duckdb import DuckdbDatabase
 from exactmeans.database.errors import DatabaseError, one_sentence
 from exactmeans.database.names import check_name, quote_table
+from exactmeans.metrics import METRICS
 from exactmeans.parameters import check_choice, check_model
 from exactmeans.sql.labels import named_block
 
@@ -152,7 +153,7 @@ def predict_function(
         f"(SELECT c.id FROM (VALUES\n    {rows}\n  ) AS c (id, vector) ORDER BY "
         f"(SELECT {_SCORES[metric]} FROM unnest(x, c.vector) AS t (a, b)), c.id LIMIT 1)"
     )
-    if metric in ("cosine", "angular"):  # rows of zeros have no direction
+    if METRICS[metric].directed:  # rows of zeros have no direction
         none = "-1" if model.zero_rows == "keep" else "NULL"
         nearest = f"CASE WHEN 0 = ALL (x) THEN {none} ELSE {nearest} END"
     return (

@@ -16,6 +16,7 @@ from exactmeans.data.spool import refused_if_full
 from exactmeans.data.sql import Keys, SqlRows, checked_chunk
 from exactmeans.data.sql_layouts import Layout, layout_for
 from exactmeans.database.connect import connect
+from exactmeans.metrics import METRICS
 from exactmeans.parameters import check_choice, check_model
 from exactmeans.sql.write import IfExists, check_target, write_table
 
@@ -211,7 +212,7 @@ def labelled(model: FittedKMeans, X: Any) -> tuple[NDArray[np.int32], NDArray[np
     labels = engine.final_labels()
     frame = model._frame
     costs = engine.own_distances(model._centres(), frame.cost_exponent)
-    if frame.metric in ("euclidean", "angular"):  # whose costs are squares
+    if METRICS[frame.metric].squared:
         costs = np.ldexp(np.sqrt(costs), -frame.cost_exponent)
     return labels, np.where(labels < 0, np.nan, costs)
 

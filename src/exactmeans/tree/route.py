@@ -72,7 +72,7 @@ class Router:
                 at = found[:, r].astype(np.int32)
                 block.rows.own_distances(self._centres, at, exponent, cost, engine.n_jobs)
                 distance[block.begin : block.end, r] = cost
-        if engine.metric.name in ("euclidean", "angular"):
+        if engine.metric.squared:
             distance = np.ldexp(np.sqrt(distance), -exponent)
         return node, distance
 
