@@ -1,4 +1,7 @@
-"""Tasks of a barrier stage find each other, also if an earlier attempt left its addresses."""
+"""Tasks of a barrier stage find each other, also if an earlier attempt left its addresses.
+
+And they part without errors of their own.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from exactmeans.engine.spark.barrier import BarrierTransport
 from exactmeans.engine.spark.meeting import Meeting
 
 PATIENCE = 30.0  # seconds
@@ -137,3 +141,37 @@ def test_a_task_of_an_earlier_attempt_is_noticed(folder: Path, pool: ThreadPoolE
     served.result(PATIENCE)
     first.close()
     second.close()
+
+
+class Engine:
+    """Of task 0."""
+
+    def respond_to(self, message: bytes) -> bytes:
+        return b"0" + message
+
+
+def test_a_failure_of_one_task_lets_the_others_end(pool: ThreadPoolExecutor) -> None:
+    """Spark would start the stage again if a task could not send its response."""
+    barrier = Barrier(3)
+    barrier.open.set()
+    first, *others = meetings(barrier, ["127.0.0.1"] * 3)
+    slow = threading.Event()
+
+    def serve_slowly(meeting: Meeting) -> None:
+        def respond(_: Any) -> bytes:
+            assert slow.wait(PATIENCE)
+            return bytes(1 << 20)
+
+        assert meeting.listener is not None
+        meeting.listener.serve(respond, PATIENCE)
+        meeting.close()
+
+    served = [pool.submit(serve_slowly, other) for other in others]
+    transport = BarrierTransport(Engine(), first)  # type: ignore[arg-type]
+    replies = iter(transport.exchange({0: b"?", 1: b"?", 2: b"?"}))
+    assert next(replies) == (0, b"0?")  # a failure: no other reply is read
+    threading.Timer(0.3, slow.set).start()
+    transport.close()
+    for one in served:
+        one.result(PATIENCE)
+    first.close()

@@ -7,6 +7,7 @@ to the same bits.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -107,6 +108,7 @@ class BarrierTransport:
     def __init__(self, engine: TaskEngine, meeting: Meeting) -> None:
         self._engine, self._meeting = engine, meeting
         self._channels = dict(enumerate(meeting.channels(), 1))
+        self._unread: list[int] = []  # tasks whose response was not received yet
 
     def open_engines(self) -> Layout:
         """The layout of all rows, which every task learns; those without rows have no engine."""
@@ -131,16 +133,22 @@ class BarrierTransport:
         for number, message in messages.items():
             if number in self._channels:
                 self._channels[number].send(bytes(message))
+                self._unread.append(number)
         if 0 in messages:
             yield 0, self._engine.respond_to(bytes(messages[0]))
-        for number in messages:
-            if number in self._channels:
-                yield number, self._channels[number].receive()
+        while self._unread:
+            received = self._channels[self._unread[0]].receive()
+            yield self._unread.pop(0), received
 
     def rebuild(self, numbers: tuple[int, ...]) -> None:
         raise RuntimeError("Tasks of a barrier stage are started again together, by Spark.")
 
     def close(self) -> None:
+        """Nobody reads on after a failure: a task that cannot send its response would fail, too."""
+        for number in self._unread:
+            with contextlib.suppress(OSError):
+                self._channels[number].receive()
+        self._unread.clear()
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
