@@ -369,6 +369,14 @@ def test_weights_that_are_all_zero(spark: Any) -> None:
         ("X must have rows, but Found array with 0 sample(s).", "dataset must have rows, but it"),
         ("init must have shape (3, 4).", "initialCenters must have shape (3, 4)."),
         ("sample_weight must be finite.", "weightCol must be finite."),
+        (
+            "sample_weight must not be negative, but row 2 of its block is.",
+            "weightCol must not be negative, but some rows are.",
+        ),
+        (
+            "X must have blocks of one width, but they have [2, 3] columns.",
+            "featuresCol must have rows of one size, but they have [2, 3].",
+        ),
         ("idCol must be different for every row.", "idCol must be different for every row."),
     ],
 )

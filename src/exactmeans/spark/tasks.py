@@ -18,9 +18,14 @@ _FIND_PACKAGE = (
 #: Arguments of exactmeans.KMeans in errors of tasks, and what they are here.
 _NAMES = (
     (re.compile(r"^X must have rows,.*"), "dataset must have rows, but it has none."),
+    (
+        re.compile(r"^X must have blocks of one width, but they have (.*) columns\.$"),
+        r"featuresCol must have rows of one size, but they have \1.",
+    ),
     (re.compile(r"^X(?= must )"), "featuresCol"),
     (re.compile(r"^init(?= must )"), "initialCenters"),
     (re.compile(r"\bsample_weight\b"), "weightCol"),
+    (re.compile(r"\brow \d+ of its block is\b"), "some rows are"),
     (re.compile(r"\bmetric="), "distanceMeasure="),
     (
         re.compile(r"^n_samples=(\d+) should be >= n_clusters=(\d+)\.$"),
