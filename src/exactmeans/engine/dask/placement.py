@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator
 from exactmeans.data.arrays import Matrix, as_matrix
 from exactmeans.engine.cluster.layout import BlockInfo, Layout
 
-#: Setting of Dask: how long a fit waits for a scheduler or for workers that are gone. TCP takes 30 s
-#: to notice that a machine vanished, so by default a fit ends within a minute.
+#: Setting of Dask: how long a fit waits for a scheduler or for workers that are gone. TCP takes
+#: 30 s to notice that a machine vanished, so by default a fit ends within a minute.
 TIMEOUT_SETTING = "exactmeans.recovery-timeout"
 _TIMEOUT = "25s"
 
