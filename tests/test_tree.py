@@ -486,10 +486,12 @@ def test_beams_wider_than_the_tree_take_no_more_memory(kind: str) -> None:
     assert (single.predict(X, beam=5) == 0).all()
 
 
-def test_beam_search_by_hand() -> None:
-    """Three levels in plain Python."""
+@pytest.mark.parametrize("beam_width", [2, 4])
+@pytest.mark.parametrize("balanced", [False, True])
+def test_beam_search_by_hand(balanced: bool, beam_width: int) -> None:
+    """Three levels in plain Python. Prices of balanced children are no part of distances."""
     X = dense_rows(300, 3)
-    tree = KMeansTree(3, max_leaf_size=12, random_state=0).fit(X)
+    tree = KMeansTree(4, max_leaf_size=12, balanced=balanced, random_state=0).fit(X)
     centres, children = tree._node_centres, tree.children_
     expected = []
     for row in X:
@@ -501,9 +503,10 @@ def test_beam_search_by_hand() -> None:
                 for child in range(children[node], children[node + 1])
             ]
             reached += [pair for pair in beam if children[pair[1] + 1] == children[pair[1]]]
-            beam = sorted(reached)[:4]
+            beam = sorted(reached)[:beam_width]
         expected.append(beam[0][1])
-    assert np.array_equal(tree.leaves_[tree.predict(X, beam=4)], expected)
+    assert np.array_equal(tree.leaves_[tree.predict(X, beam=beam_width)], expected)
+    assert (tree.nearest(X, beam=1)[0][:, 0] == tree.labels_).all()
 
 
 @given(st.integers(2, 9), st.integers(1, 30), st.integers(0, 50), st.booleans(), st.booleans())

@@ -121,7 +121,11 @@ class Router:
     def _route(
         self, rows: _core.Rows, ids: Ids, at: Ids, m: int, n_jobs: int, distances: bool
     ) -> tuple[np.ndarray, Double | None]:
-        """The m nearest children of rows, which are sorted by node, and their distances."""
+        """The m nearest children of rows, which are sorted by node, and their distances.
+
+        A single child is the one that fit chose, by prices if children are balanced. Of several,
+        prices would leave out near ones.
+        """
         nodes, frames = self.nodes, self.nodes.frames
         here, begins = np.unique(at, return_index=True)
         return _core.route_rows(
@@ -134,7 +138,7 @@ class Router:
             frames.exponent[here],
             frames.shift_of[here],
             frames.shifts if len(frames.shifts) else None,
-            frames.price,
+            frames.price if m == 1 else None,
             m=m,
             distances=distances,
             n_jobs=n_jobs,
