@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -96,7 +97,9 @@ def test_newick() -> None:
     assert "'it''s'" in tree.to_newick(names)
     with pytest.raises(ValueError, match="names must have one entry for each"):
         tree.to_newick(["x"])
-    for wrong in (5, {"a", "b"}):
+    series: Any = pd.Series(names)[::-1]
+    assert tree.to_newick(series) == tree.to_newick(names[::-1])
+    for wrong in (5, {"a", "b"}, dict(enumerate(names))):
         given: Any = wrong
         with pytest.raises(ValueError, match="names must be None or a sequence of the names"):
             tree.to_newick(given)

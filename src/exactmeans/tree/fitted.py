@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -246,13 +246,16 @@ class FittedTree(
         '((0,1),2);'
         """
         check_is_fitted(self)
-        if names is not None and not (hasattr(names, "__len__") and hasattr(names, "__getitem__")):
-            refuse("names", names, "None or a sequence of the names of the leaves")
-        if names is not None and len(names) != len(self.leaves_):
-            raise ValueError(
-                f"names must have one entry for each of the {len(self.leaves_)} leaves, but it has "
-                f"{len(names)}."
-            )
+        if names is not None:
+            sequence = hasattr(names, "__len__") and hasattr(names, "__getitem__")
+            if not sequence or isinstance(names, Mapping):
+                refuse("names", names, "None or a sequence of the names of the leaves")
+            names = list(names)  # a Series would look for the numbers of leaves in its index
+            if len(names) != len(self.leaves_):
+                raise ValueError(
+                    f"names must have one entry for each of the {len(self.leaves_)} leaves, but it "
+                    f"has {len(names)}."
+                )
         return export.newick(self._nodes(), names)
 
     def to_networkx(self) -> Any:
