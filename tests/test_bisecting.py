@@ -86,6 +86,12 @@ def test_bisections_by_gaps_have_the_bits_of_the_general_loop(
         assert (ours.predict(X) == ours.labels_).all()
 
 
+@pytest.mark.parametrize("X", [dense_rows(200), sparse_rows(200)], ids=["dense", "csr"])
+def test_iterations_beyond_int64(X: Any) -> None:
+    expected = BisectingKMeans(5, random_state=0).fit(X)
+    assert_same_tree(expected, BisectingKMeans(5, random_state=0, max_iter=2**63).fit(X))
+
+
 def test_bisecting_leaves_equal_rows_together() -> None:
     X = np.repeat([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]], 4, axis=0)
     with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\) found smaller"):

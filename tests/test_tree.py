@@ -268,6 +268,16 @@ def test_huge_depth_with_n_leaves() -> None:
     assert len(tree.leaves_) == 20
 
 
+@pytest.mark.parametrize("balanced", [False, True])
+def test_parameters_beyond_int64(balanced: bool) -> None:
+    """They mean the same as any number that is large enough."""
+    X = dense_rows(60)
+    for name, enough in (("branching", 60), ("max_leaf_size", 60), ("max_iter", 300)):
+        tree = KMeansTree(3, max_leaf_size=20, balanced=balanced, random_state=0)
+        expected = clone(tree).set_params(**{name: enough}).fit(X)
+        assert_same_tree(expected, tree.set_params(**{name: 2**63}).fit(X))
+
+
 def test_several_stops_need_no_more_memory_than_their_fewest_leaves() -> None:
     """With max_leaf_size, two leaves may be enough, so 100 must not be demanded."""
     X = dense_rows(300, 50)

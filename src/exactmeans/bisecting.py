@@ -26,6 +26,7 @@ from exactmeans.parameters import check_choice, check_int, check_random_state, c
 from exactmeans.tree.bisect import BisectingGrowth, Bisector
 from exactmeans.tree.fitted import FittedTree, refuse_over_limit
 from exactmeans.tree.split import SplitParameters
+from exactmeans.tree.stops import LARGEST
 
 __all__ = ["BisectingKMeans"]
 
@@ -202,7 +203,7 @@ class BisectingKMeans(
             check_choice("init", self.init, ("k-means++", "random"), "a callable")
         return SplitParameters(
             self.init if isinstance(self.init, str) else "given",
-            check_int("max_iter", self.max_iter, 1),
+            min(check_int("max_iter", self.max_iter, 1), LARGEST),
             check_real("tol", self.tol, 0),
             check_memory_limit(self.memory_limit),
             relative=False,

@@ -32,7 +32,7 @@ from exactmeans.seeding.init import InitName, check_init
 from exactmeans.tree.fitted import FittedTree, refuse_over_limit
 from exactmeans.tree.growth import Growth
 from exactmeans.tree.split import CORE_INITS, SplitParameters, Splitter, least_gathered
-from exactmeans.tree.stops import Stops
+from exactmeans.tree.stops import LARGEST, Stops
 
 __all__ = ["KMeansTree"]
 
@@ -222,7 +222,7 @@ class KMeansTree(
         return self
 
     def _check_parameters(self) -> SplitParameters:
-        max_iter = check_int("max_iter", self.max_iter, 1)
+        max_iter = min(check_int("max_iter", self.max_iter, 1), LARGEST)
         tol = check_real("tol", self.tol, 0)
         init = check_init(self.init, "('d', alpha)")
         if not isinstance(self.balanced, (bool, np.bool_)):

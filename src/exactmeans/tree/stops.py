@@ -10,6 +10,8 @@ import numpy as np
 
 from exactmeans.parameters import check_int
 
+LARGEST = 2**63 - 1  # of the ints that arrays and the core take
+
 
 @dataclass(frozen=True)
 class Stops:
@@ -92,9 +94,10 @@ class Stops:
 
         Balanced nodes have no more children than leaves of the largest size need.
         """
+        branching, size = min(self.branching, LARGEST), min(self.max_leaf_size, LARGEST)
         if not balanced:
-            return np.minimum(rows, self.branching)
-        return np.minimum(self.branching, -(-rows // self.max_leaf_size))
+            return np.minimum(rows, branching)
+        return np.minimum(branching, -(-rows // size))
 
     def fewest_leaves(self, n: int) -> int:
         """At least so many leaves come of n distinct rows."""
