@@ -688,6 +688,30 @@ def test_temporary_files_are_removed(spark: Any, monkeypatch: pytest.MonkeyPatch
     assert ".tasks" in seen
 
 
+def test_jobs_keep_no_checkpoint(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing would resume from it."""
+    from exactmeans.engine.spark.jobs import JobTransport
+    from exactmeans.io import checkpoint
+
+    exchange, seen = JobTransport.exchange, list[bytes]()
+
+    def failing(transport: Any, messages: Any) -> Any:
+        sent = map(bytes, messages.values())
+        seen.extend(message for message in sent if b"WorkerEngine.assign" in message)
+        if len(seen) > 4:
+            raise KeyboardInterrupt
+        return exchange(transport, messages)
+
+    monkeypatch.setattr(JobTransport, "exchange", failing)
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    estimator = KMeans(k=K, mode="jobs", initMode="random", checkpointDir=str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(frame(spark, rows()))
+    assert not list(tmp_path.iterdir())
+
+
 def test_rows_are_shuffled_only_if_they_must_be(spark: Any) -> None:
     """Two tasks read two partitions as they are, unless operators cut them within the stage."""
     line = F.array((F.col("id") % 7).cast("double"), (F.col("id") % 5).cast("double"))

@@ -91,7 +91,8 @@ class KMeans(
     checkpointDir : str or None, default=None
         A folder that all executors share. If a task dies, Spark starts the stage again, which
         resumes from the checkpoint there. None means the folder for temporary files of the machine
-        that runs task 0: if that changes, the fit begins again, to the same bits.
+        that runs task 0: if that changes, the fit begins again, to the same bits. mode='jobs' needs
+        no checkpoint.
 
     Examples
     --------
@@ -205,7 +206,7 @@ class KMeans(
         }
         tol = check_real("tol", self.getTol(), 0)
         folder = self._optional(self.checkpointDir)
-        return FitLoop(parameters, tol, uuid.uuid4().hex, folder)
+        return FitLoop(parameters, tol, uuid.uuid4().hex, folder, self.getMode() == "barrier")
 
     def _given_centres(self, given: Any, width: int | None) -> Any:
         centres = np.asarray(given)

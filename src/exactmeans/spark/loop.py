@@ -62,6 +62,7 @@ class FitLoop:
     tol: float  # as MLlib has it: no centre moves farther
     name: str  # of this fit, the same if Spark runs it again
     folder: str | None = None  # for the checkpoint; None: that of temporary files
+    resumes: bool = True  # whether Spark may run it again; otherwise it needs no checkpoint
 
     def check_folder(self) -> None:
         """On the machine that runs the loop."""
@@ -90,7 +91,7 @@ class FitLoop:
             tol=0.0,
             sparse_centers=engine.sparse,
             callbacks=moved_little,
-            checkpoint=where,
+            checkpoint=where if self.resumes else None,
         )
         model.fit_over(engine)
         if model._stopped == CALLBACK_STOPPED:  # by the only callback
