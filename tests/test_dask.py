@@ -399,6 +399,8 @@ def test_dataframes(client: Any) -> None:
     other = dd.from_pandas(frame[list("bacde")], npartitions=2)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(other)
+    with pytest.raises(ValueError, match="X must be two-dimensional, but it is a series"):
+        model.predict(other.a)
 
 
 @pytest.mark.parametrize("cluster", [False, True])

@@ -267,6 +267,7 @@ def test_asynchronous_clients_are_refused() -> None:
         (lambda: [dask.delayed(np.ones((9, d))) for d in (2, 3)], {}, "blocks of one width"),
         (lambda: [dask.delayed(x) for x in (rows(9), texts(9, 5))], {}, "all dense or all sparse"),
         (lambda: dask.delayed(rows()), {}, "but it is a Delayed"),
+        (lambda: [dask.delayed(rows()), rows()], {}, "but one item is of type 'ndarray'"),
         (lambda: da.ones((0, 2)), {}, "0 sample"),
     ],
 )
@@ -286,6 +287,8 @@ def test_errors(
         (np.zeros(30), "zero for every row"),
         (np.full(30, np.inf), "finite"),
         (lambda: [dask.delayed(np.ones(30))], "as many blocks"),
+        (lambda: dask.delayed(np.ones(30)), "but it is a Delayed"),
+        (lambda: [dask.delayed(np.ones(10)), 1.0, 1.0], "but one item is of type 'float'"),
     ],
 )
 def test_errors_of_weights(client: Any, weights: Any, message: str) -> None:

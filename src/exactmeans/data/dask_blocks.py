@@ -20,7 +20,7 @@ from sklearn.utils.validation import validate_data
 
 def is_lazy(X: Any) -> bool:
     if isinstance(X, (list, tuple)):
-        return len(X) > 0 and all(isinstance(x, (Delayed, distributed.Future)) for x in X)
+        return any(isinstance(x, (Delayed, distributed.Future)) for x in X)
     return bool(is_dask_collection(X))
 
 
@@ -53,9 +53,9 @@ class DaskBlocks:
     @staticmethod
     def of(estimator: Any, X: Any, *, reset: bool) -> DaskBlocks:
         if isinstance(X, (list, tuple)):
-            return DaskBlocks(list(X), [math.nan] * len(X))
+            return DaskBlocks(_all_lazy("X", X), [math.nan] * len(X))
         if not isinstance(X, Delayed) and hasattr(X, "to_dask_array"):  # a dataframe
-            if not hasattr(X, "columns"):
+            if X.ndim != 2:
                 raise ValueError("X must be two-dimensional, but it is a series.")
             validate_data(estimator, X._meta, reset=reset, skip_check_array=True)
             X = X.to_dask_array()
@@ -91,7 +91,12 @@ class DaskBlocks:
         if hasattr(given, "to_dask_array"):
             given = given.to_dask_array()
         if is_lazy(given) and not isinstance(given, da.Array):
-            pieces = list(given)
+            if not isinstance(given, (list, tuple)):
+                raise ValueError(
+                    "sample_weight must be a Dask array or series, a list of delayed objects or "
+                    f"futures, or an array, but it is a {type(given).__name__}."
+                )
+            pieces = _all_lazy("sample_weight", given)
         else:
             if not isinstance(given, da.Array):
                 given = np.asarray(given)
@@ -115,6 +120,17 @@ class DaskBlocks:
                 f"it has {len(pieces)}."
             )
         return pieces
+
+
+def _all_lazy(argument: str, items: Sequence[Any]) -> list[Any]:
+    """These items as a list; refuses those that are in memory."""
+    for item in items:
+        if not isinstance(item, (Delayed, distributed.Future)):
+            raise ValueError(
+                f"{argument} must be a list of delayed objects or futures only, but one item is "
+                f"of type {type(item).__name__!r}."
+            )
+    return list(items)
 
 
 def lengths_of(blocks: DaskBlocks) -> list[int]:
