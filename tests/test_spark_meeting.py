@@ -69,7 +69,7 @@ def meetings(barrier: Barrier, hosts: list[str]) -> list[Meeting]:
 
 def serve(meeting: Meeting, name: bytes) -> None:
     assert meeting.listener is not None
-    meeting.listener.serve(lambda message: name + bytes(message), PATIENCE)
+    meeting.listener.serve(lambda message: name + bytes(message))
     meeting.check(at_the_end=True)
     meeting.close()
 
@@ -163,7 +163,7 @@ def test_a_failure_of_one_task_lets_the_others_end(pool: ThreadPoolExecutor) -> 
             return bytes(1 << 20)
 
         assert meeting.listener is not None
-        meeting.listener.serve(respond, PATIENCE)
+        meeting.listener.serve(respond)
         meeting.close()
 
     served = [pool.submit(serve_slowly, other) for other in others]

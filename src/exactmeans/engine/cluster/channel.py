@@ -133,12 +133,11 @@ class Listener:
         self._server, self._token = socket.create_server((host, 0), family=family), token
         self.address: Address = (host, int(self._server.getsockname()[1]))
 
-    def serve(self, respond: Callable[[Any], bytes], patience: float) -> None:
-        """Respond to messages until an empty one arrives.
+    def serve(self, respond: Callable[[Any], bytes]) -> None:
+        """Respond to messages until an empty one arrives, however long it takes to connect.
 
-        Raises OSError if nobody connects within `patience` seconds, or if the other end vanishes.
+        Raises OSError if the other end vanishes.
         """
-        self._server.settimeout(patience)
         channel = Channel(_accepted(self._server, self._token))
         try:
             channel.serve(respond)

@@ -28,7 +28,6 @@ from exactmeans.engine.spark.rows import TaskRows, common_layout
 RESULT = "result binary"
 #: Asks a task for the shape of its rows.
 DESCRIBE = b"describe"
-_PATIENCE = 600.0  # seconds that a task waits for task 0 to connect
 
 
 class Loop(Protocol):
@@ -50,7 +49,8 @@ def run_stage(batches: Iterable[Any], options: RowOptions, loop: Loop) -> Iterat
     try:
         engine = TaskEngine(context.partitionId(), batches, context.cpus())
         if meeting.listener is not None:
-            meeting.listener.serve(engine.respond_to, _PATIENCE)
+            # Task 0 may read its rows for hours longer; if it dies, Spark ends this task.
+            meeting.listener.serve(engine.respond_to)
             result = None
         else:
             result = wire.encode(_result(engine, meeting, options, loop))
