@@ -613,6 +613,36 @@ TEST(centres_beyond_float32_bounds_are_refused) {
     CHECK(!coded.usable);
 }
 
+// In units of the least scale, which rows of zeros have, the rounding of these scores is infinite
+// in float32. All centres have the same score offset, but the last one the next lower float32.
+TEST(centres_whose_bounds_are_infinite_in_float32_are_refused) {
+    Random random(16);
+    constexpr Size d = 1024;
+    for (const Size k : {12, 40}) {
+        Matrix<float> c(k, d, [&] { return std::copysign(0x1.8p36, random.normal()); });
+        c(k - 1, 0) -= std::copysign(0x1.4p22f, c(k - 1, 0));
+        Coded<float> coded(Matrix<float>(50, d), std::move(c));
+        const Labels wanted = canonical_labels(coded.rows, coded.shared);
+        CHECK_EQ(wanted[0], k - 1);
+        DenseFilter<float> filter;
+        if (coded.usable) filter.nearest(coded.input(), 0, nullptr, 50, nullptr);
+        CHECK(!coded.usable || filter.label == wanted);
+    }
+}
+
+// Places without a centre do not become candidates.
+TEST(rows_whose_limit_is_infinite_in_float32_stay_undecided) {
+    Random random(17);
+    constexpr Size d = 64;
+    const double half = DenseCodes<double>::gamma(d) * 0.501 * d,
+                 value = double(float(std::sqrt(0x1.8p67 / half)));
+    Coded<double> coded(Matrix<double>(50, d, [&] { return value; }),
+                        normal<double>(12, d, random, 0.01));
+    CHECK(!(stored_rows(coded)[0].rounding < 0x1p127f));
+    expect_labels(coded);
+    CHECK_EQ(expect_bounds(coded, nullptr), 0);
+}
+
 TEST(rows_that_are_not_finite_stay_undecided) {
     Random random(9);
     Matrix<float> x = normal<float>(100, 20, random), c = normal<float>(10, 20, random);

@@ -171,7 +171,7 @@ private:
             length_[at] = round_up(length) * up32;
             // 0x1p-21 times the norm covers float32 arithmetic with the products.
             residual = std::max(residual, double(own.residual) + 0x1p-21 * double(own.norm));
-            usable_ = usable_ && own.rounding < 1 && offset < double(largest_scale) &&
+            usable_ = usable_ && own.rounding < 1 && offset + error < double(largest_scale) &&
                       length < double(largest_scale);
         }
         margin_ = float(residual * (1 + 0x1p-18));

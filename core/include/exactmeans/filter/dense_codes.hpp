@@ -173,8 +173,11 @@ private:
                      norm = scale * (double(row.norm) + double(row.residual)) + origin_norm_,
                      error = gamma(d) * (spherical_ ? 1.01 * norm : 0.501 * norm * norm) +
                              4 * double(d + 4) * double(std::numeric_limits<R>::denorm_min());
-        return float(error * double(row.inverse) * (1 + 0x1p-20)) +
-               std::numeric_limits<float>::min();
+        // The limit, which is this plus a bound below 2^122, must be finite: places without a
+        // centre have infinite lower bounds.
+        const double in_units = error * double(row.inverse) * (1 + 0x1p-20);
+        return in_units < 0x1p120 ? float(in_units) + std::numeric_limits<float>::min()
+                                  : std::numeric_limits<float>::infinity();
     }
 
     std::vector<R> origin_;
