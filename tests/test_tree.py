@@ -374,6 +374,18 @@ def _all_labels(n: int, k: int) -> NDArray[np.int64]:
     return np.stack(np.meshgrid(*[np.arange(k)] * n, indexing="ij"), -1).reshape(-1, n)
 
 
+@pytest.mark.parametrize("branching", [2, 3])
+@pytest.mark.parametrize("scale", [2.0**-560, 2.0**530])
+def test_balanced_rows_whose_squares_are_out_of_range(scale: float, branching: int) -> None:
+    """A power of two changes no label."""
+    X = dense_rows(200)
+    tree = KMeansTree(branching, max_leaf_size=30, balanced=True, random_state=0)
+    expected = clone(tree).fit(X)
+    scaled = clone(tree).fit(X * scale)
+    assert np.array_equal(scaled.labels_, expected.labels_)
+    assert np.array_equal(scaled.predict(X * scale), scaled.labels_)
+
+
 # prediction ---------------------------------------------------------------------------------------
 
 
