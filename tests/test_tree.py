@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from exactmeans import KMeans, KMeansTree, open_blocks
+from exactmeans import BisectingKMeans, KMeans, KMeansTree, open_blocks
 from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.tree import split
 from exactmeans.tree.export import rows_by_node
@@ -234,6 +235,18 @@ def test_growth_by_inertia(branching: int, n_leaves: int) -> None:
         assert len(expected - found) == 1
     else:
         assert expected == found
+
+
+@pytest.mark.parametrize(
+    "model", [KMeansTree(2, n_leaves=9), BisectingKMeans(9)], ids=["n_leaves", "bisecting"]
+)
+def test_inertia_that_cannot_be_compared_is_reported(model: Any) -> None:
+    """Which node has the largest inertia is unknown where several are infinite."""
+    with pytest.warns(RuntimeWarning, match="node_inertia_ is infinite for some nodes"):
+        clone(model).fit(dense_rows(100) * 2.0**700)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(model).fit(dense_rows(100) * 2.0**400)
 
 
 @cache

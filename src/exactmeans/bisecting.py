@@ -181,6 +181,8 @@ class BisectingKMeans(
                     "Possibly due to duplicate points in X.",
                     ConvergenceWarning,
                 )
+            if strategy == "biggest_inertia" or n_init > 1:
+                self._warn_of_infinite_inertia()
             self.cluster_centers_ = for_users(self._node_centres[self.leaves_], "auto")
             self.inertia_ = math.fsum(self.node_inertia_[self.leaves_])
             self._n_features_out = found

@@ -219,6 +219,8 @@ class KMeansTree(
                 self._keep(grown, metric)
                 weighted = engine.counted() is not None
             self._warn_of_equal_rows(stops, weighted=weighted)
+            if stops.n_leaves is not None:
+                self._warn_of_infinite_inertia()
         return self
 
     def _check_parameters(self) -> SplitParameters:

@@ -19,7 +19,7 @@ from exactmeans.engine.local.engine import LocalEngine
 from exactmeans.io import model_file
 from exactmeans.memory import check_memory_limit
 from exactmeans.metrics import METRICS
-from exactmeans.parameters import check_int, check_n_jobs, refuse
+from exactmeans.parameters import check_int, check_n_jobs, refuse, warn
 from exactmeans.tree import export
 from exactmeans.tree.growth import Grown
 from exactmeans.tree.nodes import Frames, Ids, Nodes
@@ -86,6 +86,14 @@ class FittedTree(
         self.leaves_ = nodes.leaves
         self.leaf_of_row_ = grown.node_of_row
         self.labels_ = nodes.leaf_number[grown.node_of_row].astype(np.int32)
+
+    def _warn_of_infinite_inertia(self) -> None:
+        if np.isinf(self.node_inertia_[1:]).any():  # the root is split in any case
+            warn(
+                "node_inertia_ is infinite for some nodes, because squared distances of X exceed "
+                "float64, so nodes may be split in another order: divide X by a power of two.",
+                RuntimeWarning,
+            )
 
     # -- the tree ------------------------------------------------------------------------------
 
