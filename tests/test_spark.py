@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -119,6 +120,21 @@ def test_sparse_and_weighted_rows(spark: Any, measure: str, mode: str) -> None:
     assert model._sparse
     assert sp.issparse(model.local.cluster_centers_)  # no k x d values in any task
     assert model.clusterCenters()[0].shape == (91,)
+
+
+def test_one_row_of_a_sparse_model_stays_sparse() -> None:
+    """A dense row would need k x d values."""
+    X = texts(300, 20_000)
+    local = exactmeans.KMeans(50, init="random", random_state=0, sparse_centers=True).fit(X)
+    model = KMeansModel(local, sparse=True)
+    nonzero = X[[7]].nonzero()[1]
+    row = Vectors.sparse(20_000, nonzero.tolist(), X[[7]].data.tolist())
+    tracemalloc.start()
+    try:
+        assert model.predict(row) == local.labels_[7]
+        assert tracemalloc.get_traced_memory()[1] < 50 * 20_000 * 8 / 4
+    finally:
+        tracemalloc.stop()
 
 
 def test_arrays_and_columns_of_numbers(spark: Any) -> None:

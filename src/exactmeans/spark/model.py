@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from pyspark.ml import Model
 from pyspark.ml.util import (
@@ -75,7 +76,9 @@ class KMeansModel(
                 f"value must be a vector or a list of {self.numFeatures} numbers, but it is "
                 f"{value!r}; transform takes data frames."
             )
-        return int(self.local.predict(row[np.newaxis])[0])
+        # In the layout of the fit: a dense row would need all centres as a dense array.
+        rows = sp.csr_array(row[np.newaxis]) if self._sparse else row[np.newaxis]
+        return int(self.local.predict(rows)[0])
 
     @property
     def numFeatures(self) -> int:
