@@ -105,11 +105,12 @@ public:
     bool start(const DenseRows<R>& x, Size compared, const Centres<R>& centroids,
                DenseCodes<R>* rows, const std::vector<std::int32_t>* order,
                const Threads& threads) {
+        if (!rows) return false;
         const FilterStats last = totals_.take();
         if (last.rows)
             backoff_.record(share(x.d, centroids.k(), rows->stored(), last) <
                             cost::dense_kept_share);
-        if (!rows || compared < cost::dense_filter_rows ||
+        if (compared < cost::dense_filter_rows ||
             least_share(x.d, centroids.k(), rows->stored()) == 1 ||
             !rows->possible(x, centroids.frame()) || !backoff_.due())
             return false;
