@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import exactmeans
 from dask_clusters import da, dask, distributed, forked
-from exactmeans.dask import KMeans
+from exactmeans.dask import KMeans, MiniBatchKMeans
 from exactmeans.engine.cluster.worker_engine import WorkerEngine
 from exactmeans.engine.dask import serving, transport
 
@@ -69,6 +69,13 @@ def check(model: KMeans, X: NDArray[Any], **options: Any) -> None:
 def fitted(X: NDArray[Any], callbacks: Any = None, **options: Any) -> KMeans:
     chunks = da.from_array(X, chunks=(len(X) // 6, X.shape[1]))
     return KMeans(K, init=X[:K], tol=0, max_iter=10, callbacks=callbacks, **options).fit(chunks)
+
+
+def in_batches(X: NDArray[Any], callbacks: Any) -> MiniBatchKMeans:
+    """Reads all blocks again and again: there is memory for one of them."""
+    model = MiniBatchKMeans(K, random_state=0, max_no_improvement=None, memory_limit=410_000)
+    model.set_params(callbacks=callbacks)
+    return model.fit(da.from_array(X, chunks=(500, -1)))
 
 
 def hidden_serve(*arguments: Any) -> None:
@@ -296,7 +303,8 @@ def test_a_fit_whose_tasks_are_cancelled_ends(shared: Any) -> None:
 
 
 @pytest.mark.parametrize("gone", ["scheduler", "workers"])
-def test_a_cluster_that_is_gone_for_good(gone: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_cluster_that_is_gone_for_good(gone: str, batches: bool, tmp_path: Path) -> None:
     """The fit ends within a minute, with one sentence."""
     scheduler, workers, address = _processes(tmp_path)
     try:
@@ -319,7 +327,7 @@ def test_a_cluster_that_is_gone_for_good(gone: str, tmp_path: Path) -> None:
             }
             began = time.monotonic()
             with dask.config.set(settings), pytest.raises(RuntimeError) as raised:
-                fitted(rows(), kill)
+                (in_batches if batches else fitted)(rows(), kill)
             assert time.monotonic() - began < 60
             sentence = {
                 "scheduler": "The Dask scheduler is gone",

@@ -6,12 +6,14 @@ import numbers
 from typing import Any, Self
 
 import dask
+import distributed
 import numpy as np
 
 from exactmeans import minibatch
 from exactmeans.callbacks import Progress
 from exactmeans.dask.lazy import LazyKMeans
 from exactmeans.data.dask_blocks import DaskBlocks, DaskSource, client_of, is_lazy
+from exactmeans.engine.dask.placement import Patience
 from exactmeans.seeding.init import check_without_rows
 
 __all__ = ["MiniBatchKMeans"]
@@ -49,13 +51,28 @@ class MiniBatchKMeans(LazyKMeans, minibatch.MiniBatchKMeans):
         check_without_rows(self, in_blocks=True)
         blocks = DaskBlocks.of(self, X, reset=True)
         names = getattr(self, "feature_names_in_", None)
-        source = DaskSource(blocks, names)
+        client = client_of(X)
+        source = DaskSource(blocks, names) if client is None else _OnCluster(client, blocks, names)
         weights = blocks.weights(sample_weight)
         if weights is not None and not isinstance(sample_weight, numbers.Real):
             sample_weight = np.concatenate(_computed(weights))
         super()._fit(source, y, sample_weight, progress)
         if hasattr(self, "labels_"):
             self.labels_ = self.predict(X)
+
+
+class _OnCluster(DaskSource):
+    """Blocks that come from a cluster; reading them ends if it is gone for good."""
+
+    def __init__(self, client: Any, blocks: DaskBlocks, feature_names: Any) -> None:
+        self._client, self._patience = client, Patience(client)
+        self._patience.wait_for_workers()  # before there are any, however long it takes
+        super().__init__(blocks, feature_names)
+
+    def read(self, b: int) -> Any:
+        piece = self._pieces[b]
+        future = piece if isinstance(piece, distributed.Future) else self._client.compute(piece)
+        return self._patience.result(future)
 
 
 def _computed(pieces: list[Any]) -> list[Any]:

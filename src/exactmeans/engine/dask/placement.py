@@ -45,15 +45,54 @@ def _same(chunk: Any) -> Any:
     return chunk
 
 
-class Placement:
+class Patience:
+    """Waits for a cluster, but not for one that is gone."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._had_workers = client, False
+
+    def wait(self, futures: Sequence[Any]) -> None:
+        """Raises what a task raised."""
+        while futures:
+            with noticing_loss(self._client):
+                done, futures = _waited(futures)
+                for future in done:
+                    if future.status == "error":
+                        future.result()
+            if futures:
+                self.wait_for_workers()
+
+    def wait_for_workers(self) -> None:
+        """Wait until there is a worker; if there was one before, only for a while."""
+        end = time.monotonic() + recovery_timeout()
+        while True:
+            refuse_gone(self._client)
+            with noticing_loss(self._client):
+                if self._client.nthreads():
+                    self._had_workers = True
+                    return
+            if self._had_workers and time.monotonic() > end:
+                raise RuntimeError(
+                    "The Dask cluster has lost all its workers, and no other came within "
+                    f"{recovery_timeout():.0f} seconds."
+                )
+            time.sleep(0.2)
+
+    def result(self, future: Any) -> Any:
+        self.wait([future])
+        with noticing_loss(self._client):
+            return future.result()
+
+
+class Placement(Patience):
     """The blocks of a fit as futures, and which worker holds which of them."""
 
     def __init__(
         self, client: Any, pieces: list[Any], weights: list[Any] | None, dtype: np.dtype[Any] | None
     ):
         """`pieces`: delayed objects or futures of the blocks of rows; `weights`: the same."""
-        self._client, self._pieces, self._weight_pieces = client, pieces, weights
-        self._had_workers = False
+        super().__init__(client)
+        self._pieces, self._weight_pieces = pieces, weights
         self._made: list[Any] = []  # futures to release; not those of the user
         #: futures of the blocks as engines read them, and of their weights
         self.blocks: dict[int, Any] = {}
@@ -141,33 +180,6 @@ class Placement:
         groups = self._grouped([self.blocks[b] for b in own])
         self.workers[number] = max(groups, key=lambda group: len(group[1]))[0]
         self.bring(number)
-
-    def wait(self, futures: Sequence[Any]) -> None:
-        """Wait for futures, but not for a cluster that is gone."""
-        while futures:
-            with noticing_loss(self._client):
-                done, futures = _waited(futures)
-                for future in done:
-                    if future.status == "error":
-                        future.result()
-            if futures:
-                self.wait_for_workers()
-
-    def wait_for_workers(self) -> None:
-        """Wait until there is a worker; if there was one before, only for a while."""
-        end = time.monotonic() + recovery_timeout()
-        while True:
-            refuse_gone(self._client)
-            with noticing_loss(self._client):
-                if self._client.nthreads():
-                    self._had_workers = True
-                    return
-            if self._had_workers and time.monotonic() > end:
-                raise RuntimeError(
-                    "The Dask cluster has lost all its workers, and no other came within "
-                    f"{recovery_timeout():.0f} seconds."
-                )
-            time.sleep(0.2)
 
     def _futures(self, pieces: Sequence[Any]) -> list[Any]:
         """Compute delayed pieces; futures are returned as they are."""
