@@ -5,15 +5,13 @@ from __future__ import annotations
 import numbers
 from typing import Any, Self
 
-import dask
-import distributed
 import numpy as np
 
 from exactmeans import minibatch
 from exactmeans.callbacks import Progress
 from exactmeans.dask.lazy import LazyKMeans
-from exactmeans.data.dask_blocks import DaskBlocks, DaskSource, client_of, is_lazy
-from exactmeans.engine.dask.placement import Patience
+from exactmeans.data.dask_blocks import DaskBlocks, DaskSource, client_of, is_lazy, results_of
+from exactmeans.engine.dask.placement import BoundedWait
 from exactmeans.seeding.init import check_without_rows
 
 __all__ = ["MiniBatchKMeans"]
@@ -52,32 +50,12 @@ class MiniBatchKMeans(LazyKMeans, minibatch.MiniBatchKMeans):
         blocks = DaskBlocks.of(self, X, reset=True)
         names = getattr(self, "feature_names_in_", None)
         client = client_of(X)
-        source = DaskSource(blocks, names) if client is None else _OnCluster(client, blocks, names)
+        results = results_of if client is None else BoundedWait(client).results
+        source = DaskSource(blocks, names, results)
         weights = blocks.weights(sample_weight)
         if weights is not None and not isinstance(sample_weight, numbers.Real):
-            sample_weight = np.concatenate(_computed(weights))
+            lazy = not isinstance(weights[0], np.ndarray)
+            sample_weight = np.concatenate(results(weights) if lazy else weights)
         super()._fit(source, y, sample_weight, progress)
         if hasattr(self, "labels_"):
             self.labels_ = self.predict(X)
-
-
-class _OnCluster(DaskSource):
-    """Blocks that come from a cluster; reading them ends if it is gone for good."""
-
-    def __init__(self, client: Any, blocks: DaskBlocks, feature_names: Any) -> None:
-        self._client, self._patience = client, Patience(client)
-        self._patience.wait_for_workers()  # before there are any, however long it takes
-        super().__init__(blocks, feature_names)
-
-    def read(self, b: int) -> Any:
-        piece = self._pieces[b]
-        future = piece if isinstance(piece, distributed.Future) else self._client.compute(piece)
-        return self._patience.result(future)
-
-
-def _computed(pieces: list[Any]) -> list[Any]:
-    if isinstance(pieces[0], np.ndarray):
-        return pieces
-    client = client_of(pieces)
-    found: Any = client.gather(client.compute(pieces)) if client else dask.compute(*pieces)
-    return list(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,6 @@ class DaskBlocks:
             return None
         if isinstance(given, numbers.Real):
             return [dask.delayed(float(given))] * len(self.pieces)
-        known = not any(map(math.isnan, self.lengths))
         if hasattr(given, "to_dask_array"):
             given = given.to_dask_array()
         if is_lazy(given) and not isinstance(given, da.Array):
@@ -104,7 +103,7 @@ class DaskBlocks:
                 raise ValueError(
                     "Sample weights must be 1D array or scalar: sample_weight has more axes."
                 )
-            lengths = self.lengths if known else _lengths(self.pieces)
+            lengths = lengths_of(self)
             n = int(sum(lengths))
             if not math.isnan(given.shape[0]) and given.shape[0] != n:
                 raise ValueError(f"sample_weight.shape == {given.shape}, expected {(n,)}!")
@@ -133,10 +132,19 @@ def _all_lazy(argument: str, items: Sequence[Any]) -> list[Any]:
     return list(items)
 
 
-def lengths_of(blocks: DaskBlocks) -> list[int]:
+def results_of(items: list[Any]) -> list[Any]:
+    """What delayed objects and futures stand for, in this process."""
+    client = client_of(items)
+    return list(client.gather(client.compute(items)) if client else dask.compute(*items))
+
+
+def lengths_of(
+    blocks: DaskBlocks, results: Callable[[list[Any]], list[Any]] = results_of
+) -> list[int]:
     """The lengths of all blocks, which are computed where they are not known."""
-    known = not any(map(math.isnan, blocks.lengths))
-    return [int(n) for n in (blocks.lengths if known else _lengths(blocks.pieces))]
+    if not any(map(math.isnan, blocks.lengths)):
+        return [int(n) for n in blocks.lengths]
+    return results([dask.delayed(_rows)(piece) for piece in blocks.pieces])
 
 
 def _rows(block: Any) -> int:
@@ -147,19 +155,17 @@ def _rows(block: Any) -> int:
     return int(block.shape[0])
 
 
-def _lengths(pieces: list[Any]) -> list[int]:
-    counts = [dask.delayed(_rows)(piece) for piece in pieces]
-    client = client_of(pieces)
-    found: Any = client.gather(client.compute(counts)) if client else dask.compute(*counts)
-    return list(found)
-
-
 class DaskSource:
     """Blocks that come to this process when they are read; those without rows are left out."""
 
-    def __init__(self, blocks: DaskBlocks, feature_names: Any = None) -> None:
-        self.feature_names = feature_names
-        self.lengths = lengths_of(blocks)
+    def __init__(
+        self,
+        blocks: DaskBlocks,
+        feature_names: Any = None,
+        results: Callable[[list[Any]], list[Any]] = results_of,
+    ) -> None:
+        self.feature_names, self._results = feature_names, results
+        self.lengths = lengths_of(blocks, results)
         self._pieces = [piece for piece, n in zip(blocks.pieces, self.lengths, strict=True) if n]
         if not self._pieces:
             raise ValueError("X must have rows, but Found array with 0 sample(s).")
@@ -176,8 +182,4 @@ class DaskSource:
         return len(self._pieces)
 
     def read(self, b: int) -> Any:
-        piece = self._pieces[b]
-        if isinstance(piece, distributed.Future):
-            return piece.result()
-        client = client_of([piece])
-        return client.compute(piece).result() if client else dask.compute(piece)[0]
+        return self._results([self._pieces[b]])[0]

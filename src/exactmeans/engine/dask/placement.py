@@ -45,7 +45,7 @@ def _same(chunk: Any) -> Any:
     return chunk
 
 
-class Patience:
+class BoundedWait:
     """Waits for a cluster, but not for one that is gone."""
 
     def __init__(self, client: Any) -> None:
@@ -78,13 +78,17 @@ class Patience:
                 )
             time.sleep(0.2)
 
-    def result(self, future: Any) -> Any:
-        self.wait([future])
+    def results(self, items: list[Any]) -> list[Any]:
+        """What delayed objects and futures stand for, in this process."""
+        if not self._had_workers:
+            self.wait_for_workers()
+        futures = self._client.compute(items)
+        self.wait(futures)
         with noticing_loss(self._client):
-            return future.result()
+            return list(self._client.gather(futures))
 
 
-class Placement(Patience):
+class Placement(BoundedWait):
     """The blocks of a fit as futures, and which worker holds which of them."""
 
     def __init__(
