@@ -273,8 +273,10 @@ class Reports:
 
         Only True and NumPy's True stop a fit: callbacks may return anything else.
         """
-        answers = [callback(record) for callback in self._callbacks]
-        stop = any(isinstance(answer, (bool, np.bool_)) and bool(answer) for answer in answers)
+        stop = False
+        for callback in self._callbacks:
+            answer = callback(record)
+            stop = stop or (isinstance(answer, (bool, np.bool_)) and bool(answer))
         return (self._tasks is not None and self._tasks.end(frame, centres)) or stop
 
     def close(self) -> None:

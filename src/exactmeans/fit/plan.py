@@ -23,8 +23,8 @@ def plan_fit(
     engine: Engine, k: int, algorithm: str, memory_limit: int | None, max_iter: int
 ) -> Plan:
     """Choose, refuse what does not fit `memory_limit`, and prepare the engine accordingly."""
-    work = replace(Workload.of(engine, k), overlap=engine.overlap())
-    work = replace(work, passes=min(max_iter, work.passes))
+    work = Workload.of(engine, k)
+    work = replace(work, overlap=engine.overlap(), passes=min(max_iter, work.passes))
     if may_deduplicate(algorithm, work, memory_limit):
         work = replace(work, distinct_rows=engine.deduplicate())
     here = work if engine.most_rows == work.n else replace(work, n=engine.most_rows)

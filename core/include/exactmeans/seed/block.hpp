@@ -130,8 +130,15 @@ public:
     // The first row at which `before` plus the running total of weights reaches the target; n if
     // there is none.
     Size find(SamplingWeight before, double target) const {
+        const WeightGrid grid = grid_;
+        // Without calls in the loop, the running total stays in registers.
+        if (weight_is_d2_)
+            return index_.find(before, target, n_,
+                               [&, d2 = d2_.data(), weights = weights_](Size i) {
+                                   return grid.split(weights ? weights[i] * d2[i] : d2[i]);
+                               });
         return index_.find(before, target, n_,
-                           [&](Size i) { return grid_.split(sampling_weight(i)); });
+                           [&](Size i) { return grid.split(sampling_weight(i)); });
     }
 
     // The total sampling weight after accepting each candidate.

@@ -99,11 +99,16 @@ class Block:
 
     def assign(self, centroids: _core.Centroids, n_jobs: int) -> AssignStats:
         """Label the rows."""
+        own = self._started
         if self.duplicates is None:
-            assert self.loaded is not None
-            counts = self.assigner.assign(self.loaded.rows, centroids, self.labels, n_jobs)
+            counts = own.assigner.assign(self.rows, centroids, own.labels, n_jobs)
             return AssignStats(*counts)
-        return self.duplicates.assign(self.assigner, centroids, self.labels, n_jobs)
+        return self.duplicates.assign(own.assigner, centroids, own.labels, n_jobs)
+
+    def relabel(self, sums: _core.Sums, n_jobs: int) -> None:
+        """Add the label changes since the last call to the sums."""
+        own = self._started
+        sums.relabel(self.rows, own.labels, own.summed, n_jobs)
 
 
 @dataclass

@@ -194,7 +194,7 @@ class LocalEngine(SurveyedRows):
             stats = block.assign(centroids, n_jobs)
             if sums is not None:
                 with summing:
-                    sums.relabel(block.rows, block.labels, block.summed, n_jobs)
+                    block.relabel(sums, n_jobs)
             return stats
 
         all_stats = self.each(label, lambda block: block.number not in unchanged)
@@ -241,7 +241,7 @@ class LocalEngine(SurveyedRows):
     def add_changes(self, sums: _core.Sums) -> None:
         """Add the label changes since the last call to the sums."""
         for block in self.walk():
-            sums.relabel(block.rows, block.labels, block.summed, self.n_jobs)
+            block.relabel(sums, self.n_jobs)
 
     def exchange(
         self, centroids: _core.Centroids, sums: _core.Sums, batch_size: int
