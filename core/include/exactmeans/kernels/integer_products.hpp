@@ -70,7 +70,7 @@ struct IntegerProducts {
 
 struct Candidate {
     std::int32_t centre;  // its place among the codes (filter/dense_centre_codes.hpp)
-    float low;  // lower bound of its score, in units of the row's scale
+    float low;            // lower bound of its score, in units of the row's scale
 };
 
 // The candidates of the rows of a block, during a pass over all centres. A centre is a candidate of

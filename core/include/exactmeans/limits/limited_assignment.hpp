@@ -5,8 +5,8 @@
 // all rows and gathers those whose second cluster costs at most `reach` more: the open rows, with
 // their options. A transport problem over the open rows (limits/transport.hpp) gives their labels
 // and new prices. If the largest and the smallest rise of a price differ by at most `reach`, no
-// other row would move: the result is the optimum over all rows. Else another pass follows, at the new prices or
-// with a wider reach.
+// other row would move: the result is the optimum over all rows. Else another pass follows, at the
+// new prices or with a wider reach.
 //
 // The first prices come from samples of every 4^s-th row with limits to match; later assignments
 // start from the prices of the last one. Prices solve the dual of the transport problem
