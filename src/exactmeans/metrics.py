@@ -1,7 +1,7 @@
 """The metrics and their properties.
 
-Code asks for a property where one decides. Code that compares names holds for that metric alone;
-ARCHITECTURE.md ("Add a metric") has the command that lists it.
+Where a property decides, code reads that property. Code that compares names means that metric
+alone; ARCHITECTURE.md ("Add a metric") has a command that lists both.
 """
 
 from __future__ import annotations
