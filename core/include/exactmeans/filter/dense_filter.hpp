@@ -90,7 +90,7 @@ private:
             for (int c = 0; c < count_[at] && c < most; ++c)
                 if (list[c].low <= limit_[at]) list[kept++] = list[c];
             count_[at] = kept;
-            label[std::size_t(first + t)] = list[0].centre;  // final only if one is kept
+            label[std::size_t(first + t)] = list[0].centre;  // replaced unless one is kept
             if (kept == 0) {
                 undecided.push_back(first + t);
                 ++stats.undecided;

@@ -144,7 +144,7 @@ public:
             labels[block.open.row(Size(t))] = block.solved[t];
     }
 
-    // Rows whose costs for all clusters were computed since construction, counted in every pass.
+    // Rows compared with all clusters since construction, counted once per pass.
     Size rows_scored() const { return scored_; }
 
 private:

@@ -131,7 +131,7 @@ public:
     // there is none.
     Size find(SamplingWeight before, double target) const {
         const WeightGrid grid = grid_;
-        // Without calls in the loop, the running total stays in registers.
+        // The usual weights need no calls in the loop, so the running total stays in registers.
         if (weight_is_d2_)
             return index_.find(before, target, n_,
                                [&, d2 = d2_.data(), weights = weights_](Size i) {

@@ -221,7 +221,7 @@ private:
         if (!centres_->table().empty())
             change = centres_->table().change(sums[std::size_t(t)], filter.rows()[t].nonzeros,
                                               work.labels[i]);
-        // Of the centre of the row; negative if it is no outlier.
+        // The place of the row's centre among the outliers; negative if it is not one of them.
         const std::int32_t place = centres_->outlier_place(work.labels[i]);
         const double stored_high = double(bounds_[std::size_t(i)].high);
         double low = double(bounds_[std::size_t(i)].low[0]) - change.fall, high = stored_high;
