@@ -133,7 +133,7 @@ def _all_lazy(argument: str, items: Sequence[Any]) -> list[Any]:
 
 
 def results_of(items: list[Any]) -> list[Any]:
-    """What delayed objects and futures stand for, in this process."""
+    """Compute delayed objects and futures, and fetch the results to this process."""
     client = client_of(items)
     return list(client.gather(client.compute(items)) if client else dask.compute(*items))
 

@@ -134,9 +134,9 @@ class Listener:
         self.address: Address = (host, int(self._server.getsockname()[1]))
 
     def serve(self, respond: Callable[[Any], bytes]) -> None:
-        """Respond to messages until an empty one arrives, however long it takes to connect.
+        """Respond to messages until an empty one arrives.
 
-        Raises OSError if the other end vanishes.
+        Waits without a limit for the other end to connect. Raises OSError if it vanishes.
         """
         channel = Channel(_accepted(self._server, self._token))
         try:

@@ -46,13 +46,13 @@ def _same(chunk: Any) -> Any:
 
 
 class BoundedWait:
-    """Waits for a cluster, but not for one that is gone."""
+    """Waits for futures and workers; raises RuntimeError if the cluster is gone for good."""
 
     def __init__(self, client: Any) -> None:
         self._client, self._had_workers = client, False
 
     def wait(self, futures: Sequence[Any]) -> None:
-        """Raises what a task raised."""
+        """Wait until all are done; raises what a task raised."""
         while futures:
             with noticing_loss(self._client):
                 done, futures = _waited(futures)
@@ -79,7 +79,7 @@ class BoundedWait:
             time.sleep(0.2)
 
     def results(self, items: list[Any]) -> list[Any]:
-        """What delayed objects and futures stand for, in this process."""
+        """Compute delayed objects and futures, and fetch the results to this process."""
         if not self._had_workers:
             self.wait_for_workers()
         futures = self._client.compute(items)

@@ -144,7 +144,7 @@ class BarrierTransport:
         raise RuntimeError("Tasks of a barrier stage are started again together, by Spark.")
 
     def close(self) -> None:
-        """Nobody reads on after a failure: a task that cannot send its response would fail, too."""
+        """Receive what is left after a failure: a task that cannot send its response fails, too."""
         for number in self._unread:
             with contextlib.suppress(OSError):
                 self._channels[number].receive()
